@@ -1,0 +1,60 @@
+"""The nouns that every part shares: frozen, slotted, plain.
+
+A :class:`Launch` is a decision ("sample this question once more"); a :class:`Trace` is what came back for it;
+a :class:`Verdict` is what the votes say.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Launch", "Question", "Trace", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula)."""
+
+    id: str
+    text: str = ""
+    options: int | None = None
+    gold: str | None = None
+
+
+class Launch(NamedTuple):
+    """A trace that the allocator asks for; ``number`` counts the question's launches from 0."""
+
+    question: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What came back for one launch.
+
+    ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
+    it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
+    """
+
+    question: str
+    number: int
+    answer: str | None = None
+    confidence: float | None = None
+    tokens: int = 0
+    prompt_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The vote on one question: ``answer`` is ``None`` when no trace voted; ``votes`` are in launch order."""
+
+    question: str
+    answer: str | None
+    votes: tuple[tuple[str, float], ...]
+    traces: int
+    no_answer: int
+
+    @property
+    def agreement(self) -> float | None:
+        """The leader's share of the votes cast; ``None`` when none was cast."""
+        total = sum(weight for _, weight in self.votes)
+        return max(weight for _, weight in self.votes) / total if total > 0 else None
