@@ -1,0 +1,1 @@
+"""PETS: spend a self-consistency sampling budget where it changes the vote."""

@@ -1,0 +1,31 @@
+"""``pets``: one verb a file; words on stderr, data on stdout; a user's mistake is one line and exit 2."""
+
+import sys
+
+import click
+
+from pets.cli.demo import demo
+from pets.errors import PetsError
+
+__all__ = ["cli", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pets")
+def cli() -> None:
+    """PETS spends a self-consistency sampling budget where it changes the vote.
+
+    Start with: pets demo
+    """
+
+
+cli.add_command(demo)
+
+
+def main() -> None:
+    """The ``pets`` entry point."""
+    try:
+        cli()
+    except PetsError as error:
+        click.echo(f"pets: {error}", err=True)
+        sys.exit(2)

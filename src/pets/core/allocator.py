@@ -1,0 +1,275 @@
+"""The sans-I/O allocator: ``ask()`` says what to sample next, ``tell()`` takes what came back.
+
+It holds tallies, pending traces, the budget and a policy, and knows no clock, socket, file or event loop. Its laws:
+
+- ``ask`` reserves before it answers: spent + reserved never exceeds the total, nor a question its cap;
+- a trace counts once, whatever is told twice, late or out of order (``tell`` then returns False);
+- beliefs see only the launch-order prefix of a question that has fully come back (those that finish first are
+  short, and short traces vote differently); the rest is pending;
+- the same questions, seed, asks and tells give the same launches, also across ``to_plain`` / ``restore``.
+
+>>> from pets.core.budget import Budget
+>>> from pets.policies.okg import OKG
+>>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
+>>> launch, = allocator.ask()
+>>> allocator.tell(Trace(launch.question, launch.number, answer="A"))
+True
+>>> allocator.ask(9)
+[Launch(question='q2', number=0), Launch(question='q2', number=1)]
+>>> allocator.verdict("q1").answer, allocator.budget.free
+('A', 0)
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from pets.core.budget import Budget
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
+from pets.core.quotas import QuotaQueue
+from pets.core.ranks import RankQueue
+from pets.core.record import NULL, Record
+from pets.core.states import StateQueue
+from pets.core.tally import Tally
+from pets.errors import BudgetError, InputError, StateError
+from pets.types import Launch, Question, Trace, Verdict
+
+__all__ = ["Allocator"]
+
+VERSION = 1
+
+
+class Allocator:
+    """Spends ``budget`` over the questions as ``policy`` says; questions may also arrive later through :meth:`add`.
+
+    ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        questions: Iterable[Question] = (),
+        *,
+        horizon: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.budget = budget
+        self.horizon = horizon
+        self.seed = seed
+        self.told = 0  # traces counted so far
+        self._records: dict[str, Record] = {}
+        self._queue = _queue_for(policy, budget, horizon, seed)
+        self._keep_traces = policy.sees == "traces"
+        self._refit_at = math.inf
+        self._queue.only_warmup = policy.learns and policy.warmup > 0
+        self._check_warmup(horizon or 0)
+        self.add(*questions)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force: the given one, or its latest refit."""
+        return self._queue.policy
+
+    def add(self, *questions: Question) -> None:
+        """Let questions in; the first of them is served first where the policy is indifferent."""
+        records = []
+        for question in questions:
+            if question.id in self._records:
+                raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
+            if question.options is not None and question.options < 2:
+                raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
+            record = Record(question.id, len(self._records), question.options, self._keep_traces)
+            self._records[question.id] = record
+            records.append(record)
+            window = self.budget.window
+            if window is not None and record.position % window.questions == 0:
+                self.budget.grow(window.amount)
+        self._check_warmup(len(self._records))
+        newest_first = isinstance(self._queue, StateQueue)  # a state serves whoever entered it last
+        for record in reversed(records) if newest_first else records:
+            self._queue.add(record)
+        if self.policy.learns and records:
+            self._refit_at = max(self.policy.warmup * len(self._records), 1)
+
+    def ask(self, n: int = 1) -> list[Launch]:
+        """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
+        launches = self._queue.take(min(n, self.budget.affordable))
+        self.budget.reserve(len(launches))
+        return launches
+
+    def tell(self, trace: Trace) -> bool:
+        """Take what came back for a launch, in any order; False if that launch has been told or cancelled before.
+
+        A trace that failed is told with ``answer=None``: it was paid for.
+        """
+        record, number, answer = self._record(trace.question), trace.number, trace.answer
+        if answer == "":
+            raise InputError(f"trace {number} of {record.id!r} answers ''; a trace without an answer has answer=None.")
+        confidence = trace.confidence
+        if confidence is not None and not 0.0 <= confidence < math.inf:
+            raise InputError(
+                f"trace {number} of {record.id!r} has confidence {confidence}; it is finite and not negative, or None."
+            )
+        if number >= record.launched or number < 0:
+            raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
+        if number < record.told or (record.late and number in record.late):
+            return False
+        self.budget.settle(trace)
+        self.told += 1
+        if number != record.told:
+            if record.late is None:
+                record.late = {}
+            record.late[number] = trace
+            return True
+        self._count(record, trace)
+        if record.late:
+            self._drain(record)
+        if self.told >= self._refit_at:
+            self._refit()
+        return True
+
+    def cancel(self, launch: Launch) -> bool:
+        """Take back a launch that was never sent and so never paid for; False if it has been told or cancelled."""
+        record, number = self._record(launch.question), launch.number
+        if number >= record.launched or number < 0:
+            raise InputError(f"launch {number} of {record.id!r} was never made; cancel only what ask() returned.")
+        if number < record.told or (record.late and number in record.late):
+            return False
+        self.budget.refund()
+        if record.late is None:
+            record.late = {}
+        record.late[number] = None
+        self._queue.cancelled(record)
+        self._drain(record)
+        return True
+
+    def in_flight(self) -> list[Launch]:
+        """Launches that have neither been told nor cancelled, question by question."""
+        return [Launch(record.id, number) for record in self._records.values() for number in record.in_flight()]
+
+    def stopped(self, question: str) -> bool:
+        """Whether the policy asks no more of this question."""
+        return self._queue.stopped(self._record(question))
+
+    def tally(self, question: str) -> Tally:
+        """What the policy sees of a question now."""
+        return self._record(question).tally()
+
+    def verdict(self, question: str) -> Verdict:
+        """The majority vote over the prefix; ties go to the answer launched first."""
+        record = self._record(question)
+        answer = max(record.votes, key=record.votes.__getitem__, default=None)
+        votes = tuple((label, float(count)) for label, count in record.votes.items())
+        return Verdict(record.id, answer, votes, sum(record.votes.values()) + record.nulls, record.nulls)
+
+    def verdicts(self) -> list[Verdict]:
+        """Every question's verdict, in the order of arrival."""
+        return [self.verdict(question) for question in self._records]
+
+    def to_plain(self) -> dict[str, Any]:
+        """All that :meth:`restore` needs, as dicts, lists, strings, numbers and None: JSON can hold it."""
+        policy = self.policy
+        return {
+            "version": VERSION,
+            "policy": type(policy).__name__,
+            "options": {field.name: _plain(getattr(policy, field.name)) for field in fields(policy)},  # type: ignore[arg-type]
+            "budget": self.budget.to_plain(),
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "told": self.told,
+            "refit_at": None if self._refit_at == math.inf else self._refit_at,
+            "only_warmup": self._queue.only_warmup,
+            "records": [record.to_plain() for record in self._records.values()],
+            "order": self._queue.order(),
+            "quotas": self._queue.to_plain() if isinstance(self._queue, QuotaQueue) else None,
+        }
+
+    @classmethod
+    def restore(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
+        """The allocator that :meth:`to_plain` described; ``policy`` is the policy's class, the rest is in the data."""
+        if data.get("version") != VERSION:
+            raise StateError(f"this allocator state has version {data.get('version')!r}; this pets reads {VERSION}.")
+        if data["policy"] != policy.__name__:
+            raise StateError(
+                f"this state was saved by policy {data['policy']}; restore it with that, not {policy.__name__}."
+            )
+        options = {name: _frozen(value) for name, value in data["options"].items()}
+        self = cls(policy(**options), Budget.from_plain(data["budget"]), horizon=data["horizon"], seed=data["seed"])
+        self.told = data["told"]
+        self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
+        self._queue.only_warmup = data["only_warmup"]
+        records = [Record.from_plain(row, position) for position, row in enumerate(data["records"])]
+        self._records = {record.id: record for record in records}
+        for position in data["order"]:
+            self._queue.add(records[position])
+        if isinstance(self._queue, QuotaQueue):
+            self._queue.restore(data["quotas"])
+        return self
+
+    def _record(self, question: str) -> Record:
+        try:
+            return self._records[question]
+        except KeyError:
+            raise InputError(f"there is no question {question!r}; add it first.") from None
+
+    def _count(self, record: Record, trace: Trace) -> None:
+        """The prefix grows by one trace."""
+        answer = trace.answer
+        if answer is None:
+            record.nulls += 1
+            before = NULL
+        else:
+            before = record.votes.get(answer, 0)
+            record.votes[answer] = before + 1
+        record.told += 1
+        if record.traces is not None:
+            record.traces.append(trace)
+        self._queue.told(record, before)
+
+    def _drain(self, record: Record) -> None:
+        """Traces that came back before their turn join the prefix; cancelled launches leave a gap."""
+        late = record.late
+        while late and record.told in late:
+            trace = late.pop(record.told)
+            if trace is None:
+                record.told += 1
+            else:
+                self._count(record, trace)
+
+    def _refit(self) -> None:
+        """Learn from the batch; next at twice as many traces."""
+        self._refit_at = 2 * self.told
+        self._queue.only_warmup = False
+        self._queue.refit()
+
+    def _check_warmup(self, questions: int) -> None:
+        """Refuse a budget that cannot warm every expected question up."""
+        window, warmup = self.budget.window, self.policy.warmup
+        expected = max(questions, self.horizon or 0) if window is None else window.questions
+        total = self.budget.total if window is None else window.amount
+        need = warmup * expected * self.budget.currency.hold
+        if need > total:
+            raise BudgetError(
+                f"a warm-up of {warmup} traces for {expected} questions needs {need} {self.budget.currency.unit}, "
+                f"the budget is {total}. Raise it, ask fewer questions, or take one without warm-up (okg, uniform)."
+            )
+
+
+def _queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> StateQueue | RankQueue | QuotaQueue:
+    if isinstance(policy, QuotaPolicy):
+        return QuotaQueue(policy, budget, horizon, seed)
+    if isinstance(policy, IndexPolicy):
+        return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
+    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")
+
+
+def _plain(value: object) -> object:
+    """Tuples as lists, all the way down."""
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: object) -> object:
+    """Lists as tuples, all the way down."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

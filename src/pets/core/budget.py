@@ -1,0 +1,167 @@
+"""The budget: reserved before dispatch, settled on return, never exceeded.
+
+All amounts are whole numbers of the smallest unit (traces, tokens, or nanodollars), so nothing drifts.
+
+    total >= spent + reserved        at every moment, as long as no trace costs more than its hold
+
+A trace that costs more than was held for it is charged in full (the money is gone): ``overrun`` then says how far
+over the total that went, and nothing more is granted.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pets.errors import BudgetError
+from pets.types import Trace
+
+__all__ = ["Budget", "Currency", "Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Currency:
+    """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe)."""
+
+    unit: str = "traces"
+    hold: int = 1
+    per_trace: int = 1
+    per_token: int = 0
+    per_prompt_token: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.hold, self.per_trace, self.per_token, self.per_prompt_token) < 0 or self.hold < 1:
+            raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
+
+    @classmethod
+    def tokens(cls, hold: int) -> "Currency":
+        """Prompt and completion tokens; ``hold`` is the most that one trace can use.
+
+        >>> Currency.tokens(hold=2048).cost(Trace("q", 0, tokens=900, prompt_tokens=100))
+        1000
+        """
+        return cls("tokens", hold, per_trace=0, per_token=1, per_prompt_token=1)
+
+    @classmethod
+    def money(cls, prompt: float, output: float, *, prompt_tokens: int, max_tokens: int) -> "Currency":
+        """Nanodollars, from dollars per million tokens; holds the price of the longest trace.
+
+        >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).hold
+        615000
+        """
+        per_prompt_token, per_token = round(prompt * 1000), round(output * 1000)
+        hold = max(1, per_prompt_token * prompt_tokens + per_token * max_tokens)
+        return cls("nanodollars", hold, 0, per_token, per_prompt_token)
+
+    def cost(self, trace: Trace) -> int:
+        """What ``trace`` really cost."""
+        return self.per_trace + self.per_token * trace.tokens + self.per_prompt_token * trace.prompt_tokens
+
+
+TRACES = Currency()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """An endless stream's allowance: every ``questions`` arrivals bring ``amount`` more; what is left carries over."""
+
+    questions: int
+    amount: int
+
+    def __post_init__(self) -> None:
+        if self.questions < 1 or self.amount < 0:
+            raise BudgetError(f"a window needs at least one question and an amount that is not negative; got {self}.")
+
+
+@dataclass(slots=True)
+class Budget:
+    """``total`` units, at most ``cap`` traces a question; the only mutable ledger of the core.
+
+    >>> budget = Budget(total=10, cap=4)
+    >>> budget.reserve(3); budget.settle(Trace("q", 0, "A")); budget.refund(2)
+    >>> budget.spent, budget.reserved, budget.free
+    (1, 0, 9)
+    """
+
+    total: int
+    cap: int | None = None
+    currency: Currency = TRACES
+    window: Window | None = None
+    spent: int = 0
+    reserved: int = 0
+
+    def __post_init__(self) -> None:
+        if self.total < 0:
+            raise BudgetError(f"a budget is not negative; got {self.total}.")
+        if self.cap is not None and self.cap < 1:
+            raise BudgetError(f"the cap is at least 1 trace a question; got {self.cap}. Leave it out for no cap.")
+
+    @classmethod
+    def per_window(
+        cls, questions: int, amount: int, *, cap: int | None = None, currency: Currency = TRACES
+    ) -> "Budget":
+        """An endless stream's budget: ``amount`` for every ``questions`` arrivals.
+
+        >>> Budget.per_window(100, 1600).total
+        0
+        """
+        return cls(0, cap, currency, Window(questions, amount))
+
+    @property
+    def free(self) -> int:
+        """Neither spent nor reserved; negative only after an overrun."""
+        return self.total - self.spent - self.reserved
+
+    @property
+    def overrun(self) -> int:
+        """How far traces that cost more than their hold took the spend over the total."""
+        return max(0, self.spent - self.total)
+
+    @property
+    def affordable(self) -> int:
+        """How many more traces can be reserved."""
+        return max(0, self.free // self.currency.hold)
+
+    def reserve(self, traces: int = 1) -> None:
+        """Set aside the hold of ``traces`` traces; refuses what it cannot cover."""
+        amount = traces * self.currency.hold
+        if traces < 0 or amount > self.free:
+            raise BudgetError(
+                f"cannot reserve {traces} traces ({amount} {self.currency.unit}): {self.free} left of {self.total}."
+            )
+        self.reserved += amount
+
+    def settle(self, trace: Trace) -> None:
+        """Turn one reservation into what the trace really cost."""
+        self.refund()
+        self.spent += self.currency.cost(trace)
+
+    def refund(self, traces: int = 1) -> None:
+        """Give back the reservation of traces that were never paid for."""
+        amount = traces * self.currency.hold
+        if amount > self.reserved:
+            raise BudgetError(f"cannot settle or refund {amount} {self.currency.unit}: {self.reserved} are reserved.")
+        self.reserved -= amount
+
+    def grow(self, amount: int) -> None:
+        """A top-up: more of the same currency."""
+        if amount < 0:
+            raise BudgetError(f"a top-up is not negative; got {amount}.")
+        self.total += amount
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data for :meth:`from_plain`."""
+        currency = self.currency
+        return {
+            "total": self.total,
+            "cap": self.cap,
+            "currency": [getattr(currency, name) for name in Currency.__slots__],
+            "window": None if self.window is None else [self.window.questions, self.window.amount],
+            "spent": self.spent,
+            "reserved": self.reserved,
+        }
+
+    @classmethod
+    def from_plain(cls, data: dict[str, Any]) -> "Budget":
+        """The budget that :meth:`to_plain` described."""
+        window = None if data["window"] is None else Window(*data["window"])
+        currency = Currency(*data["currency"])
+        return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"])

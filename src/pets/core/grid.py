@@ -1,0 +1,213 @@
+"""Difficulty grids of the streaming policy: shares, curves, budgets (Liu et al., PETS).
+
+K0 = 4 warm-up traces show one of five patterns of votes, whatever the number of options; the pattern, or a
+coarser bin of it, is the question's grid. Training pools give each grid its share of the stream and a curve,
+
+    SC_j(B) = voting_j Phi(a_j sqrt(B) + b_j),
+
+and :func:`plan_for` turns them into budgets. The paper has no ``voting_j``: it is the chance that a question
+of the grid ever casts a vote. Without it four empty warm-up traces, the pattern of a question that no budget
+will help, would look like the hardest question worth paying for.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.stats import binom
+
+from pets.core.consistency import SC_curve
+from pets.core.greedy import Ladder, Plan, Steps, ladder, probit_steps
+from pets.core.patterns import K0, bins, soft_assignment, vote_counts
+from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, smooth_theta
+from pets.errors import InputError
+
+__all__ = [
+    "Grid",
+    "assign",
+    "fit_grid",
+    "fit_oracle",
+    "plan_for",
+    "pool_curve",
+]
+
+B_MAX = 64  # the range of budgets over which curves are fitted, as in the paper's panels
+
+Pool = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """K grids, easiest first: the share of the stream, the curve where votes are cast, the chance of votes.
+
+    >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 0.5))
+    >>> grid.K, grid.SC([4, 16]).round(3)
+    (2, array([[0.994, 1.   ],
+               [0.328, 0.394]]))
+    """
+
+    shares: tuple[float, ...]
+    curves: tuple[Probit, ...]
+    voting: tuple[float, ...]
+
+    @property
+    def K(self) -> int:
+        """The number of grids."""
+        return len(self.shares)
+
+    def SC(self, B: ArrayLike) -> NDArray[np.float64]:
+        """voting_j Phi(a_j sqrt(B) + b_j); B of shape (n,) gives (K, n)."""
+        return np.array([v * curve.curve(np.asarray(B)) for v, curve in zip(self.voting, self.curves, strict=True)])
+
+
+def pool_curve(counts: Sequence[int], nulls: int = 0, B_max: int = B_MAX) -> NDArray[np.float64]:
+    """SC of one pool's question over B = 0 .. B_max traces, shape (B_max + 1,); theta is smoothed.
+
+    A trace votes with the pool's rate v, so B traces cast Bin(B, v) votes; where none is cast there is no
+    verdict and SC counts it wrong, and a pool without any vote is 0 throughout.
+
+    >>> pool_curve((30, 10), B_max=3).round(2), pool_curve((30, 10), nulls=40, B_max=3).round(2)
+    (array([0.33, 0.73, 0.73, 0.83]), array([0.33, 0.37, 0.55, 0.66]))
+    """
+    votes = vote_counts(counts, nulls)
+    if not votes:
+        return np.zeros(B_max + 1)
+    SC = SC_curve(smooth_theta(votes), B_max)
+    if nulls == 0:
+        return SC
+    B = np.arange(B_max + 1)
+    cast = np.asarray(binom.pmf(B, B[:, None], sum(votes) / (sum(votes) + nulls)))
+    return np.concatenate([SC[:1], np.minimum(cast[1:, 1:] @ SC[1:], 1.0)])
+
+
+def fit_grid(
+    pools: Sequence[Pool], K: int, aggregation: Literal["average", "loss"] = "average", B_max: int = B_MAX
+) -> Grid:
+    """Grids of the warm-up patterns from training pools, each ``(vote counts, nulls)``.
+
+    With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the
+    w-weighted "average" of the questions' (a_q, b_q), or the (a, b) of the least w-weighted L1 "loss". Pools
+    without a vote count in the shares and in ``voting``, not in the curves. A grid in which no training
+    question votes borrows the curve of the nearest harder grid that has one (else easier); a share of 0
+    stays 0, and borrows ``voting`` too (Liu et al., PETS, warm-up griding).
+
+    >>> grid = fit_grid([((40,), 0), ((30, 10), 0), ((18, 16, 6), 0)], K=2)
+    >>> grid.K, round(sum(grid.shares), 12), grid.voting
+    (2, 1.0, (1.0, 1.0))
+    """
+    if aggregation not in ("average", "loss"):
+        raise InputError(f'aggregation "{aggregation}"; expected "average" or "loss"')
+    distinct = Counter((vote_counts(*pool), pool[1]) for pool in pools)  # many are alike: each kind is fitted once
+    weights = np.array([n * (soft_assignment(*pool) @ bins(K)) for pool, n in distinct.items()])
+    votes = np.array([len(counts) > 0 for counts, _ in distinct], dtype=bool)
+    if not votes.any():
+        raise InputError(f"{len(pools)} pools, none with a vote; train on questions that were answered")
+    curves = [pool_curve(*pool, B_max) for pool in distinct if pool[0]]
+    total, voted = weights.sum(axis=0), weights[votes].sum(axis=0)
+    known = np.flatnonzero(voted > 0).tolist()
+    fitted = dict(zip(known, _aggregate(curves, weights[votes][:, known].T, aggregation), strict=True))
+    near = [min(known, key=lambda i: (i < j, abs(i - j))) for j in range(K)]
+    source = [j if total[j] > 0 else i for j, i in enumerate(near)]
+    voting = tuple(float(voted[i] / total[i]) for i in source)
+    return Grid(tuple((total / len(pools)).tolist()), tuple(fitted[i] for i in near), voting)
+
+
+def _aggregate(curves: Sequence[NDArray[np.float64]], weights: NDArray[np.float64], aggregation: str) -> list[Probit]:
+    """One probit for each row of ``weights``, shape (grids, curves)."""
+    if aggregation == "loss":
+        return [fit_probit_l1(np.array(curves), w) for w in weights]
+    fits = [fit_probit_regression(curve) for curve in curves]
+    points = np.array([(fit.a, fit.b) for fit in fits])
+    return [Probit(float(a), float(b)) for a, b in weights @ points / weights.sum(axis=1, keepdims=True)]
+
+
+def fit_oracle(
+    pools: Sequence[Pool], K: int, rng: np.random.Generator, B_max: int = B_MAX
+) -> tuple[Grid, NDArray[np.int64]]:
+    """Grids of the questions' true (a_q, b_q): k-means on the whitened points, easiest cluster first.
+
+    Returns the grid and the cluster of each pool, shape (N,). Fewer than K clusters where there are fewer
+    distinct points; pools without a vote form one more, last, which no budget helps
+    (Liu et al., PETS, PETS-Oracle).
+
+    >>> pools = [((40,), 0), ((22, 18), 0), ((39, 1), 0), ((), 40), ((21, 19), 0)]
+    >>> fit_oracle(pools, K=2, rng=np.random.default_rng(0))[1]
+    array([0, 1, 0, 2, 1])
+    """
+    kinds = [(vote_counts(*pool), pool[1]) for pool in pools]
+    votes = np.array([len(counts) > 0 for counts, _ in kinds], dtype=bool)
+    if K < 1 or not votes.any():
+        raise InputError(f"K = {K} clusters of {votes.sum()} pools with votes; expected at least 1 of each")
+    fits = {pool: fit_probit_regression(pool_curve(*pool, B_max)) for pool in set(kinds) if pool[0]}
+    points = np.array([(fits[pool].a, fits[pool].b) for pool in kinds if pool in fits])
+    cluster = _clusters(points, K, rng)
+    silent = cluster.max() + 1
+    centres = [points[cluster == j].mean(axis=0) for j in range(silent)]
+    curves = [Probit(float(a), float(b)) for a, b in centres]
+    labels = np.full(len(pools), silent, dtype=np.int64)
+    labels[votes] = cluster
+    if not votes.all():
+        curves.append(curves[-1])
+    shares = np.bincount(labels) / len(pools)
+    voting = tuple(float(j != silent) for j in range(len(curves)))
+    return Grid(tuple(shares.tolist()), tuple(curves), voting), labels
+
+
+def _clusters(points: NDArray[np.float64], K: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """k-means++ labels, shape (n,), of points (n, 2) over their spread; 0 is the largest a sqrt(K0) + b."""
+    spread = points.std(axis=0)
+    whitened = points / np.where(spread > 0, spread, 1.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")  # it is dropped below
+        k = min(K, len(np.unique(points, axis=0)))
+        _, found = kmeans2(whitened, k, iter=100, minit="++", rng=rng)
+    names, label = np.unique(found, return_inverse=True)
+    ease = [(points[label == j] @ [K0**0.5, 1.0]).mean() for j in range(names.size)]
+    return np.argsort(np.argsort(ease)[::-1])[label]
+
+
+def assign(grid: Grid, curve: ArrayLike) -> int:
+    """The oracle's grid of a new question: least mean |SC_q(B) - SC_j(B)| over B >= 1 (ties: the easier).
+
+    ``curve`` is SC_q(B) for B = 0 .. B_max, as :func:`pool_curve` gives it (Liu et al., PETS, loss l_q).
+
+    >>> grid = Grid((0.5, 0.5), (Probit(1.0, 0.5), Probit(0.1, 0.0)), (1.0, 1.0))
+    >>> assign(grid, pool_curve((40,))), assign(grid, pool_curve((22, 18)))
+    (0, 1)
+    """
+    SC = np.asarray(curve, dtype=np.float64)
+    if SC.ndim != 1 or SC.size < 2:
+        raise InputError(f"curve of shape {SC.shape}; expected SC(B) for B = 0 .. B_max with B_max >= 1")
+    return int(np.abs(grid.SC(np.arange(1, SC.size)) - SC[1:]).mean(axis=1).argmin())
+
+
+@lru_cache(maxsize=32)
+def _ladder(grid: Grid, floor: int, cap: int) -> Ladder:
+    """The merged steps of a grid. A stream plans again at every question; only its mean budget changes."""
+    steps = []
+    for curve, voting in zip(grid.curves, grid.voting, strict=True):
+        one = probit_steps(curve, floor, cap)
+        n = one.lengths.size if voting > 0 else 0
+        steps.append(Steps(one.lengths[:n], one.log_slopes[:n] + log(voting or 1.0)))
+    return ladder(steps, grid.shares, floor)
+
+
+def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Plan:
+    """The optimal budgets, floor <= B_j <= cap, of the grids at mean budget B_bar (:func:`greedy`).
+
+    The budgets are totals: they count the warm-up, so ``floor`` is K0 or more in a stream. A grid of share 0
+    gets what the plan's marginal price buys, a grid that never votes the floor. The merged steps are cached
+    for each (grid, floor, cap): planning again at another B_bar takes microseconds (Liu et al., PETS).
+
+    >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
+    >>> plan_for(grid, B_bar=10, floor=4, cap=64)
+    Plan(low=(4, 34), high=(4, 34), rho=0.0)
+    """
+    return _ladder(grid, floor, cap).plan(B_bar)

@@ -1,0 +1,36 @@
+"""The index of the optimistic knowledge gradient on a tally, as :mod:`pets.policies` use it."""
+
+import math
+
+from pets.core.dirichlet import log_R_plus_counts
+from pets.core.tally import Tally
+from pets.errors import InputError
+
+__all__ = ["check_prior", "okg_index", "voting_chance"]
+
+
+def okg_index(tally: Tally, prior: float, unseen: int) -> float:
+    """log(R+ x chance that a trace votes) under Dir(prior) on the tally's slots, pending traces as a fantasy.
+
+    >>> okg_index(Tally((2, 1)), 1.0, 1) > okg_index(Tally((3,)), 1.0, 1) > okg_index(Tally((9, 1)), 1.0, 1)
+    True
+    """
+    gain = log_R_plus_counts(tally.counts, prior, tally.slots(unseen), tally.pending)
+    return gain + math.log(voting_chance(tally))
+
+
+def voting_chance(tally: Tally) -> float:
+    """(votes + 1) / (votes + no-answers + 1): a question whose traces never parse must not swallow the budget.
+
+    >>> voting_chance(Tally((3,))), voting_chance(Tally((), nulls=3))
+    (1.0, 0.25)
+    """
+    return (tally.votes + 1) / (tally.returned + 1)
+
+
+def check_prior(prior: float, unseen: int) -> None:
+    """Refuse what is no prior."""
+    if not 0.0 < prior < math.inf:
+        raise InputError(f"a prior is a positive number of pseudo-votes for each option; got {prior}. Try 1.")
+    if unseen < 1:
+        raise InputError(f"an open answer set keeps at least 1 unseen slot; got unseen={unseen}.")

@@ -1,0 +1,92 @@
+"""What a policy is: a pure function of what is visible.
+
+An *index* policy scores a tally and the allocator serves the highest. A *quota* policy says how many traces a
+tally deserves now; it is asked when everything granted so far has come back. Whoever writes a policy writes that
+one method, on a frozen slotted dataclass whose fields are plain data:
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True, slots=True)
+... class FewestFirst(IndexPolicy):
+...     def index(self, tally: Tally, view: View) -> float:
+...         return -tally.launched
+>>> FewestFirst().index(Tally((2, 1)), View())
+-3
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from pets.core.tally import Tally
+
+__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The read-only rest of what a policy may know.
+
+    ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a
+    final grant may still use, the traces that they have launched included. ``coin`` is this decision's own
+    uniform draw from [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first.
+    An index policy sees ``cap`` alone: its scores are kept per belief state and must not age.
+    """
+
+    budget_left: int = 0
+    questions_left: int = 1
+    cap: int | None = None
+    coin: float = 0.0
+    stops: tuple[int, ...] = ()
+
+    @property
+    def mean_left(self) -> float:
+        """B_bar_t = R_t / H_t."""
+        return self.budget_left / max(1, self.questions_left)
+
+
+class Policy:
+    """Common to both kinds.
+
+    ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
+    or whole traces. ``learns`` policies are refitted on the batch when its warm-up is in and at each doubling of
+    the traces told after that.
+    """
+
+    __slots__ = ()
+    sees: ClassVar[Literal["counts", "traces"]] = "counts"
+    learns: ClassVar[bool] = False
+
+    @property
+    def warmup(self) -> int:
+        """Traces that every question gets before it is compared with any other."""
+        return 0
+
+    def refit(self, batch: Mapping[Tally, int]) -> Self:
+        """A new policy that has learned from the batch (tally -> number of questions in it)."""
+        return self
+
+
+class IndexPolicy(Policy, ABC):
+    """Serves the question with the highest index; -inf is never served."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def index(self, tally: Tally, view: View) -> float:
+        """The value of one more trace; any monotone scale."""
+
+
+class QuotaPolicy(Policy, ABC):
+    """Grants traces question by question; at most ``rounds`` batches after the warm-up (0: no limit)."""
+
+    __slots__ = ()
+
+    @property
+    def rounds(self) -> int:
+        """How many times a question may be granted more; 1 is one-shot."""
+        return 0
+
+    @abstractmethod
+    def quota(self, tally: Tally, view: View) -> int:
+        """How many traces the question deserves in all, given what it has shown; <= launched stops it."""

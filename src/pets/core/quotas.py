@@ -1,0 +1,206 @@
+"""The queue of a quota policy: serves what is granted, fewest launched first, and asks when a grant is used up.
+
+At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.policy.View`,
+
+    grant <= cap,      grant - launched <= affordable - owed - warm-up of the questions to come,
+
+so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions.
+With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from pets.core.budget import Budget
+from pets.core.policy import QuotaPolicy, View
+from pets.core.record import Record
+from pets.core.tally import Tally
+from pets.types import Launch
+
+__all__ = ["QuotaQueue"]
+
+STOPS_KEPT = 64  # how many past stops a policy may look back on
+COINS = 1024  # drawn at a time
+
+
+@dataclass(slots=True)
+class _Grant:
+    """One question's account: ``total`` traces granted in ``rounds`` batches after the warm-up."""
+
+    record: Record
+    total: int = 0
+    rounds: int = 0
+    final: bool = False  # no more will be granted
+    stopped: bool = False  # final, and all of it has come back
+    version: int = 0
+
+    @property
+    def owed(self) -> int:
+        return self.total - self.record.spent
+
+
+class QuotaQueue:
+    """Serves granted traces; see the module's docstring."""
+
+    def __init__(self, policy: QuotaPolicy, budget: Budget, horizon: int | None, seed: int) -> None:
+        self.policy = policy
+        self.only_warmup = False
+        self._budget = budget
+        self._horizon = horizon
+        self._seed = seed
+        self._grants: list[_Grant] = []
+        self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
+        self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
+        self._heap: list[tuple[int, int, int]] = []
+        self._owed = 0  # granted and not launched
+        self._owed_final = 0  # the part of it that belongs to final grants
+        self._open = 0  # traces launched by questions whose grant is not final
+        self._finals = 0
+
+    def add(self, record: Record) -> None:
+        """Let a question in; it is looked at when the next launch is asked for."""
+        grant = _Grant(record)
+        self._grants.append(grant)
+        self._fresh.append(grant)
+
+    def take(self, n: int) -> list[Launch]:
+        """Up to n launches of what is granted."""
+        while self._fresh:
+            self._decide(self._fresh.popleft())
+        launches: list[Launch] = []
+        while len(launches) < n and self._heap:
+            _, position, version = heappop(self._heap)
+            grant = self._grants[position]
+            if version != grant.version:
+                continue
+            record = grant.record
+            launches.append(Launch(record.id, record.launched))
+            record.launched += 1
+            self._count(grant, launched=1)
+        return launches
+
+    def told(self, record: Record, before: int) -> None:
+        """The prefix grew; a grant that is used up and has come back is looked at again."""
+        grant = self._grants[record.position]
+        if grant.owed == 0 and record.pending == 0:
+            self._decide(grant)
+
+    def cancelled(self, record: Record) -> None:
+        """A launch was taken back: its place in the grant is owed again."""
+        record.cancelled += 1
+        self._count(self._grants[record.position], launched=-1)
+
+    def stopped(self, record: Record) -> bool:
+        """Whether the policy has had enough of this question."""
+        return self._grants[record.position].stopped
+
+    def refit(self) -> None:
+        """Let the policy learn from the batch; it decides from the next grant on."""
+        self.policy = self.policy.refit(self.batch())
+
+    def batch(self) -> Mapping[Tally, int]:
+        """Every question's tally."""
+        return {grant.record.tally(grant.rounds): 1 for grant in self._grants}
+
+    def order(self) -> list[int]:
+        """Positions in the order that :meth:`add` must see them again."""
+        return list(range(len(self._grants)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Grants and past stops, for :meth:`restore`."""
+        fresh = {grant.record.position for grant in self._fresh}
+        rows = [[g.total, g.rounds, g.final, g.stopped, g.record.position in fresh] for g in self._grants]
+        return {"grants": rows, "stops": list(self._stops)}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Put back what :meth:`to_plain` told, after every question was added."""
+        self._fresh.clear()
+        self._stops.extend(data["stops"])
+        for grant, (total, rounds, final, stopped, fresh) in zip(self._grants, data["grants"], strict=True):
+            grant.total, grant.rounds, grant.stopped = total, rounds, stopped
+            self._owed += grant.owed
+            self._open += grant.record.spent
+            if fresh:
+                self._fresh.append(grant)
+            if final:
+                self._close(grant)
+            self._offer(grant)
+
+    def view(self, record: Record) -> View:
+        """What the policy may know when it is asked about ``record``."""
+        budget_left = self._budget.affordable + self._open - self._owed_final
+        questions_left = max(1, self._expected - self._finals)
+        coin = _coins(self._seed, record.position // COINS)[record.position % COINS]
+        return View(budget_left, questions_left, self._budget.cap, coin, tuple(self._stops))
+
+    @property
+    def _expected(self) -> int:
+        """Questions that the budget so far is for."""
+        arrived, window = len(self._grants), self._budget.window
+        if window is not None:
+            return -(-arrived // window.questions) * window.questions
+        return max(arrived, self._horizon or 0)
+
+    def _decide(self, grant: _Grant) -> None:
+        """Grant the warm-up, or ask the policy once; without a grant the question stops."""
+        record, warmup = grant.record, self.policy.warmup
+        spent = record.spent
+        spare = self._budget.affordable - self._owed
+        if spent < warmup:
+            extra = min(warmup - spent, spare)
+        elif grant.final:
+            extra = 0
+        else:
+            spare -= warmup * (self._expected - len(self._grants) + len(self._fresh))
+            wanted = self.policy.quota(record.tally(grant.rounds), self.view(record)) - spent
+            extra = min(wanted, spare)
+        if self._budget.cap is not None:
+            extra = min(extra, self._budget.cap - spent)
+        if extra <= 0:
+            grant.stopped = True
+            self._stops.append(spent)
+            self._close(grant)
+            return
+        grant.total += extra
+        self._owed += extra
+        if spent >= warmup:
+            grant.rounds += 1
+            if grant.rounds == self.policy.rounds:
+                self._close(grant)
+        self._offer(grant)
+
+    def _close(self, grant: _Grant) -> None:
+        """This grant is the question's last: it leaves R_t and H_t."""
+        if not grant.final:
+            grant.final = True
+            self._finals += 1
+            self._open -= grant.record.spent
+            self._owed_final += grant.owed
+
+    def _count(self, grant: _Grant, launched: int) -> None:
+        """A launch (+1) or its cancellation (-1)."""
+        self._owed -= launched
+        if grant.final:
+            self._owed_final -= launched
+        else:
+            self._open += launched
+        self._offer(grant)
+
+    def _offer(self, grant: _Grant) -> None:
+        """Renew the question's place in the heap."""
+        grant.version += 1
+        if grant.owed > 0:
+            heappush(self._heap, (grant.record.spent, grant.record.position, grant.version))
+
+
+@lru_cache(maxsize=64)
+def _coins(seed: int, block: int) -> list[float]:
+    """Uniform draws of a block of questions: each question's coin depends on the seed and its position alone."""
+    coins: list[float] = np.random.default_rng([seed, block]).random(COINS).tolist()
+    return coins

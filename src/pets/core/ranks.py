@@ -1,0 +1,89 @@
+"""The queue of an index policy that sees whole traces: one score a question, renewed whenever it changes.
+
+A heap of ``(-score, position, version)``; stale entries are dropped as they surface. A decision costs O(log N)
+and one call of the policy.
+"""
+
+import math
+from collections.abc import Mapping
+from heapq import heappop, heappush
+
+from pets.core.policy import IndexPolicy, View
+from pets.core.record import Record
+from pets.core.tally import Tally
+from pets.errors import InputError
+from pets.types import Launch
+
+__all__ = ["RankQueue"]
+
+
+class RankQueue:
+    """Serves the highest index; equal ones in the order of arrival."""
+
+    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
+        self.policy = policy
+        self.only_warmup = False
+        self._cap = math.inf if cap is None else cap
+        self._view = View(cap=cap)
+        self._records: dict[int, Record] = {}
+        self._versions: dict[int, int] = {}
+        self._heap: list[tuple[float, int, int]] = []
+
+    def add(self, record: Record) -> None:
+        """Let a question in, new or restored."""
+        self._records[record.position] = record
+        self._rank(record)
+
+    def take(self, n: int) -> list[Launch]:
+        """Up to n launches, best first, each scored with those before it pending."""
+        launches: list[Launch] = []
+        while len(launches) < n and self._heap:
+            _, position, version = self._heap[0]
+            if version != self._versions[position]:
+                heappop(self._heap)
+                continue
+            record = self._records[position]
+            launches.append(Launch(record.id, record.launched))
+            record.launched += 1
+            self._rank(record)
+        return launches
+
+    def told(self, record: Record, before: int) -> None:
+        """The prefix grew."""
+        self._rank(record)
+
+    def cancelled(self, record: Record) -> None:
+        """One pending launch will not come back and was not paid for."""
+        record.cancelled += 1
+        self._rank(record)
+
+    def stopped(self, record: Record) -> bool:
+        """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
+        return record.spent >= self._cap
+
+    def refit(self) -> None:
+        """Let the policy learn from the batch and score every question anew."""
+        self.policy = self.policy.refit(self.batch())
+        for record in self._records.values():
+            self._rank(record)
+
+    def batch(self) -> Mapping[Tally, int]:
+        """Every question's tally."""
+        return {record.tally(): 1 for record in self._records.values()}
+
+    def order(self) -> list[int]:
+        """Positions in the order that :meth:`add` must see them again."""
+        return list(self._records)
+
+    def _rank(self, record: Record) -> None:
+        version = self._versions[record.position] = self._versions.get(record.position, 0) + 1
+        if record.spent >= self._cap or (self.only_warmup and record.spent >= self.policy.warmup):
+            return  # full, or to be scored when the warm-up has taught the policy its scale
+        if record.spent < self.policy.warmup:
+            score = math.inf
+        else:
+            score = self.policy.index(record.tally(), self._view)
+        if math.isnan(score):
+            raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")
+        if score > -math.inf:
+            heappush(self._heap, (-score, record.position, version))

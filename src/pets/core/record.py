@@ -1,0 +1,103 @@
+"""What the allocator keeps of one question: its votes so far and what is in flight."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pets.core.tally import Tally
+from pets.types import Trace
+
+__all__ = ["NULL", "Record"]
+
+NULL = -1  # the "votes before" of a trace that cast none
+
+
+class Record:
+    """One question's launches and returns; mutable, hashed by identity, slotted because there may be millions.
+
+    Launches are numbered from 0. ``told`` is the first number that has not come back: everything below it is the
+    prefix that beliefs see. Later numbers that came back early wait in ``late`` (``None`` marks a cancelled one).
+    """
+
+    __slots__ = (
+        "cancelled", "id", "late", "launched", "nulls", "options", "position", "state", "told", "traces", "votes",
+    )  # fmt: skip
+
+    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool) -> None:
+        self.id = id
+        self.position = position
+        self.options = options
+        self.launched = 0
+        self.told = 0
+        self.cancelled = 0
+        self.nulls = 0
+        self.votes: dict[str, int] = {}  # insertion order is launch order: the tie rule
+        self.late: dict[int, Trace | None] | None = None
+        self.traces: list[Trace] | None = [] if keep_traces else None
+        self.state = -1  # the shared queue's own mark
+
+    @property
+    def spent(self) -> int:
+        """Traces launched and not cancelled: what counts against the cap."""
+        return self.launched - self.cancelled
+
+    @property
+    def pending(self) -> int:
+        """Launched, not cancelled, not in the prefix yet."""
+        return self.launched - self.cancelled - self.nulls - sum(self.votes.values())
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Votes per answer, descending."""
+        return tuple(sorted(self.votes.values(), reverse=True))
+
+    def in_flight(self) -> list[int]:
+        """The numbers that were launched and have neither come back nor been cancelled."""
+        late = self.late or {}
+        return [number for number in range(self.told, self.launched) if number not in late]
+
+    def tally(self, rounds: int = 0) -> Tally:
+        """What a policy may see."""
+        traces = self.traces or ()
+        return Tally(
+            self.counts,
+            self.nulls,
+            self.pending,
+            self.options,
+            rounds,
+            self.id,
+            tuple(trace.answer for trace in traces),
+            tuple(trace.confidence for trace in traces),
+            tuple(trace.tokens for trace in traces),
+        )
+
+    def to_plain(self) -> list[Any]:
+        """Plain data for :meth:`from_plain`."""
+        late = [[number, None if t is None else _trace_to_plain(t)] for number, t in (self.late or {}).items()]
+        traces = None if self.traces is None else [_trace_to_plain(trace) for trace in self.traces]
+        votes = [[answer, count] for answer, count in self.votes.items()]
+        return [
+            self.id,
+            self.options,
+            self.launched,
+            self.told,
+            self.cancelled,
+            self.nulls,
+            votes,
+            late,
+            traces,
+        ]
+
+    @classmethod
+    def from_plain(cls, row: Sequence[Any], position: int) -> "Record":
+        """The record that :meth:`to_plain` described."""
+        id, options, launched, told, cancelled, nulls, votes, late, traces = row
+        record = cls(id, position, options, keep_traces=False)
+        record.launched, record.told, record.cancelled, record.nulls = launched, told, cancelled, nulls
+        record.votes = dict(votes)
+        record.late = {number: None if t is None else Trace(id, *t) for number, t in late} or None
+        record.traces = None if traces is None else [Trace(id, *t) for t in traces]
+        return record
+
+
+def _trace_to_plain(trace: Trace) -> list[Any]:
+    return [trace.number, trace.answer, trace.confidence, trace.tokens, trace.prompt_tokens]

@@ -1,0 +1,184 @@
+"""The queue over belief states: questions in the same state share one entry.
+
+A state is ``(counts, nulls, pending, options)``. Its score is computed once; a launch or a return moves one
+question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
+questions; memory O(N + S).
+
+Order: highest score first, equal scores by state key, within a state the question that entered it last.
+"""
+
+import math
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+
+from pets.core.policy import IndexPolicy, View
+from pets.core.record import NULL, Record
+from pets.core.tally import Tally
+from pets.errors import InputError
+from pets.types import Launch
+
+__all__ = ["StateQueue"]
+
+Key = tuple[tuple[int, ...], int, int, int]
+
+LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
+
+
+class StateQueue:
+    """Serves the highest index; see the module's docstring."""
+
+    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
+        self.policy = policy
+        self.only_warmup = False
+        self._cap = math.inf if cap is None else cap
+        self._view = View(cap=cap)
+        self._ids: dict[Key, int] = {}
+        self._keys: list[Key] = []
+        self._scores: list[float] = []
+        self._members: list[dict[Record, None]] = []
+        self._after: list[dict[int, int]] = []  # state -> event -> state
+        self._queued: list[bool] = []  # in the heap, or never to be
+        self._heap: list[tuple[float, Key, int]] = []
+
+    def add(self, record: Record) -> None:
+        """Let a question in, new or restored."""
+        state = self._state((record.counts, record.nulls, record.pending, record.options or 0))
+        record.state = state
+        self._enter(state, record)
+
+    def take(self, n: int) -> list[Launch]:
+        """Up to n launches, best first; the same as n times one, since a launch only lowers the later key."""
+        launches: list[Launch] = []
+        heap, scores, members = self._heap, self._scores, self._members
+        while n > 0 and heap:
+            state = heap[0][2]
+            here = members[state]
+            if not here:
+                heappop(heap)
+                self._queued[state] = False
+                continue
+            if self.only_warmup and scores[state] != math.inf:
+                break
+            after = self._after[state].get(LAUNCH)
+            if after is None:
+                after = self._move(state, LAUNCH)
+            count = 1 if scores[after] > scores[state] else min(n, len(here))
+            there = members[after]
+            for _ in range(count):
+                record = here.popitem()[0]
+                number = record.launched
+                record.launched = number + 1
+                record.state = after
+                there[record] = None
+                launches.append(Launch(record.id, number))
+            if not self._queued[after]:
+                self._push(after)
+            n -= count
+        return launches
+
+    def told(self, record: Record, before: int) -> None:
+        """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
+        state = record.state
+        after = self._after[state].get(before)
+        if after is None:
+            after = self._move(state, before)
+        del self._members[state][record]
+        record.state = after
+        self._members[after][record] = None
+        if not self._queued[after]:
+            self._push(after)
+
+    def cancelled(self, record: Record) -> None:
+        """One pending launch will not come back and was not paid for."""
+        record.cancelled += 1
+        self.told(record, CANCEL)
+
+    def stopped(self, record: Record) -> bool:
+        """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
+        return self._scores[record.state] == -math.inf
+
+    def refit(self) -> None:
+        """Let the policy learn from the batch and score every state anew: O(S), not O(N)."""
+        self.policy = self.policy.refit(self.batch())
+        self._scores = [self._score(key) for key in self._keys]
+        self._queued = [score == -math.inf for score in self._scores]
+        self._heap = []
+        for state, members in enumerate(self._members):
+            if members and not self._queued[state]:
+                self._heap.append((-self._scores[state], self._keys[state], state))
+                self._queued[state] = True
+        heapify(self._heap)
+
+    def batch(self) -> Mapping[Tally, int]:
+        """How many questions stand in each state."""
+        return {
+            Tally(*key[:3], key[3] or None): len(members)
+            for key, members in zip(self._keys, self._members, strict=True)
+            if members
+        }
+
+    def order(self) -> list[int]:
+        """Positions of all questions, each state's in the order that :meth:`add` must see them again."""
+        return [record.position for members in self._members for record in members]
+
+    def _enter(self, state: int, record: Record) -> None:
+        self._members[state][record] = None
+        if not self._queued[state]:
+            self._push(state)
+
+    def _push(self, state: int) -> None:
+        heappush(self._heap, (-self._scores[state], self._keys[state], state))
+        self._queued[state] = True
+
+    def _state(self, key: Key) -> int:
+        found = self._ids.get(key)
+        if found is None:
+            score = self._score(key)
+            found = self._ids[key] = len(self._keys)
+            self._keys.append(key)
+            self._scores.append(score)
+            self._members.append({})
+            self._after.append({})
+            self._queued.append(score == -math.inf)
+        return found
+
+    def _move(self, state: int, event: int) -> int:
+        """The state after an event; kept, so that it is worked out once."""
+        counts, nulls, pending, options = self._keys[state]
+        if event == LAUNCH:
+            pending += 1
+        else:
+            pending -= 1
+            if event == NULL:
+                nulls += 1
+            elif event >= 0:
+                counts = _voted(counts, event)
+        after = self._state((counts, nulls, pending, options))
+        self._after[state][event] = after
+        return after
+
+    def _score(self, key: Key) -> float:
+        """+inf within the warm-up, -inf at the cap, else the policy's index."""
+        counts, nulls, pending, options = key
+        launched = sum(counts) + nulls + pending
+        if launched >= self._cap:
+            return -math.inf
+        if launched < self.policy.warmup:
+            return math.inf
+        tally = Tally(counts, nulls, pending, options or None)
+        score = self.policy.index(tally, self._view)
+        if math.isnan(score):
+            raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
+        return score
+
+
+def _voted(counts: tuple[int, ...], before: int) -> tuple[int, ...]:
+    """Descending counts after a vote for an answer that had ``before``: the first of its equals grows.
+
+    >>> _voted((3, 1, 1), 1), _voted((3, 1, 1), 0)
+    ((3, 2, 1), (3, 1, 1, 1))
+    """
+    if before == 0:
+        return (*counts, 1)
+    first = counts.index(before)
+    return (*counts[:first], before + 1, *counts[first + 1 :])

@@ -1,0 +1,175 @@
+"""Votes: majority, weighted, filtered; THE tie rule; and the tally that a policy sees.
+
+One tie rule everywhere: **a tie goes to the tied answer that was launched first.** Given the counts, traces are
+exchangeable, so for one vote this has the distribution of the paper's uniform tie-break, and is deterministic.
+
+A trace without an answer (``None``) costs budget and casts no vote; where none was cast there is no winner.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pets.errors import InputError
+
+__all__ = [
+    "Missing",
+    "Tally",
+    "confidence_weights",
+    "majority",
+    "top_p",
+    "weighted_majority",
+    "weighted_votes",
+]
+
+Missing = Literal["error", "ignore", "unweighted"]
+
+
+def majority(answers: Sequence[str | None]) -> str | None:
+    """The answer with most votes, ``None`` when nobody voted. Traces in launch order.
+
+    >>> majority(["B", "A", None, "A", "B"])     # tied: B was launched first
+    'B'
+    """
+    return weighted_majority(answers, [1.0] * len(answers))
+
+
+def weighted_majority(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
+    """argmax_y sum_j w_j 1{Y_j = y}; ``None`` when no weight was cast.
+
+    >>> weighted_majority(["A", "B", "B"], [5.0, 2.0, 2.0])
+    'A'
+    """
+    votes = weighted_votes(answers, weights)
+    winner = max(votes, key=votes.__getitem__, default=None)  # max keeps the first of the tied: launch order
+    return winner if winner is not None and votes[winner] > 0.0 else None
+
+
+def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> dict[str, float]:
+    """Total weight of each answer, keyed in the order of first launch.
+
+    >>> weighted_votes(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5])
+    {'B': 1.5, 'A': 2.0}
+    """
+    if len(answers) != len(weights):
+        raise InputError(f"{len(answers)} answers but {len(weights)} weights; give one weight a trace.")
+    votes: dict[str, float] = {}
+    for number, (answer, weight) in enumerate(zip(answers, weights, strict=True)):
+        if not (math.isfinite(weight) and weight >= 0.0):
+            raise InputError(f"the weight of trace {number} is {weight}; weights are finite and not negative.")
+        if answer is not None:
+            votes[answer] = votes.get(answer, 0.0) + weight
+    return votes
+
+
+def confidence_weights(confidences: Sequence[float | None], missing: Missing = "error") -> list[float]:
+    """Weights from trace confidences; a missing one is a declared choice, never a silent 1.0.
+
+    ``error`` raises, ``ignore`` gives such a trace no weight, ``unweighted`` gives every trace weight 1 as soon
+    as one confidence is missing.
+
+    >>> confidence_weights([9.5, None], missing="ignore")
+    [9.5, 0.0]
+    """
+    for number, value in enumerate(confidences):
+        if value is not None and not (math.isfinite(value) and value >= 0.0):
+            raise InputError(f"the confidence of trace {number} is {value}; confidences are finite and not negative.")
+    if None in confidences:
+        if missing == "error":
+            number = list(confidences).index(None)
+            raise InputError(f'trace {number} has no confidence; choose missing="ignore" or missing="unweighted".')
+        if missing == "unweighted":
+            return [1.0] * len(confidences)
+    return [0.0 if value is None else value for value in confidences]
+
+
+def top_p(answers: Sequence[str | None], weights: Sequence[float], p: float = 0.7) -> list[float]:
+    """The paper's filter: of the n traces that voted, the ``max(1, floor(p n))`` heaviest keep their weight.
+
+    Ties at the border go to the trace launched first; the rest weigh zero.
+
+    >>> top_p(["A", "B", "A", None], [3.0, 1.0, 2.0, 9.0], p=0.7)
+    [3.0, 0.0, 2.0, 0.0]
+    """
+    if not 0.0 < p <= 1.0:
+        raise InputError(f"the filter keeps a share p of the traces, 0 < p <= 1; got {p}.")
+    voted = [j for j, answer in enumerate(answers) if answer is not None]
+    kept = sorted(voted, key=lambda j: -weights[j])[: max(1, math.floor(p * len(voted) + 1e-9))]
+    keep = set(kept)
+    return [weight if j in keep else 0.0 for j, weight in enumerate(weights)]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a policy may know of one question: the launch-order prefix that has fully come back, and what is in flight.
+
+    ``counts`` are votes per answer, descending; labels are not told, so a policy cannot depend on them.
+    ``pending`` traces are launched and not in the prefix yet: they count as spent. ``rounds`` is how many batches
+    a quota policy has granted after the warm-up. The last four are filled only for policies that ask to see traces.
+    """
+
+    counts: tuple[int, ...] = ()
+    nulls: int = 0
+    pending: int = 0
+    options: int | None = None
+    rounds: int = 0
+    question: str = ""
+    answers: tuple[str | None, ...] = ()
+    confidences: tuple[float | None, ...] = ()
+    tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.nulls < 0 or self.pending < 0 or (self.counts and min(self.counts) < 1):
+            raise InputError(f"counts are positive and nulls, pending not negative; got {self}.")
+        if any(a < b for a, b in zip(self.counts, self.counts[1:], strict=False)):
+            raise InputError(f"counts must descend; got {self.counts}. Build a tally with Tally.of(answers).")
+
+    @classmethod
+    def of(
+        cls,
+        answers: Sequence[str | None],
+        confidences: Sequence[float | None] = (),
+        *,
+        pending: int = 0,
+        options: int | None = None,
+        question: str = "",
+    ) -> "Tally":
+        """The tally of a launch-order prefix.
+
+        >>> Tally.of(["A", "B", "A", None]).counts
+        (2, 1)
+        """
+        votes: dict[str, int] = {}
+        for answer in answers:
+            if answer is not None:
+                votes[answer] = votes.get(answer, 0) + 1
+        counts = tuple(sorted(votes.values(), reverse=True))
+        nulls = len(answers) - sum(counts)
+        return cls(counts, nulls, pending, options, 0, question, tuple(answers), tuple(confidences))
+
+    @property
+    def votes(self) -> int:
+        """Traces that voted."""
+        return sum(self.counts)
+
+    @property
+    def returned(self) -> int:
+        """Length of the prefix: votes and no-answers."""
+        return self.votes + self.nulls
+
+    @property
+    def launched(self) -> int:
+        """Everything spent or in flight."""
+        return self.returned + self.pending
+
+    def slots(self, unseen: int) -> int:
+        """M: the declared options of a closed set, or the answers seen plus ``unseen`` slots of an open one.
+
+        At least 2: a question with a single possible answer would be settled before it is asked.
+
+        >>> Tally((2, 1), options=4).slots(unseen=1), Tally((2, 1)).slots(unseen=1), Tally().slots(unseen=1)
+        (4, 3, 2)
+        """
+        seen = len(self.counts)
+        return max(self.options, seen) if self.options is not None else max(seen + unseen, 2)

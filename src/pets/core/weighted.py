@@ -1,0 +1,165 @@
+"""The Dirichlet-Normal belief of the confidence-weighted vote: P(argmax_m theta_m mu_m = m | S), U and R+.
+
+theta ~ Dir(alpha), mu_m ~ N(beta_m, v_m) independent. With theta_m = G_m / sum G and Z_m = G_m mu_m,
+
+    P_m = integral f_m(z) prod_{k != m} F_k(z) dz = integral T(z) lambda_m(z) dz,   T = prod F,  lambda = f / F
+
+is a trapezoid sum over log|z| on both sides of zero (:mod:`pets.core.lattice`); no Monte Carlo.
+
+Liu et al., "PETS: Principled and Efficient Test-Time Self-Consistency", section "Offline PETS" and appendix
+"Bayesian MDP"; Chen, Lin and Zhou, "Optimistic Knowledge Gradient Policy for Optimal Budget Allocation in
+Crowdsourcing", ICML 2013 (OKG).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pets.core.lattice import Options, curves
+from pets.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Belief", "R_plus", "U", "p_argmax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """S = (alpha, beta, v) over M options: theta ~ Dir(alpha), mu_m ~ N(beta_m, v_m); confidences have sigma^2 = 1.
+
+    >>> Belief((1.0, 1.0), (8.0, 8.0), (1.0, 1.0)).update(0, 9.0)
+    Belief(alpha=(2.0, 1.0), beta=(8.5, 8.0), v=(0.5, 1.0))
+    """
+
+    alpha: tuple[float, ...]
+    beta: tuple[float, ...]
+    v: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.alpha) == len(self.beta) == len(self.v) >= 1:
+            raise InputError(
+                f"alpha, beta and v have {len(self.alpha)}, {len(self.beta)} and {len(self.v)} entries; "
+                "give one of each for every option, and at least one option."
+            )
+        for name, values in (("alpha", self.alpha), ("v", self.v)):
+            for m, value in enumerate(values):
+                if not 0 < value < math.inf:
+                    raise InputError(f"{name}[{m}] is {value}; expected a finite number above 0. Give a proper prior.")
+        for m, value in enumerate(self.beta):
+            if not math.isfinite(value):
+                raise InputError(f"beta[{m}] is {value}; expected a finite number. Drop traces without confidence.")
+
+    def update(self, m: int, c: float) -> "Belief":
+        """Upd(S; m, c), one trace that answered m with confidence c: alpha_m + 1, v' = 1 / (1/v + 1),
+        beta' = v' (beta / v + c)."""
+        if not 0 <= m < len(self.alpha):
+            raise InputError(f"option {m} is not in the belief; expected 0 to {len(self.alpha) - 1}.")
+        if not math.isfinite(c):
+            raise InputError(f"the confidence is {c}; expected a finite number. Leave out traces without one.")
+        v = 1 / (1 / self.v[m] + 1)
+        return replace(
+            self,
+            alpha=_put(self.alpha, m, self.alpha[m] + 1),
+            beta=_put(self.beta, m, v * (self.beta[m] / self.v[m] + c)),
+            v=_put(self.v, m, v),
+        )
+
+    def fantasy(self, pending: float) -> "Belief":
+        """The belief with ``pending`` traces in flight, each option taking its share alpha_m / sum alpha of them:
+        alpha and the precision 1 / v grow by the share, beta stays.
+
+        >>> Belief((3.0, 1.0), (8.0, 7.0), (0.5, 1.0)).fantasy(4)
+        Belief(alpha=(6.0, 2.0), beta=(8.0, 7.0), v=(0.2, 0.5))
+        """
+        if not 0 <= pending < math.inf:
+            raise InputError(f"{pending} traces are pending; expected a finite number of at least 0.")
+        each = pending / sum(self.alpha)
+        return replace(
+            self,
+            alpha=tuple(a + each * a for a in self.alpha),
+            v=tuple(1 / (1 / v + each * a) for a, v in zip(self.alpha, self.v, strict=True)),
+        )
+
+
+def p_argmax(belief: Belief) -> "Array":
+    """P(argmax_m theta_m mu_m = m | S), shape (M,): the terminal rule answers with its argmax.
+
+    Sums to 1 within the quadrature's error; a permutation of the options permutes it, bit for bit.
+
+    >>> p_argmax(Belief((3.0, 2.0, 2.0), (8.0, 9.0, 8.0), (0.5, 0.5, 0.5))).round(4)
+    array([0.5, 0.3, 0.2])
+    """
+    distinct, column, copies = _distinct(belief)
+    return _wins(distinct, copies, optimistic=False)[0, column]
+
+
+def U(belief: Belief) -> float:
+    """U(S) = max_m P(argmax theta mu = m | S), the posterior chance that the terminal rule is right.
+
+    >>> round(U(Belief((1.0,) * 4, (8.0,) * 4, (1.0,) * 4)), 6)
+    0.25
+    """
+    return float(p_argmax(belief).max())
+
+
+def R_plus(belief: Belief) -> float:
+    """R+ = max_m U(Upd(S; m, beta_m)) - U(S), OKG's optimistic gain of one more trace.
+
+    Taken from complements, 1 - U = sum of P over all but the leader, which keep their relative accuracy where U
+    rounds to 1. Equal options are computed once.
+
+    >>> R_plus(Belief((40.0, 1.0), (8.0, 8.0), (0.1, 1.0)))
+    1.0
+    """
+    distinct, _, copies = _distinct(belief)
+    D = len(copies)
+    P = _wins(distinct, copies, optimistic=True)
+    # Row 0 is S; row 1 + m is S with one copy of m updated. Columns: current options, updated options.
+    count = np.zeros_like(P)
+    count[:, :D] = copies
+    count[np.arange(D) + 1, np.arange(D)] -= 1
+    count[np.arange(D) + 1, np.arange(D) + D] = 1
+    leader = np.where(count > 0, P, -1.0).argmax(axis=1)
+    count[np.arange(D + 1), leader] -= 1
+    doubt = (count * P).sum(axis=1)
+    return float(doubt[0] - doubt[1:].min())
+
+
+def _put(values: tuple[float, ...], m: int, value: float) -> tuple[float, ...]:
+    return (*values[:m], value, *values[m + 1 :])
+
+
+def _distinct(belief: Belief) -> "tuple[Array, NDArray[np.intp], Array]":
+    """The distinct (alpha, beta, v), sorted, shape (D, 3); the one that each option is, (M,); their copies, (D,)."""
+    rows = list(zip(belief.alpha, belief.beta, belief.v, strict=True))
+    order = {row: d for d, row in enumerate(sorted(set(rows)))}
+    column = np.array([order[row] for row in rows])
+    return np.array(list(order), dtype=float), column, np.bincount(column).astype(float)
+
+
+def _wins(distinct: "Array", copies: "Array", *, optimistic: bool) -> "Array":
+    """P(this copy of an option wins): shape (1, D) in S, or (1 + D, 2 D) if ``optimistic``.
+
+    Row 0 is S, row 1 + m is S with one copy of option m updated at its own mean; columns are the D options and
+    then the D updated ones (meaningless where the row does not hold that option).
+    """
+    alpha, beta, v = distinct.T
+    D = len(alpha)
+    if optimistic:
+        alpha, beta, v = np.append(alpha, alpha + 1), np.append(beta, beta), np.append(v, 1 / (1 / v + 1))
+    sd = np.maximum(np.sqrt(v), 1e-12 * np.abs(beta))  # below that mu is known to double precision
+    options = Options(alpha, beta / sd, sd)
+    P = np.zeros((1 + D if optimistic else 1, len(alpha)))
+    for sign in (1, -1):
+        if side := curves(options, D, sign):
+            log_F = np.log(side.F)
+            log_T = copies @ log_F[:D]
+            if optimistic:
+                log_T = np.vstack([log_T, log_T + log_F[D:] - log_F[:D]])
+            P += np.exp(np.atleast_2d(log_T)) @ (side.f / side.F).T
+    return P

@@ -1,0 +1,111 @@
+"""PETS-Offline, confidence-weighted: okg under a Dirichlet-Normal belief in theta_m mu_m.
+
+The paper fixes the confidence variance at 1, so confidences are divided by their pooled within-answer spread
+(never centred: that would move argmax theta mu). Spread and prior come from the batch's warm-up and then stay
+fixed. :meth:`OKGWeighted.answer` is the terminal rule argmax_m P(y_W_inf = m | S); the weighted vote of
+:mod:`pets.core.tally` is its proxy (Liu et al., PETS, appendix B).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from pets.core.okg import check_prior, voting_chance
+from pets.core.policy import IndexPolicy, View
+from pets.core.tally import Missing, Tally, confidence_weights
+from pets.core.weighted import Belief, R_plus, p_argmax
+from pets.errors import InputError
+
+__all__ = ["OKGWeighted"]
+
+
+@dataclass(frozen=True, slots=True)
+class OKGWeighted(IndexPolicy):
+    """``scale``, ``beta_0`` and ``v_0`` are the confidences' spread and prior; ``learn`` them from the warm-up.
+
+    A trace without a confidence is a declared choice: ``missing`` is error, ignore or unweighted.
+
+    >>> policy = OKGWeighted(scale=1.0, beta_0=8.0, v_0=1.0, learn=False)
+    >>> tally = Tally.of(["A", "B", "A"], [8.0, 9.5, 8.5], options=4)
+    >>> policy.answer(tally), math.exp(policy.index(tally, View())) > 0
+    ('A', True)
+    """
+
+    sees: ClassVar[Literal["counts", "traces"]] = "traces"
+    learns: ClassVar[bool] = True
+
+    prior: float = 1.0
+    unseen: int = 1
+    warmup: int = 3
+    missing: Missing = "error"
+    scale: float = 1.0
+    beta_0: float = 1.0
+    v_0: float = 1.0
+    learn: bool = True
+
+    def __post_init__(self) -> None:
+        check_prior(self.prior, self.unseen)
+        if not (self.scale > 0.0 and self.v_0 > 0.0 and math.isfinite(self.beta_0) and self.warmup >= 0):
+            raise InputError(f"okg_weighted needs scale > 0, v_0 > 0, a finite beta_0 and warmup >= 0; got {self}.")
+        if self.missing not in ("error", "ignore", "unweighted"):
+            raise InputError(f"missing is error, ignore or unweighted; got {self.missing!r}.")
+
+    def refit(self, batch: Mapping[Tally, int]) -> Self:
+        """Spread and prior from the batch, once: the unit of confidence must not move while votes are compared."""
+        if not self.learn:
+            return self
+        groups = [np.array(values) for tally in batch for values in self._confidences(tally).values()]
+        if not groups:
+            return replace(self, learn=False)
+        means = np.array([group.mean() for group in groups])
+        sizes = np.array([group.size for group in groups], dtype=np.float64)
+        freedom = float(sizes.sum() - sizes.size)
+        within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+        scale = math.sqrt(within / freedom) if freedom > 0 and within > 0 else max(float(means.std()), 1e-9)
+        between = float((means / scale).var()) - float((1.0 / sizes).mean())  # less what sampling noise explains
+        return replace(self, scale=scale, beta_0=float(means.mean()) / scale, v_0=max(between, 0.05), learn=False)
+
+    def belief(self, tally: Tally) -> Belief:
+        """S of the answers seen, in the order of first launch, then the unseen slots; pending as a fantasy."""
+        seen = self._confidences(tally)
+        rows = [_posterior(values, self.prior, self.scale, self.beta_0, self.v_0) for values in seen.values()]
+        rows += [(self.prior, self.beta_0, self.v_0)] * (tally.slots(self.unseen) - len(rows))
+        alpha, beta, v = zip(*rows, strict=True)
+        belief = Belief(alpha, beta, v)
+        return belief.fantasy(tally.pending) if tally.pending else belief
+
+    def index(self, tally: Tally, view: View) -> float:
+        """log of the optimistic gain times the chance that a trace votes."""
+        gain = R_plus(self.belief(tally)) * voting_chance(tally)
+        return math.log(gain) if gain > 0.0 else -math.inf
+
+    def answer(self, tally: Tally) -> str | None:
+        """The Bayes-optimal terminal decision among the answers seen."""
+        seen = list(self._confidences(tally))
+        return seen[int(np.argmax(p_argmax(self.belief(tally))[: len(seen)]))] if seen else None
+
+    def _confidences(self, tally: Tally) -> dict[str, list[float]]:
+        """Confidences of the votes, answer by answer in the order of first launch."""
+        if len(tally.confidences) != len(tally.answers):
+            raise InputError(
+                f"{len(tally.answers)} answers but {len(tally.confidences)} confidences in {tally.question!r}."
+            )
+        weights = confidence_weights(tally.confidences, self.missing)
+        seen: dict[str, list[float]] = defaultdict(list)
+        for answer, confidence, weight in zip(tally.answers, tally.confidences, weights, strict=True):
+            if answer is not None and not (confidence is None and self.missing == "ignore"):
+                seen[answer].append(weight)
+        return dict(seen)
+
+
+def _posterior(
+    values: Iterable[float], prior: float, scale: float, beta_0: float, v_0: float
+) -> tuple[float, float, float]:
+    """(alpha, beta, v) of one answer after its confidences: the paper's conjugate updates, all at once."""
+    scaled = [value / scale for value in values]
+    precision = 1.0 / v_0 + len(scaled)
+    return prior + len(scaled), (beta_0 / v_0 + math.fsum(scaled)) / precision, 1.0 / precision

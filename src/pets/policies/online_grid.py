@@ -1,0 +1,91 @@
+"""PETS-Online: four warm-up traces place a question in a difficulty grid, and the grid's budget is spent in one shot.
+
+Budgets come from the greedy plan over the grids, made anew for every question on what is left, R_t / H_t (Liu et
+al., PETS, section 4 and appendix C).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, Self
+
+import numpy as np
+
+from pets.core.grid import Grid, Pool, fit_grid, plan_for
+from pets.core.patterns import K0, bin_of, pattern
+from pets.core.policy import QuotaPolicy, View
+from pets.core.probit import Probit
+from pets.core.tally import Tally
+from pets.errors import InputError
+
+__all__ = ["OnlineGrid"]
+
+NO_CAP = 1024  # where curves are followed to when a question has no cap
+Row = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineGrid(QuotaPolicy):
+    """K grids as rows ``(share, a, b, voting)``, easiest first; :meth:`fit` takes them from training pools.
+
+    Without training (``grids=None``) they are those of a declared population, four options and Dir(1/2).
+
+    >>> trained = OnlineGrid(K=2).fit([((60, 4), 0), ((40, 24), 0), ((64,), 0), ((30, 20, 14), 0)])
+    >>> view = View(budget_left=160, questions_left=10, cap=64)
+    >>> trained.quota(Tally((4,)), view) < trained.quota(Tally((2, 1, 1)), view)
+    True
+    """
+
+    K: int = 5
+    aggregation: Literal["average", "loss"] = "average"
+    grids: tuple[Row, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.K <= 5:
+            raise InputError(f"online_grid has 2 to 5 difficulty grids; got K={self.K}.")
+        if self.grids is not None and len(self.grids) != self.K:
+            raise InputError(f"online_grid has K={self.K} but {len(self.grids)} grids; fit it anew.")
+
+    @property
+    def warmup(self) -> int:
+        """The four traces whose pattern places a question."""
+        return K0
+
+    @property
+    def rounds(self) -> int:
+        """One shot after the warm-up."""
+        return 1
+
+    def fit(self, pools: Sequence[Pool]) -> Self:
+        """The same policy with the grids of training pools, each ``(vote counts, no-answers)``."""
+        return replace(self, grids=_rows(fit_grid(pools, self.K, self.aggregation)))
+
+    @property
+    def grid(self) -> Grid:
+        """Shares and curves in force."""
+        rows = _cold(self.K, self.aggregation) if self.grids is None else self.grids
+        shares, a, b, voting = zip(*rows, strict=True)
+        return Grid(shares, tuple(Probit(*pair) for pair in zip(a, b, strict=True)), voting)
+
+    def quota(self, tally: Tally, view: View) -> int:
+        """The plan's budget for the question's grid."""
+        if tally.returned != K0:
+            return tally.launched
+        grid = bin_of(pattern(tally.counts, tally.nulls), self.K)
+        cap = NO_CAP if view.cap is None else max(view.cap, K0)
+        return plan_for(self.grid, max(view.mean_left, K0), K0, cap).budget(grid, view.coin)
+
+
+def _rows(grid: Grid) -> tuple[Row, ...]:
+    return tuple(
+        (share, curve.a, curve.b, voting)
+        for share, curve, voting in zip(grid.shares, grid.curves, grid.voting, strict=True)
+    )
+
+
+@lru_cache(maxsize=8)
+def _cold(K: int, aggregation: Literal["average", "loss"]) -> tuple[Row, ...]:
+    """Grids of 200 questions drawn from Dir(1/2) over four options, 64 traces each; the seed is part of the name."""
+    rng = np.random.default_rng(0)
+    pools: list[Pool] = [(tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)]
+    return _rows(fit_grid(pools, K, aggregation))

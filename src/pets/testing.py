@@ -1,0 +1,119 @@
+"""The conformance suite that every policy passes, ours and yours.
+
+>>> from pets.policies.okg import OKG
+>>> check_policy(OKG())
+
+Each law is one function; :func:`check_policy` runs them all and raises ``AssertionError`` with the law that broke.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields
+
+import numpy as np
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
+from pets.core.tally import Tally
+from pets.types import Launch, Question, Trace
+
+__all__ = ["QUESTIONS", "check_policy"]
+
+QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
+"""What the suite asks: half closed, half open. An oracle must know these ids."""
+
+Relabel = Callable[[str], str]
+
+MEAN, CAP = 9, 20
+
+
+def check_policy(policy: Policy, *, seed: int = 0) -> None:
+    """Pure, relabelling-invariant, deterministic, within budget and cap, restorable; its repr makes it again."""
+    check_is_plain(policy)
+    check_is_pure(policy)
+    check_schedule(policy, seed)
+
+
+def check_is_plain(policy: Policy) -> None:
+    """Frozen, and ``eval(repr(policy)) == policy`` where its class is known."""
+    module = importlib.import_module(type(policy).__module__)
+    again = eval(repr(policy), dict(vars(module)))
+    assert again == policy, f"repr does not round-trip: {policy!r} made {again!r}"
+    for field in fields(policy):  # type: ignore[arg-type]
+        try:
+            setattr(policy, field.name, None)
+        except FrozenInstanceError:
+            continue
+        raise AssertionError(f"{type(policy).__name__} is not frozen: {field.name} was set")
+
+
+def check_is_pure(policy: Policy) -> None:
+    """The same tally and view give the same value, whatever was asked in between; labels do not matter."""
+    view = View(budget_left=90, questions_left=10, cap=CAP, coin=0.4, stops=(4, 8, 4))
+    paths: list[list[str | None]] = [
+        ["A"] * 4,
+        ["A", "B", None, "A"],
+        ["C", "A", "B", "B", "A", "A"],
+        [None] * 4,
+        ["B", "A", "B", "A"],
+    ]
+    values = [_value(policy, path, view, str) for path in paths]
+    assert values == [_value(policy, path, view, str) for path in reversed(paths)][::-1], "the policy is not pure"
+    relabelled = [_value(policy, path, view, _mirror) for path in paths]
+    assert values == relabelled, f"the policy depends on labels: {values} became {relabelled}"
+
+
+def check_schedule(policy: Policy, seed: int) -> None:
+    """A run with traces in flight, late and failed: same seed, same launches, also under new labels or restored."""
+    launches = run(policy, seed)
+    assert launches == run(policy, seed), "the same seed gave other launches"
+    assert launches == run(policy, seed, relabel=_mirror), "new labels gave other launches"
+    assert launches == run(policy, seed, restore=True), "a restored allocator went on differently"
+    assert launches, "the policy asked for nothing"
+
+
+def run(policy: Policy, seed: int, *, relabel: Relabel = str, restore: bool = False) -> list[Launch]:
+    """Spend a small budget on synthetic questions, up to 5 traces in flight, returned in random order."""
+    rng = np.random.default_rng(seed)
+    theta = {question.id: rng.dirichlet([0.6] * 4) for question in QUESTIONS}
+    allocator = Allocator(policy, Budget(MEAN * len(QUESTIONS), cap=CAP), QUESTIONS, seed=seed)
+    launches: list[Launch] = []
+    flying: list[Launch] = []
+    while True:
+        asked = allocator.ask(int(rng.integers(1, 6 - len(flying) if len(flying) < 5 else 2)))
+        _check_limits(allocator)
+        launches += asked
+        flying += asked
+        if not flying:
+            return launches
+        launch = flying.pop(int(rng.integers(len(flying))))
+        answer = None if rng.random() < 0.1 else relabel("ABCD"[rng.choice(4, p=theta[launch.question])])
+        confidence = float(np.round(rng.gamma(40.0, 0.2), 3))
+        allocator.tell(Trace(launch.question, launch.number, answer, confidence, tokens=100))
+        if restore:
+            allocator = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), type(policy))
+
+
+def _check_limits(allocator: Allocator) -> None:
+    budget = allocator.budget
+    assert budget.spent + budget.reserved <= budget.total, f"over budget: {budget}"
+    for question in QUESTIONS:
+        launched = allocator.tally(question.id).launched
+        assert launched <= CAP, f"{launched} traces for {question.id}, the cap is {CAP}"
+
+
+def _value(policy: Policy, path: list[str | None], view: View, relabel: Relabel) -> float:
+    answers = [None if answer is None else relabel(answer) for answer in path]
+    confidences = [8.0 + 0.25 * j for j in range(len(path))]
+    tally = Tally.of(answers, confidences, options=4, question=QUESTIONS[0].id)
+    if isinstance(policy, QuotaPolicy):
+        return policy.quota(tally, view)
+    assert isinstance(policy, IndexPolicy), f"{policy!r} is neither an index nor a quota policy"
+    return policy.index(tally, view)
+
+
+def _mirror(label: str) -> str:
+    """A bijection of labels that reverses their order."""
+    return "DCBA"["ABCD".index(label)]

@@ -1,0 +1,320 @@
+"""ask and tell: never over budget or cap, never a trace lost or doubled, the best question first, restorable."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, Currency
+from pets.core.policy import IndexPolicy, QuotaPolicy, View
+from pets.core.tally import Tally, majority
+from pets.errors import BudgetError, InputError, StateError
+from pets.policies.okg import OKG
+from pets.policies.okg_weighted import OKGWeighted
+from pets.policies.online_grid import OnlineGrid
+from pets.policies.price import Price
+from pets.policies.uniform import Uniform
+from pets.types import Launch, Question, Trace
+
+
+def questions(n, options=4):
+    return [Question(f"q{i}", options=options) for i in range(n)]
+
+
+def drive(allocator, rng, width=1, theta=None):
+    """Run to the end with ``width`` in flight; returns the launches in order."""
+    log = []
+    while launches := allocator.ask(width):
+        for launch in launches:
+            log.append(launch)
+            p = None if theta is None else theta[launch.question]
+            allocator.tell(Trace(launch.question, launch.number, "ABCD"[rng.choice(4, p=p)], 5.0, tokens=10))
+    return log
+
+
+class Ledger:
+    """What an honest outsider knows: every launch, what became of it, and the order."""
+
+    def __init__(self):
+        self.open, self.told, self.cancelled = {}, {}, set()
+
+    def check(self, allocator, cap):
+        budget = allocator.budget
+        assert budget.spent + budget.reserved <= budget.total
+        assert budget.spent == len(self.told)
+        assert budget.reserved == len(self.open)
+        spent = Counter(launch.question for launch in [*self.open, *self.told])
+        assert all(count <= cap for count in spent.values())
+        assert sorted(allocator.in_flight()) == sorted(self.open)
+
+    def check_votes(self, allocator):
+        """Every told trace is in the tally once, in launch order, as far as the prefix has come back."""
+        for verdict in allocator.verdicts():
+            mine = sorted(launch.number for launch in self.told if launch.question == verdict.question)
+            flying = [launch.number for launch in self.open if launch.question == verdict.question]
+            prefix = [number for number in mine if number < min(flying, default=math.inf)]
+            path = [self.told[Launch(verdict.question, number)] for number in prefix]
+            assert verdict.traces == len(path)
+            assert dict(verdict.votes) == Counter(answer for answer in path if answer is not None)
+            assert verdict.answer == majority(path)
+
+
+SCHEDULED = {
+    "okg": (OKG(), 4000),
+    "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 2000),
+    "uniform": (Uniform(), 2000),
+    "online_grid": (OnlineGrid(), 1000),
+    "price": (Price(rounds=2), 900),
+    "okg_weighted": (OKGWeighted(), 100),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_random_schedules_keep_every_law(name):
+    """10,000 in all: asks of any size, tells late, lost, twice and out of order, cancels, restores."""
+    policy, schedules = SCHEDULED[name]
+    for seed in range(schedules):
+        random_schedule(policy, np.random.default_rng([seed, 7]))
+
+
+def test_there_are_ten_thousand_schedules():
+    assert sum(count for _, count in SCHEDULED.values()) == 10_000
+
+
+def random_schedule(policy, rng):
+    N, cap = int(rng.integers(1, 6)), int(rng.integers(4, 9))
+    total = int(rng.integers(policy.warmup * N, 7 * N + 1))
+    asked = [Question(f"q{i}", options=[None, 2, 4][int(rng.integers(3))]) for i in range(N)]
+    allocator = Allocator(policy, Budget(total, cap=cap), asked, seed=int(rng.integers(100)))
+    ledger = Ledger()
+    events = rng.choice(
+        ["ask", "tell", "tell", "tell", "lost", "again", "cancel", "restore"], size=int(rng.integers(5, 40))
+    )
+    for event in events:
+        pick = list(ledger.open)[int(rng.integers(len(ledger.open)))] if ledger.open else None
+        if event == "ask":
+            for launch in allocator.ask(int(rng.integers(1, 9))):
+                assert launch not in ledger.open and launch not in ledger.told and launch not in ledger.cancelled
+                ledger.open[launch] = None
+        elif event in ("tell", "lost") and pick:
+            answer = None if event == "lost" else "ABC"[int(rng.integers(3))]
+            assert allocator.tell(Trace(*pick, answer, 4.0))
+            del ledger.open[pick]
+            ledger.told[pick] = answer
+        elif event == "again":
+            for launch in [*list(ledger.told)[:2], *list(ledger.cancelled)[:2]]:
+                assert not allocator.tell(Trace(*launch, "Z", 4.0))
+                assert not allocator.cancel(launch)
+        elif event == "cancel" and pick:
+            assert allocator.cancel(pick)
+            del ledger.open[pick]
+            ledger.cancelled.add(pick)
+        elif event == "restore":
+            allocator = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), type(policy))
+        ledger.check(allocator, cap)
+    ledger.check_votes(allocator)
+
+
+def test_okg_serves_the_highest_index_with_traces_in_flight():
+    """Against a plain scan of every question, at every step of a run with up to 6 traces in flight."""
+    rng, policy = np.random.default_rng(0), OKG()
+    asked = [*questions(8), *(Question(f"open{i}") for i in range(4))]
+    allocator = Allocator(policy, Budget(120, cap=14), asked)
+    flying = []
+    for _ in range(400):
+        indices = {
+            q.id: policy.index(allocator.tally(q.id), View()) for q in asked if allocator.tally(q.id).launched < 14
+        }
+        launches = allocator.ask(1) if len(flying) < 6 else []
+        if launches:
+            assert indices[launches[0].question] == max(indices.values())
+        flying += launches
+        if flying and (len(flying) == 6 or not launches):
+            launch = flying.pop(int(rng.integers(len(flying))))
+            answer = None if rng.random() < 0.1 else "ABCD"[rng.choice(4, p=[0.5, 0.3, 0.1, 0.1])]
+            allocator.tell(Trace(*launch, answer))
+    assert allocator.budget.spent == 120
+
+
+@pytest.mark.parametrize("policy", [OKG(), OKG(prior=0.1), Uniform(), OnlineGrid(), Price()])
+def test_asking_for_many_is_asking_one_by_one(policy):
+    def launches(width):
+        allocator = Allocator(policy, Budget(60, cap=9), questions(7))
+        log = []
+        for _ in range(30):
+            while (more := allocator.ask(width)) and len(log) % 30 + len(more) <= 30:
+                log += more
+                if len(log) % 6 == 0:
+                    break
+            for launch in allocator.in_flight():
+                allocator.tell(Trace(*launch, "AB"[launch.number % 2]))
+        return log
+
+    assert launches(1) == launches(3)[: len(launches(1))]
+
+
+def test_beliefs_see_the_launch_order_prefix_only():
+    allocator = Allocator(OKG(), Budget(10), questions(1))
+    first, second, third = allocator.ask(3)
+    allocator.tell(Trace(*third, "B"))
+    allocator.tell(Trace(*second, "B"))
+    assert allocator.tally("q0") == Tally((), 0, 3, 4, question="q0")
+    assert allocator.verdict("q0").answer is None
+    allocator.tell(Trace(*first, "A"))
+    assert allocator.tally("q0").counts == (2, 1)
+    assert allocator.verdict("q0").answer == "B"
+
+
+def test_a_tie_goes_to_the_answer_launched_first_not_to_the_first_to_finish():
+    allocator = Allocator(OKG(), Budget(2), questions(1))
+    first, second = allocator.ask(2)
+    allocator.tell(Trace(*second, "B"))
+    allocator.tell(Trace(*first, "A"))
+    assert allocator.verdict("q0").answer == "A"
+    assert allocator.verdict("q0").agreement == 0.5
+
+
+def test_a_cancelled_launch_is_refunded_and_leaves_a_gap():
+    allocator = Allocator(Uniform(), Budget(3), questions(1))
+    first, second, third = allocator.ask(3)
+    assert allocator.cancel(second)
+    allocator.tell(Trace(*third, "B"))
+    allocator.tell(Trace(*first, "A"))
+    assert (allocator.verdict("q0").traces, allocator.budget.free) == (2, 1)
+    assert allocator.ask(5) == [Launch("q0", 3)]
+
+
+def test_no_answers_cost_and_do_not_vote_and_do_not_sink_the_budget():
+    allocator = Allocator(OKG(), Budget(60), questions(3))
+    while launches := allocator.ask():
+        answer = None if launches[0].question == "q0" else "AB"[launches[0].number % 2]
+        allocator.tell(Trace(*launches[0], answer))
+    empty = allocator.verdict("q0")
+    assert (empty.answer, empty.agreement, empty.votes) == (None, None, ())
+    assert empty.traces == empty.no_answer < 20
+
+
+def test_uniform_uses_up_a_budget_that_does_not_divide():
+    allocator = Allocator(Uniform(), Budget(50), questions(3))
+    counts = Counter(launch.question for launch in drive(allocator, np.random.default_rng(0)))
+    assert sorted(counts.values()) == [16, 17, 17]
+
+
+def test_quotas_are_served_fewest_launched_first():
+    log = drive(Allocator(Uniform(), Budget(12), questions(4)), np.random.default_rng(0))
+    assert [launch.number for launch in log] == [0] * 4 + [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize("policy", [OnlineGrid(), OnlineGrid(K=2), Price(), Price(rounds=1), Price(rounds=3)])
+@pytest.mark.parametrize("mean", [5, 12])
+def test_a_stream_of_known_length_keeps_its_budget_and_uses_it(policy, mean):
+    """Questions arrive one by one; each is answered before the next comes."""
+    N, spends, rng = 150, [], np.random.default_rng(3)
+    theta = {f"q{i}": rng.dirichlet([0.4] * 4) for i in range(N)}
+    for seed in range(3):
+        allocator = Allocator(policy, Budget(mean * N, cap=40), horizon=N, seed=seed)
+        for question in questions(N):
+            allocator.add(question)
+            assert len(drive(allocator, rng, 8, theta)) >= 4
+            assert allocator.stopped(question.id)
+        spends.append(allocator.budget.spent / (mean * N))
+    assert max(spends) <= 1.0
+    assert np.mean(spends) > 0.95
+
+
+def test_an_endless_stream_has_a_budget_per_window_and_carries_over_what_is_left():
+    allocator = Allocator(OnlineGrid(), Budget.per_window(20, 160, cap=32))
+    rng = np.random.default_rng(0)
+    for i in range(100):
+        allocator.add(Question(f"q{i}", options=4))
+        drive(allocator, rng, 8)
+        assert allocator.budget.total == 160 * (i // 20 + 1)
+        assert allocator.budget.spent <= allocator.budget.total - 4 * (20 - i % 20 - 1)  # warm-ups to come are kept
+    assert allocator.budget.spent > 0.9 * 800
+
+
+def test_learning_waits_for_the_warm_up_and_then_fixes_the_scale():
+    rng = np.random.default_rng(0)
+    allocator = Allocator(OKGWeighted(), Budget(80, cap=12), questions(6))
+    first = allocator.ask(50)
+    assert len(first) == 18 and not allocator.ask(1)
+    for launch in first:
+        allocator.tell(Trace(*launch, "AB"[launch.number % 2], float(rng.normal(12.0, 1.5))))
+    learned = allocator.policy
+    assert 0.8 < learned.scale < 2.2 and learned.beta_0 == pytest.approx(12.0 / learned.scale, rel=0.15)
+    drive(allocator, rng)
+    assert allocator.policy == learned
+
+
+def test_other_currencies_reserve_the_hold_and_settle_the_cost():
+    allocator = Allocator(OKG(), Budget(1000, currency=Currency.tokens(hold=200)), questions(2))
+    launches = allocator.ask(99)
+    assert len(launches) == 5 and allocator.budget.free == 0
+    for launch in launches:
+        allocator.tell(Trace(*launch, "A", tokens=50))
+    assert (allocator.budget.spent, len(allocator.ask(99))) == (250, 3)
+
+
+def test_bad_tells_are_refused_and_change_nothing():
+    allocator = Allocator(OKG(), Budget(5), questions(2))
+    (launch,) = allocator.ask()
+    before = allocator.to_plain()
+    for trace, message in [
+        (Trace("nope", 0, "A"), "there is no question 'nope'"),
+        (Trace("q1", 0, "A"), "never launched"),
+        (Trace(launch.question, -1, "A"), "never launched"),
+        (Trace(*launch, ""), "answer=None"),
+        (Trace(*launch, "A", float("nan")), "confidence nan"),
+        (Trace(*launch, "A", -1.0), "confidence -1.0"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            allocator.tell(trace)
+    with pytest.raises(InputError, match="never made"):
+        allocator.cancel(Launch("q1", 3))
+    assert allocator.to_plain() == before
+
+
+def test_a_budget_below_the_warm_up_is_refused():
+    with pytest.raises(BudgetError, match="a warm-up of 4 traces for 30 questions needs 120 traces, the budget is 100"):
+        Allocator(OnlineGrid(), Budget(100), questions(30))
+    with pytest.raises(BudgetError, match="needs 120"):
+        Allocator(OnlineGrid(), Budget(100), horizon=30)
+    with pytest.raises(BudgetError, match="for 10 questions needs 40 traces, the budget is 30"):
+        Allocator(OnlineGrid(), Budget.per_window(10, 30))
+
+
+def test_two_questions_cannot_share_an_id():
+    with pytest.raises(InputError, match="id of its own"):
+        Allocator(OKG(), Budget(5), [Question("a"), Question("a")])
+
+
+def test_a_question_needs_two_options():
+    with pytest.raises(InputError, match="has 1 options"):
+        Allocator(OKG(), Budget(5), [Question("a", options=1)])
+
+
+def test_states_of_another_version_or_policy_are_refused():
+    data = Allocator(OKG(), Budget(5), questions(2)).to_plain()
+    with pytest.raises(StateError, match="version 9"):
+        Allocator.restore({**data, "version": 9}, OKG)
+    with pytest.raises(StateError, match="saved by policy OKG"):
+        Allocator.restore(data, Uniform)
+
+
+def test_an_index_that_is_no_number_and_a_policy_of_no_kind_are_refused():
+    class Broken(IndexPolicy):
+        def index(self, tally, view):
+            return math.nan
+
+    class Greedy(QuotaPolicy):
+        def quota(self, tally, view):
+            return 10**9
+
+    with pytest.raises(InputError, match="NaN"):
+        Allocator(Broken(), Budget(5), questions(1))
+    with pytest.raises(InputError, match="neither an index nor a quota"):
+        Allocator(object.__new__(type("Neither", (OKG.__mro__[2],), {})), Budget(5))
+    assert len(Allocator(Greedy(), Budget(5, cap=3), questions(1)).ask(9)) == 3

@@ -1,0 +1,69 @@
+"""The ledger: reserve, settle, refund, grow, in traces, tokens and money."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.core.budget import Budget, Currency, Window
+from pets.errors import BudgetError
+from pets.types import Trace
+
+
+@given(st.integers(0, 40), st.lists(st.sampled_from(["reserve", "settle", "refund", "grow"]), max_size=60))
+def test_the_total_is_never_exceeded_while_no_trace_costs_more_than_its_hold(total, steps):
+    budget = Budget(total, currency=Currency.tokens(hold=3))
+    for number, step in enumerate(steps):
+        before = (budget.total, budget.spent, budget.reserved)
+        try:
+            if step == "reserve":
+                budget.reserve()
+            elif step == "settle":
+                budget.settle(Trace("q", number, tokens=number % 4))
+            elif step == "refund":
+                budget.refund()
+            else:
+                budget.grow(1)
+        except BudgetError:
+            assert (budget.total, budget.spent, budget.reserved) == before  # a refusal changes nothing
+        assert 0 <= budget.spent + budget.reserved <= budget.total
+        assert budget.affordable == budget.free // 3
+        assert budget.overrun == 0
+
+
+def test_a_trace_that_costs_more_than_its_hold_is_charged_in_full_and_stops_the_rest():
+    budget = Budget(10, currency=Currency.tokens(hold=5))
+    budget.reserve(2)
+    budget.settle(Trace("q", 0, tokens=9))
+    budget.settle(Trace("q", 1, tokens=4))
+    assert (budget.spent, budget.overrun, budget.affordable) == (13, 3, 0)
+
+
+def test_money_is_counted_in_whole_nanodollars():
+    currency = Currency.money(0.15, 0.60, prompt_tokens=200, max_tokens=1000)
+    assert currency.hold == 200 * 150 + 1000 * 600
+    assert currency.cost(Trace("q", 0, tokens=10, prompt_tokens=200)) == 36_000
+
+
+def test_plain_data_round_trips():
+    budget = Budget.per_window(100, 1600, cap=64, currency=Currency.tokens(hold=9))
+    budget.grow(1600)
+    budget.reserve(3)
+    assert Budget.from_plain(budget.to_plain()) == budget
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Budget(-1),
+        lambda: Budget(5, cap=0),
+        lambda: Budget(5).grow(-1),
+        lambda: Budget(5).reserve(6),
+        lambda: Budget(5).reserve(-1),
+        lambda: Budget(5).refund(),
+        lambda: Window(0, 5),
+        lambda: Currency.tokens(hold=0),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(make):
+    with pytest.raises(BudgetError):
+        make()

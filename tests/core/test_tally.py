@@ -1,0 +1,89 @@
+"""Votes: the tie rule, weights, the filter, missing confidences, the tally."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.core.tally import Tally, confidence_weights, majority, top_p, weighted_majority, weighted_votes
+from pets.errors import InputError
+
+answers = st.lists(st.sampled_from(["A", "B", "C", None]), max_size=12)
+
+
+@given(answers)
+def test_majority_is_the_most_common_answer_and_the_first_launched_of_the_tied(path):
+    counts = Counter(answer for answer in path if answer is not None)
+    best = max(counts.values(), default=0)
+    tied = {answer for answer, count in counts.items() if count == best}
+    assert majority(path) == next((answer for answer in path if answer in tied), None)
+
+
+@given(answers)
+def test_weights_of_one_are_the_majority(path):
+    assert weighted_majority(path, [1.0] * len(path)) == majority(path)
+
+
+def test_nobody_voted_means_no_winner():
+    assert majority([]) is None
+    assert majority([None, None]) is None
+    assert weighted_majority(["A", "B"], [0.0, 0.0]) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("AB"), st.floats(0, 10)), min_size=1, max_size=20), st.floats(0.05, 1.0))
+def test_top_p_keeps_the_heaviest_floor_p_n_and_at_least_one(traces, p):
+    path, weights = zip(*traces, strict=True)
+    filtered = top_p(path, weights, p)
+    keep = max(1, int(p * len(path) + 1e-9))
+    assert sorted(weights, reverse=True)[:keep] == sorted(filtered, reverse=True)[:keep]
+    assert sum(weight > 0 for weight in filtered) <= keep
+
+
+def test_top_p_breaks_ties_by_launch_and_ignores_traces_without_an_answer():
+    assert top_p(["A", "B", "C", "D"], [1.0, 1.0, 1.0, 1.0], 0.5) == [1.0, 1.0, 0.0, 0.0]
+    assert top_p([None, "B", "C"], [9.0, 1.0, 2.0], 0.5) == [0.0, 0.0, 2.0]
+
+
+def test_seven_of_ten_survive_the_papers_filter():
+    assert sum(weight > 0 for weight in top_p(["A"] * 10, [float(i) for i in range(1, 11)], 0.7)) == 7
+
+
+def test_missing_confidence_is_a_declared_choice():
+    with pytest.raises(InputError, match="trace 1 has no confidence"):
+        confidence_weights([1.0, None])
+    assert confidence_weights([2.0, None], "ignore") == [2.0, 0.0]
+    assert confidence_weights([2.0, None], "unweighted") == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
+def test_confidences_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(InputError, match="finite and not negative"):
+        confidence_weights([1.0, bad])
+    with pytest.raises(InputError, match="finite and not negative"):
+        weighted_votes(["A", "B"], [1.0, bad])
+
+
+def test_lengths_must_agree():
+    with pytest.raises(InputError, match="2 answers but 1 weights"):
+        weighted_votes(["A", "B"], [1.0])
+
+
+@given(answers, st.integers(0, 5))
+def test_a_tally_adds_up(path, pending):
+    tally = Tally.of(path, pending=pending)
+    assert list(tally.counts) == sorted(Counter(a for a in path if a is not None).values(), reverse=True)
+    assert tally.votes + tally.nulls == tally.returned == len(path)
+    assert tally.launched == len(path) + pending
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (0,), (2, -1)])
+def test_counts_that_do_not_descend_or_are_not_positive_are_refused(counts):
+    with pytest.raises(InputError):
+        Tally(counts)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.5, -1.0])
+def test_a_filter_keeps_a_share(p):
+    with pytest.raises(InputError, match="0 < p <= 1"):
+        top_p(["A"], [1.0], p)
