@@ -314,7 +314,7 @@ def test_an_index_that_is_no_number_and_a_policy_of_no_kind_are_refused():
             return 10**9
 
     with pytest.raises(InputError, match="NaN"):
-        Allocator(Broken(), Budget(5), questions(1))
+        Allocator(Broken(), Budget(5), questions(1)).ask()
     with pytest.raises(InputError, match="neither an index nor a quota"):
         Allocator(object.__new__(type("Neither", (OKG.__mro__[2],), {})), Budget(5))
     assert len(Allocator(Greedy(), Budget(5, cap=3), questions(1)).ask(9)) == 3

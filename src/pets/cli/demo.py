@@ -41,9 +41,8 @@ def demo(questions: int, policy: str, against: str, repetitions: int, seed: int)
     """
     policies = {spec: make_policy(spec) for spec in dict.fromkeys((policy, against))}
     console = Console(stderr=True)
-    console.print(
-        f"{questions} synthetic questions, {len(OPTIONS)} options, Dir({STRENGTH}); {repetitions} repetitions, seed {seed}"
-    )
+    population = f"{questions} synthetic questions, {len(OPTIONS)} options, Dir({STRENGTH})"
+    console.print(f"{population}; {repetitions} repetitions, seed {seed}")
     curves: dict[str, list[Curve]] = {spec: [] for spec in policies}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:

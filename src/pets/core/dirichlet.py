@@ -11,8 +11,8 @@ largest alpha dominates one more for any other). Since ``f_{a+1} - f_a = -f'_{a+
     R+ = (1/alpha_1) ∫ r_1 (∑_{k≠1} r_k) E dt,
 
 a sum of positive terms: nothing cancels, however close U is to 1. Both integrals are trapezoid sums on one
-lattice in log x that depends on the largest alpha alone, so the rows ``log F_k`` and ``log r_k`` are computed once
-per alpha and a belief costs a few vector operations.
+lattice in log x that depends on the largest alpha's class alone, so the rows ``log F_k`` and ``log r_k`` are
+computed once per alpha and a belief costs a few vector operations.
 
 Citations: OKG is Chen, Lin and Zhou (ICML 2013); its use for traces is Liu et al. (PETS), appendix B.
 """
@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ Row = NDArray[np.float64]
 
 LEFT_END = -33.0  # below e^-33 every F_k is its leading power of x to double precision
 TAIL = 1e-20
+LOG_CLASS = 0.2  # largest alphas within e^0.2 of each other share a lattice
 MEMO = 1 << 18
 
 
@@ -70,6 +72,8 @@ class _Lattice:
 def _log_gamma_cdf(alpha: float, t: Row, x: Row) -> Row:
     """log F_alpha(x): scipy's, and the power series x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...) where that underflows."""
     F = gammainc(alpha, x)
+    if F[0] > 1e-280:  # F rises, so the first node is the smallest
+        return np.log(F)
     small = F < 1e-280
     log_F = np.log(np.where(small, 1.0, F))
     if small.any():
@@ -86,18 +90,23 @@ def _log_gamma_cdf(alpha: float, t: Row, x: Row) -> Row:
 
 
 def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> _Lattice:
-    """The lattice of the largest alpha, finer where many options are level with it (E is then steeper)."""
+    """The lattice of the largest alpha's class, finer where many options are level with it (E is then steeper)."""
     alpha_max = max(levels)
-    rivals = math.fsum(a * w for a, w in zip(levels, weights, strict=True)) / alpha_max
-    return _lattice(alpha_max, max(0, math.ceil(math.log2(rivals / 4.0))))
+    rivals = sum(map(mul, levels, weights)) / alpha_max
+    fineness = math.ceil(math.log2(rivals / 4.0)) if rivals > 4.0 else 0
+    return _lattice(math.ceil(math.log(alpha_max) / LOG_CLASS), fineness)
 
 
 @lru_cache(maxsize=1024)
-def _lattice(alpha_max: float, fineness: int) -> _Lattice:
-    """Left end: half the largest Gamma's far quantile (a runner-up wins near half of the leader's mean)."""
-    h = min(0.2, 0.4 / math.sqrt(alpha_max)) / math.sqrt(2.0) ** fineness
-    right = math.log(_far_quantile(alpha_max))
-    low = float(gammaincinv(alpha_max, TAIL))
+def _lattice(alpha_class: int, fineness: int) -> _Lattice:
+    """Nodes for every largest alpha in one class, so that neighbours share their rows.
+
+    Left end: half the far quantile (a runner-up wins near half of the leader's mean).
+    """
+    least, most = math.exp((alpha_class - 1) * LOG_CLASS), math.exp(alpha_class * LOG_CLASS)
+    h = min(0.2, 0.4 / math.sqrt(most)) / math.sqrt(2.0) ** fineness
+    right = math.log(_far_quantile(most))
+    low = float(gammaincinv(least, TAIL))
     left = max(math.log(low / 2.0), LEFT_END) if low > 0.0 else LEFT_END
     t: Row = left + h * np.arange(math.ceil((right - left) / h) + 1, dtype=np.float64)
     return _Lattice(t, np.exp(t), h, open_left=left == LEFT_END)

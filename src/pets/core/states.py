@@ -9,7 +9,7 @@ Order: highest score first, equal scores by state key, within a state the questi
 
 import math
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
 from pets.core.record import NULL, Record
@@ -34,23 +34,29 @@ class StateQueue:
         self._view = View(cap=cap)
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
-        self._scores: list[float] = []
+        self._scores: list[float | None] = []  # None: not needed yet
         self._members: list[dict[Record, None]] = []
         self._after: list[dict[int, int]] = []  # state -> event -> state
-        self._queued: list[bool] = []  # in the heap, or never to be
+        self._queued: list[bool] = []  # in the heap, about to be, or never to be
+        self._unscored: list[int] = []
         self._heap: list[tuple[float, Key, int]] = []
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
-        state = self._state((record.counts, record.nulls, record.pending, record.options or 0))
-        record.state = state
-        self._enter(state, record)
+        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0))
+        self._members[state][record] = None
+        if not self._queued[state]:
+            self._enter(state)
 
     def take(self, n: int) -> list[Launch]:
         """Up to n launches, best first; the same as n times one, since a launch only lowers the later key."""
         launches: list[Launch] = []
         heap, scores, members = self._heap, self._scores, self._members
-        while n > 0 and heap:
+        while n > 0:
+            if self._unscored:
+                self._queue_entered()
+            if not heap:
+                break
             state = heap[0][2]
             here = members[state]
             if not here:
@@ -62,7 +68,9 @@ class StateQueue:
             after = self._after[state].get(LAUNCH)
             if after is None:
                 after = self._move(state, LAUNCH)
-            count = 1 if scores[after] > scores[state] else min(n, len(here))
+            count = min(n, len(here))
+            if count > 1 and self._score(after) > self._score(state):
+                count = 1  # the state after a launch comes before the rest of this one
             there = members[after]
             for _ in range(count):
                 record = here.popitem()[0]
@@ -72,7 +80,7 @@ class StateQueue:
                 there[record] = None
                 launches.append(Launch(record.id, number))
             if not self._queued[after]:
-                self._push(after)
+                self._enter(after)
             n -= count
         return launches
 
@@ -86,7 +94,7 @@ class StateQueue:
         record.state = after
         self._members[after][record] = None
         if not self._queued[after]:
-            self._push(after)
+            self._enter(after)
 
     def cancelled(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
@@ -95,19 +103,15 @@ class StateQueue:
 
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
-        return self._scores[record.state] == -math.inf
+        return self._score(record.state) == -math.inf
 
     def refit(self) -> None:
         """Let the policy learn from the batch and score every state anew: O(S), not O(N)."""
         self.policy = self.policy.refit(self.batch())
-        self._scores = [self._score(key) for key in self._keys]
-        self._queued = [score == -math.inf for score in self._scores]
-        self._heap = []
-        for state, members in enumerate(self._members):
-            if members and not self._queued[state]:
-                self._heap.append((-self._scores[state], self._keys[state], state))
-                self._queued[state] = True
-        heapify(self._heap)
+        self._scores = [None] * len(self._keys)
+        self._heap.clear()
+        self._unscored = [state for state, members in enumerate(self._members) if members]
+        self._queued = [bool(members) for members in self._members]
 
     def batch(self) -> Mapping[Tally, int]:
         """How many questions stand in each state."""
@@ -121,25 +125,28 @@ class StateQueue:
         """Positions of all questions, each state's in the order that :meth:`add` must see them again."""
         return [record.position for members in self._members for record in members]
 
-    def _enter(self, state: int, record: Record) -> None:
-        self._members[state][record] = None
-        if not self._queued[state]:
-            self._push(state)
-
-    def _push(self, state: int) -> None:
-        heappush(self._heap, (-self._scores[state], self._keys[state], state))
+    def _enter(self, state: int) -> None:
+        """A state has members again: it is scored when the next launch is asked for, if it still has them."""
         self._queued[state] = True
+        self._unscored.append(state)
+
+    def _queue_entered(self) -> None:
+        while self._unscored:
+            state = self._unscored.pop()
+            if not self._members[state]:
+                self._queued[state] = False
+            elif (score := self._score(state)) > -math.inf:
+                heappush(self._heap, (-score, self._keys[state], state))
 
     def _state(self, key: Key) -> int:
         found = self._ids.get(key)
         if found is None:
-            score = self._score(key)
             found = self._ids[key] = len(self._keys)
             self._keys.append(key)
-            self._scores.append(score)
+            self._scores.append(None)
             self._members.append({})
             self._after.append({})
-            self._queued.append(score == -math.inf)
+            self._queued.append(False)
         return found
 
     def _move(self, state: int, event: int) -> int:
@@ -157,18 +164,21 @@ class StateQueue:
         self._after[state][event] = after
         return after
 
-    def _score(self, key: Key) -> float:
-        """+inf within the warm-up, -inf at the cap, else the policy's index."""
-        counts, nulls, pending, options = key
-        launched = sum(counts) + nulls + pending
-        if launched >= self._cap:
-            return -math.inf
-        if launched < self.policy.warmup:
-            return math.inf
-        tally = Tally(counts, nulls, pending, options or None)
-        score = self.policy.index(tally, self._view)
-        if math.isnan(score):
-            raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
+    def _score(self, state: int) -> float:
+        """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
+        score = self._scores[state]
+        if score is None:
+            counts, nulls, pending, options = self._keys[state]
+            tally = Tally(counts, nulls, pending, options or None)
+            if tally.launched >= self._cap:
+                score = -math.inf
+            elif tally.launched < self.policy.warmup:
+                score = math.inf
+            else:
+                score = self.policy.index(tally, self._view)
+            if math.isnan(score):
+                raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
+            self._scores[state] = score
         return score
 
 

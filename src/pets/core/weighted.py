@@ -46,13 +46,13 @@ class Belief:
                 f"alpha, beta and v have {len(self.alpha)}, {len(self.beta)} and {len(self.v)} entries; "
                 "give one of each for every option, and at least one option."
             )
-        for name, values in (("alpha", self.alpha), ("v", self.v)):
-            for m, value in enumerate(values):
-                if not 0 < value < math.inf:
-                    raise InputError(f"{name}[{m}] is {value}; expected a finite number above 0. Give a proper prior.")
-        for m, value in enumerate(self.beta):
-            if not math.isfinite(value):
-                raise InputError(f"beta[{m}] is {value}; expected a finite number. Drop traces without confidence.")
+        for m, (alpha, beta, v) in enumerate(zip(self.alpha, self.beta, self.v, strict=True)):
+            if not 1e-12 <= alpha <= 1e6:
+                raise InputError(f"alpha[{m}] is {alpha}; expected 1e-12 to 1e6. Give a prior above 0 to every option.")
+            if not math.isfinite(beta):
+                raise InputError(f"beta[{m}] is {beta}; expected a finite number. Leave out traces without confidence.")
+            if not 0 < v < math.inf:
+                raise InputError(f"v[{m}] is {v}; expected a finite number above 0. For a known mean give 1e-12.")
 
     def update(self, m: int, c: float) -> "Belief":
         """Upd(S; m, c), one trace that answered m with confidence c: alpha_m + 1, v' = 1 / (1/v + 1),
@@ -61,11 +61,11 @@ class Belief:
             raise InputError(f"option {m} is not in the belief; expected 0 to {len(self.alpha) - 1}.")
         if not math.isfinite(c):
             raise InputError(f"the confidence is {c}; expected a finite number. Leave out traces without one.")
-        v = 1 / (1 / self.v[m] + 1)
+        v = self.v[m] / (1 + self.v[m])
         return replace(
             self,
             alpha=_put(self.alpha, m, self.alpha[m] + 1),
-            beta=_put(self.beta, m, v * (self.beta[m] / self.v[m] + c)),
+            beta=_put(self.beta, m, (self.beta[m] + self.v[m] * c) / (1 + self.v[m])),
             v=_put(self.v, m, v),
         )
 
@@ -82,20 +82,22 @@ class Belief:
         return replace(
             self,
             alpha=tuple(a + each * a for a in self.alpha),
-            v=tuple(1 / (1 / v + each * a) for a, v in zip(self.alpha, self.v, strict=True)),
+            v=tuple(v / (1 + v * each * a) for a, v in zip(self.alpha, self.v, strict=True)),
         )
 
 
 def p_argmax(belief: Belief) -> "Array":
     """P(argmax_m theta_m mu_m = m | S), shape (M,): the terminal rule answers with its argmax.
 
-    Sums to 1 within the quadrature's error; a permutation of the options permutes it, bit for bit.
+    Deterministic; a permutation of the options permutes it, bit for bit. Within 1e-6 of the integral, so of the sum
+    1, and relatively as good down to about 1e-13.
 
     >>> p_argmax(Belief((3.0, 2.0, 2.0), (8.0, 9.0, 8.0), (0.5, 0.5, 0.5))).round(4)
-    array([0.5, 0.3, 0.2])
+    array([0.5038, 0.2776, 0.2186])
     """
     distinct, column, copies = _distinct(belief)
-    return _wins(distinct, copies, optimistic=False)[0, column]
+    P: Array = _wins(distinct, copies, optimistic=False)[0, column]
+    return P
 
 
 def U(belief: Belief) -> float:
@@ -110,11 +112,11 @@ def U(belief: Belief) -> float:
 def R_plus(belief: Belief) -> float:
     """R+ = max_m U(Upd(S; m, beta_m)) - U(S), OKG's optimistic gain of one more trace.
 
-    Taken from complements, 1 - U = sum of P over all but the leader, which keep their relative accuracy where U
-    rounds to 1. Equal options are computed once.
+    Taken from complements, 1 - U = sum of P over all but the leader, so it does not drown in the rounding of two
+    numbers near 1. Equal options are computed once.
 
-    >>> R_plus(Belief((40.0, 1.0), (8.0, 8.0), (0.1, 1.0)))
-    1.0
+    >>> f"{R_plus(Belief((40.0, 1.0), (8.0, 8.0), (0.1, 1.0))):.2e}"
+    '4.44e-12'
     """
     distinct, _, copies = _distinct(belief)
     D = len(copies)
@@ -151,12 +153,12 @@ def _wins(distinct: "Array", copies: "Array", *, optimistic: bool) -> "Array":
     alpha, beta, v = distinct.T
     D = len(alpha)
     if optimistic:
-        alpha, beta, v = np.append(alpha, alpha + 1), np.append(beta, beta), np.append(v, 1 / (1 / v + 1))
+        alpha, beta, v = np.append(alpha, alpha + 1), np.append(beta, beta), np.append(v, v / (1 + v))
     sd = np.maximum(np.sqrt(v), 1e-12 * np.abs(beta))  # below that mu is known to double precision
     options = Options(alpha, beta / sd, sd)
     P = np.zeros((1 + D if optimistic else 1, len(alpha)))
     for sign in (1, -1):
-        if side := curves(options, D, sign):
+        if side := curves(options, copies, sign):
             log_F = np.log(side.F)
             log_T = copies @ log_F[:D]
             if optimistic:

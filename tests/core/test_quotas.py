@@ -1,0 +1,90 @@
+"""Grants: R_t and H_t as the paper has them, promises kept, rounds counted, coins fixed by the seed."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.core.policy import QuotaPolicy
+from pets.types import Question, Trace
+
+SEEN = []
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(QuotaPolicy):
+    """Asks for ``more`` each time, at most ``rounds`` times, and notes what it was shown."""
+
+    more: int = 3
+    rounds: int = 0
+    warmup: int = 0
+
+    def quota(self, tally, view):
+        SEEN.append((tally, view))
+        return tally.launched + self.more
+
+
+def stream(policy, budget, n, **kwargs):
+    """Questions one by one, each to its end; returns the allocator."""
+    SEEN.clear()
+    allocator = Allocator(policy, budget, **kwargs)
+    for i in range(n):
+        allocator.add(Question(f"q{i}"))
+        while launches := allocator.ask(4):
+            for launch in launches:
+                allocator.tell(Trace(*launch, "A"))
+    return allocator
+
+
+def test_a_one_shot_stream_sees_what_remains_of_budget_and_horizon():
+    stream(Fixed(more=3, rounds=1, warmup=4), Budget(100), 5, horizon=5)
+    assert [(view.budget_left, view.questions_left) for _, view in SEEN] == [
+        (100, 5),
+        (93, 4),
+        (86, 3),
+        (79, 2),
+        (72, 1),
+    ]
+
+
+def test_the_warm_up_of_the_questions_to_come_is_never_granted_away():
+    allocator = stream(Fixed(more=99, rounds=1, warmup=4), Budget(30), 5, horizon=5)
+    assert [verdict.traces for verdict in allocator.verdicts()] == [14, 4, 4, 4, 4]
+
+
+def test_rounds_are_counted_and_bounded():
+    allocator = stream(Fixed(more=2, rounds=3), Budget(100), 1)
+    assert [tally.rounds for tally, _ in SEEN] == [0, 1, 2]
+    assert allocator.verdict("q0").traces == 6
+
+
+def test_open_questions_stay_in_the_horizon_until_their_last_grant():
+    SEEN.clear()
+    allocator = Allocator(Fixed(more=1), Budget(40, cap=3), [Question("a"), Question("b")])
+    while launches := allocator.ask():
+        allocator.tell(Trace(*launches[0], "A"))
+    assert {view.questions_left for _, view in SEEN[:4]} == {2}
+    assert all(view.budget_left == 40 for _, view in SEEN[:4])  # what open questions have launched is still theirs
+    assert SEEN[-1][1].stops == (3,)
+
+
+def test_the_budget_bounds_a_greedy_policy():
+    allocator = stream(Fixed(more=50), Budget(7), 3)
+    assert [verdict.traces for verdict in allocator.verdicts()] == [7, 0, 0]
+    assert allocator.stopped("q2")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_coin_belongs_to_the_seed_and_the_question(seed):
+    stream(Fixed(rounds=1), Budget(99), 3, seed=seed)
+    coins = [view.coin for _, view in SEEN]
+    stream(Fixed(rounds=1), Budget(99), 3, seed=seed)
+    assert coins == [view.coin for _, view in SEEN] and len(set(coins)) == 3
+    stream(Fixed(rounds=1), Budget(99), 3, seed=seed + 10)
+    assert coins != [view.coin for _, view in SEEN]
+
+
+def test_more_questions_than_the_horizon_get_what_is_left():
+    allocator = stream(Fixed(more=4, rounds=1), Budget(10), 4, horizon=2)
+    assert [verdict.traces for verdict in allocator.verdicts()] == [4, 4, 2, 0]

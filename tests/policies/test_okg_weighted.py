@@ -1,0 +1,82 @@
+"""The weighted belief of a tally, the scale learned from a batch, the terminal rule beside the weighted vote."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pets.core.policy import View
+from pets.core.tally import Tally, weighted_majority
+from pets.core.weighted import Belief
+from pets.errors import InputError
+from pets.policies.okg_weighted import OKGWeighted
+
+
+def fixed(**options):
+    return OKGWeighted(**{"scale": 2.0, "beta_0": 5.0, "v_0": 0.5, "learn": False, **options})
+
+
+def test_the_belief_is_the_papers_updates_one_by_one():
+    policy = fixed()
+    tally = Tally.of(["A", "B", None, "A"], [12.0, 9.0, 3.0, 10.0], options=3)
+    step = Belief((1.0, 1.0, 1.0), (5.0,) * 3, (0.5,) * 3).update(0, 6.0).update(1, 4.5).update(0, 5.0)
+    belief = policy.belief(tally)
+    assert belief.alpha == step.alpha
+    assert belief.beta == pytest.approx(step.beta) and belief.v == pytest.approx(step.v)
+
+
+def test_pending_traces_add_precision_and_leave_beta():
+    tally = Tally.of(["A", "B"], [10.0, 8.0], options=2)
+    flying = Tally.of(["A", "B"], [10.0, 8.0], options=2, pending=3)
+    now, then = fixed().belief(tally), fixed().belief(flying)
+    assert then.beta == now.beta
+    assert sum(then.alpha) == pytest.approx(sum(now.alpha) + 3)
+    assert all(b < a for a, b in zip(now.v, then.v, strict=True))
+
+
+def test_the_scale_is_the_pooled_spread_within_answers():
+    rng = np.random.default_rng(0)
+    batch = {}
+    for i in range(200):
+        means = {"A": rng.normal(15, 1), "B": rng.normal(12, 1)}
+        path = rng.choice(["A", "B"], size=6).tolist()
+        batch[Tally.of(path, [float(rng.normal(means[a], 1.5)) for a in path], question=str(i))] = 1
+    learned = OKGWeighted().refit(batch)
+    assert learned.scale == pytest.approx(1.5, rel=0.08)
+    assert learned.beta_0 == pytest.approx(13.5 / 1.5, rel=0.05)
+    assert learned.refit(batch) is learned
+
+
+def test_a_batch_without_spread_or_votes_still_fits():
+    assert OKGWeighted().refit({}).learn is False
+    assert OKGWeighted().refit({Tally.of([None], [1.0]): 1}).scale == 1.0
+    assert OKGWeighted().refit({Tally.of(["A", "A"], [3.0, 3.0]): 1}).scale > 0
+
+
+def test_a_confident_minority_can_win_the_terminal_rule_and_the_weighted_vote():
+    answers, confidences = ["A"] * 5 + ["B"] * 4, [4.0] * 5 + [16.0] * 4
+    assert weighted_majority(answers, confidences) == "B"
+    assert fixed().answer(Tally.of(answers, confidences, options=4)) == "B"
+    assert fixed().answer(Tally.of([None], [1.0])) is None
+
+
+def test_equal_confidences_leave_the_majority():
+    answers = ["A", "B", "A", "C", "A"]
+    assert fixed().answer(Tally.of(answers, [10.0] * 5, options=4)) == "A"
+
+
+def test_missing_confidences_follow_the_declared_choice():
+    tally = Tally.of(["A", "A", "B"], [None, 9.0, 9.0], options=4)
+    with pytest.raises(InputError, match="no confidence"):
+        fixed().index(tally, View())
+    assert fixed(missing="ignore").belief(tally).alpha == (2.0, 2.0, 1.0, 1.0)
+    assert fixed(missing="unweighted").belief(tally).alpha == (3.0, 2.0, 1.0, 1.0)
+    assert math.isfinite(fixed(missing="unweighted").index(tally, View()))
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": 0.0}, {"v_0": -1.0}, {"beta_0": math.nan}, {"missing": "guess"}, {"warmup": -1}]
+)
+def test_bad_options_are_refused(options):
+    with pytest.raises(InputError):
+        OKGWeighted(**options)
