@@ -6,9 +6,11 @@ million decisions, 8 seeds. Prints each share over its limit, mean and spread ov
 
 import json
 import math
+from collections.abc import Iterator
 from heapq import heapify, heapreplace
 
 import numpy as np
+from numpy.typing import NDArray
 
 THETA = (0.55, 0.6, 0.7, 0.8, 0.9)
 SEEDS = 8
@@ -22,7 +24,7 @@ def log_gain(a: int, b: int) -> float:
 
 def shares(seed: int, decisions: int) -> list[float]:
     rng = np.random.default_rng(seed)
-    coins = [iter(()) for _ in THETA]
+    coins: list[Iterator[int]] = [iter(()) for _ in THETA]
     counts = [[1, 1] for _ in THETA]
     heap = [(-log_gain(1, 1), i) for i in range(len(THETA))]
     heapify(heap)
@@ -36,13 +38,14 @@ def shares(seed: int, decisions: int) -> list[float]:
         pair[label] += 1
         heapreplace(heap, (-log_gain(max(pair), min(pair)), i))
     spent = np.array([sum(pair) - 2 for pair in counts])
-    return (spent / spent.sum()).tolist()
+    return [float(share) for share in spent / spent.sum()]
 
 
-def limits() -> np.ndarray:
+def limits() -> NDArray[np.float64]:
     theta = np.array(THETA)
     kl = theta * np.log(2 * theta) + (1 - theta) * np.log(2 * (1 - theta))
-    return (1 / kl) / (1 / kl).sum()
+    shares: NDArray[np.float64] = (1 / kl) / (1 / kl).sum()
+    return shares
 
 
 def main() -> None:

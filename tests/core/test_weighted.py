@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.special import betainc, betaincc, gammainc, gammaincc, gammaln, ndtr
+from scipy.special import betaincc, betaln, gammainc, gammaincc, gammaln, ndtr
 
 from pets.core.weighted import Belief, R_plus, U, p_argmax
 from pets.errors import InputError
@@ -35,14 +35,18 @@ def side_of_mu(beta, v, sign):
 
 
 def two_options(belief):
-    """M = 2: E over (mu_1, mu_2) of P(theta_1 mu_1 > theta_2 mu_2 | mu), a Beta distribution function."""
-    a, b = belief.alpha
-    (x, w), (y, u) = (side_of_mu(beta, v, 1) for beta, v in zip(belief.beta, belief.v, strict=True))
-    both_above = w @ betaincc(a, b, y / (x[:, None] + y)) @ u
-    (x, w), (y, u) = (side_of_mu(beta, v, -1) for beta, v in zip(belief.beta, belief.v, strict=True))
-    both_below = w @ betainc(a, b, y / (x[:, None] + y)) @ u
-    one_each = ndtr(belief.beta[0] / math.sqrt(belief.v[0])) * ndtr(-belief.beta[1] / math.sqrt(belief.v[1]))
-    P = both_above + both_below + one_each
+    """M = 2: given theta, theta_1 mu_1 - theta_2 mu_2 is normal, and theta_1 ~ Beta; adaptive, over log odds."""
+    (a, b), (m, n), (v, w) = belief.alpha, belief.beta, belief.v
+
+    def integrand(x):
+        log_p, log_q = -np.logaddexp(0, -x), -np.logaddexp(0, x)
+        p, q = math.exp(log_p), math.exp(log_q)
+        win = ndtr((p * m - q * n) / math.sqrt(p * p * v + q * q * w))
+        return math.exp(a * log_p + b * log_q - betaln(a, b)) * win
+
+    middle, width = math.log(a / b), math.sqrt(1 / a + 1 / b)
+    marks = middle + width * np.array([-400, -100, -30, -10, -4, -1, 0, 1, 4, 10, 30, 100, 400])
+    P = sum(quad(integrand, *ends, epsabs=1e-13, limit=500)[0] for ends in itertools.pairwise(marks))
     return np.array([P, 1 - P])
 
 
@@ -51,7 +55,7 @@ def many_options(belief):
     sd = np.sqrt(belief.v)
     narrowest = min(0.5, 0.8 / math.sqrt(max(belief.alpha) + 1))
     bottom = math.log(min(np.maximum(np.abs(belief.beta) - 9 * sd, 0.1 * sd))) - 18
-    top = math.log(max((a + 12 * math.sqrt(a) + 45) * (abs(m) + 9 * s) for a, m, s in zip(*belief_columns(belief, sd))))
+    top = math.log(max(a + 12 * math.sqrt(a) + 45 for a in belief.alpha) * max(np.abs(belief.beta) + 9 * sd))
     slow = 1 / min(1.0, *belief.alpha)
     t, w = panels([*(bottom - slow * np.arange(32, 0, -1)), *np.arange(bottom, top + narrowest, narrowest)])
     P = np.zeros(len(belief.alpha))
@@ -62,10 +66,6 @@ def many_options(belief):
         for m in range(len(P)):
             P[m] += (f[m] * np.prod(np.delete(F, m, axis=0), axis=0)) @ w
     return P
-
-
-def belief_columns(belief, sd):
-    return belief.alpha, belief.beta, sd
 
 
 def law(t, alpha, beta, v, sign):
@@ -84,6 +84,7 @@ CERTAIN = [  # beta / sqrt(v) >= 4 everywhere
     Belief((13.0, 0.4), (0.9, 1.4), (0.05, 0.001)),
     Belief((3.0, 3.0), (7.5, 7.6), (1.0, 1.0)),
     Belief((0.03, 5.0, 1.0), (8.0, 8.0, 4.0), (1.0, 0.2, 1.0)),
+    Belief((500.0, 480.0, 0.1), (20.0, 20.5, 400.0), (0.2, 1.0, 1e4)),
     Belief((21.0, 14.0, 3.0, 1.0), (8.0, 8.7, 9.0, 8.0), (1 / 21, 1 / 14, 1 / 3, 1.0)),
     Belief(
         (4.7, 5.3, 4.5, 5.1, 4.3, 5.0), (0.7, 1.0, 0.85, 0.74, 1.04, 1.0), (0.0015, 0.058, 0.0044, 0.0036, 0.0426, 0.06)
@@ -101,18 +102,18 @@ UNCERTAIN = [  # mu may be negative
 ]
 
 
-@pytest.mark.parametrize("belief", CERTAIN)
+@pytest.mark.parametrize("belief", [b for b in CERTAIN if len(b.alpha) > 2])
 def test_against_quadrature_over_mu(belief):
     np.testing.assert_allclose(p_argmax(belief), many_options(belief), rtol=0, atol=2e-7)
 
 
-@pytest.mark.parametrize("belief", UNCERTAIN)
+@pytest.mark.parametrize("belief", [b for b in UNCERTAIN if len(b.alpha) > 2])
 def test_against_quadrature_over_mu_of_either_sign(belief):
     np.testing.assert_allclose(p_argmax(belief), many_options(belief), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("belief", [b for b in (*CERTAIN, *UNCERTAIN) if len(b.alpha) == 2])
-def test_two_options_against_the_beta_distribution(belief):
+def test_two_options_against_an_integral_over_theta(belief):
     np.testing.assert_allclose(p_argmax(belief), two_options(belief), rtol=0, atol=2e-7)
 
 
@@ -126,7 +127,7 @@ def test_against_two_million_draws(belief):
 
 
 @pytest.mark.parametrize("alpha", [(1.0, 1.0, 1.0), (0.1, 0.3, 2.0), (20.0, 17.0, 3.0, 1.0), (500.0, 490.0)])
-@pytest.mark.parametrize("v", [1e-6, 1e-300])
+@pytest.mark.parametrize("v", [1e-10, 1e-300])
 def test_known_equal_means_are_the_plain_dirichlet(alpha, v):
     """P(argmax theta = m) = integral of the Gamma density times the other Gamma distribution functions."""
 
@@ -143,7 +144,7 @@ def test_known_equal_means_are_the_plain_dirichlet(alpha, v):
         for m in range(len(alpha))
     ]
     belief = Belief(alpha, (1.0,) * len(alpha), (v,) * len(alpha))
-    np.testing.assert_allclose(p_argmax(belief), plain, rtol=0, atol=1e-5 if v == 1e-6 else 1e-8)
+    np.testing.assert_allclose(p_argmax(belief), plain, rtol=0, atol=1e-8)
 
 
 def test_two_known_means_are_a_beta_tail():

@@ -150,7 +150,7 @@ def _p_levels(levels: Sequence[float], weights: Sequence[int]) -> Row:
     log_E: Row = np.sum([w * log_F for (log_F, _), w in zip(rows, weights, strict=True)], axis=0)
     inner = lattice.h * np.exp(np.array([log_r for _, log_r in rows]) + log_E).sum(axis=1)
     wins: Row = inner + lattice.tail(levels, weights) * np.array(levels)
-    return wins
+    return np.minimum(wins, 1.0)
 
 
 def U(alpha: Sequence[float] | Row) -> float:

@@ -52,6 +52,7 @@ def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> 
 
     Complexity: O(log cap) evaluations of the index; the fantasy index falls as traces are added.
 
+    >>> import math
     >>> from pets.core.okg import okg_index
     >>> index = lambda tally: okg_index(tally, prior=1.0, unseen=1)
     >>> [batch(index, Tally((3, 2), options=4), math.log(0.01), left, cap=64) for left in (0, 1, 3)]
