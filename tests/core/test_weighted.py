@@ -109,7 +109,7 @@ def test_against_quadrature_over_mu(belief):
 
 @pytest.mark.parametrize("belief", [b for b in UNCERTAIN if len(b.alpha) > 2])
 def test_against_quadrature_over_mu_of_either_sign(belief):
-    np.testing.assert_allclose(p_argmax(belief), many_options(belief), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(p_argmax(belief), many_options(belief), rtol=0, atol=2e-7)
 
 
 @pytest.mark.parametrize("belief", [b for b in (*CERTAIN, *UNCERTAIN) if len(b.alpha) == 2])
@@ -168,6 +168,14 @@ def test_sums_to_one(belief):
     assert P.min() >= 0
     assert P.sum() == pytest.approx(1, abs=1e-6)
     assert U(belief) == P.max()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.0, 20.0, 500.0])
+@pytest.mark.parametrize("b", [0.0, 3.0, 12.0, 1e4])
+def test_many_close_options_sum_to_one(alpha, b):
+    """The maximum of many is the narrowest curve that the lattice has to resolve."""
+    belief = Belief(*zip(*((alpha * (1 + m / 500), b, 1.0 + m / 100) for m in range(12)), strict=True))
+    assert p_argmax(belief).sum() == pytest.approx(1, abs=1e-7)
 
 
 @settings(max_examples=50, deadline=None)
