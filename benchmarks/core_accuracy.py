@@ -16,7 +16,7 @@ from itertools import pairwise, product
 import mpmath
 import numpy as np
 from scipy.integrate import quad
-from scipy.special import betaln, gammainc, gammaln, ndtr
+from scipy.special import betaln, gammainc, ndtr
 
 from pets.core.consistency import SC_curve
 from pets.core.dirichlet import log_R_plus, p_argmax
@@ -106,16 +106,24 @@ def two_options(belief: Belief) -> float:
 def four_options(belief: Belief, m: int) -> float:
     """P_m by adaptive quadrature over log z of quadratures over mu; every mu positive but for 1e-15 of its weight."""
 
-    def over_mu(k: int, function: Callable[[float], float]) -> float:
+    def over_mu(k: int, function: Callable[[float, float], float], z: float) -> float:
         beta, sd = belief.beta[k], math.sqrt(belief.v[k])
-        density = lambda u: math.exp(-0.5 * ((u - beta) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))  # noqa: E731
-        return float(quad(lambda u: function(u) * density(u), max(beta - 8 * sd, 1e-9), beta + 8 * sd, epsabs=1e-12)[0])
+
+        def weighed(mu: float) -> float:
+            return function(belief.alpha[k], z / mu) * math.exp(-0.5 * ((mu - beta) / sd) ** 2)
+
+        integral = quad(weighed, max(beta - 8 * sd, 1e-9), beta + 8 * sd, epsabs=1e-12)[0]
+        return float(integral) / (sd * math.sqrt(2 * math.pi))
+
+    def density_of_log(alpha: float, x: float) -> float:
+        return math.exp(alpha * math.log(x) - x - math.lgamma(alpha))
+
+    def cdf(alpha: float, x: float) -> float:
+        return float(gammainc(alpha, x))
 
     def integrand(t: float) -> float:
-        z, a = math.exp(t), belief.alpha[m]
-        f = over_mu(m, lambda u: math.exp(a * (t - math.log(u)) - z / u - gammaln(a)))
-        F = (over_mu(k, lambda u, k=k: gammainc(belief.alpha[k], z / u)) for k in range(4) if k != m)
-        return f * math.prod(F)
+        z = math.exp(t)
+        return over_mu(m, density_of_log, z) * math.prod(over_mu(k, cdf, z) for k in range(4) if k != m)
 
     return float(sum(quad(integrand, *ends, epsabs=1e-10)[0] for ends in pairwise(np.linspace(-6.0, 6.5, 6).tolist())))
 
