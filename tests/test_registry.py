@@ -18,9 +18,9 @@ def test_options_take_their_fields_types():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nope", "there is no policy 'nope'. Policies: okg,"),
+        ("nope", "there is no policy 'nope'. Policies: asc,"),
         ("", "there is no policy ''"),
-        ("okg:prior=x", "prior='x' is not a float. Options of okg: prior=1.0, unseen=1"),
+        ("okg:prior=x", "prior='x' is not a float or learned. Options of okg: prior=learned, unseen=1"),
         ("okg:alpha=1", "no option 'alpha=1'. Options of okg"),
         ("okg:prior", "no option 'prior'"),
         ("okg:prior=-1", "okg:prior=-1: a prior is a positive number"),

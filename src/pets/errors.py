@@ -4,7 +4,8 @@ PetsError                   the user can act on it: the message says what was fo
 ├── InputError              an argument is outside its domain (theta, counts, confidences, sizes)
 ├── BudgetError             a budget that cannot be kept, or an amount that was never reserved
 ├── SpecError               "okg:prior=x": an unknown name, an unknown option or a bad value
-└── StateError              saved state that does not fit: another version, another policy, corrupt
+├── StateError              saved state that does not fit: another version, another policy, corrupt
+└── PoolError               a recorded pool that cannot be read, or a bad line in one: file and line are named
 
 >>> issubclass(BudgetError, PetsError)
 True
@@ -29,3 +30,7 @@ class SpecError(PetsError, ValueError):
 
 class StateError(PetsError, ValueError):
     """Saved state that cannot be restored."""
+
+
+class PoolError(PetsError, ValueError):
+    """A recorded pool, or a line of one, that cannot be used."""

@@ -8,18 +8,19 @@ Each law is one function; :func:`check_policy` runs them all and raises ``Assert
 
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
+from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.types import Launch, Question, Trace
 
-__all__ = ["QUESTIONS", "check_policy"]
+__all__ = ["QUESTIONS", "check_answer_type", "check_policy"]
 
 QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
 """What the suite asks: half closed, half open. An oracle must know these ids."""
@@ -36,7 +37,7 @@ def check_policy(policy: Policy, *, seed: int = 0) -> None:
     check_schedule(policy, seed)
 
 
-def check_is_plain(policy: Policy) -> None:
+def check_is_plain(policy: Policy | AnswerType) -> None:
     """Frozen, and ``eval(repr(policy)) == policy`` where its class is known."""
     module = importlib.import_module(type(policy).__module__)
     again = eval(repr(policy), dict(vars(module)))
@@ -117,3 +118,57 @@ def _value(policy: Policy, path: list[str | None], view: View, relabel: Relabel)
 def _mirror(label: str) -> str:
     """A bijection of labels that reverses their order."""
     return "DCBA"["ABCD".index(label)]
+
+
+def check_answer_type(answer_type: AnswerType, samples: Sequence[str], *, seed: int = 0) -> None:
+    """Canonical forms are final and never empty; classes are an equivalence; its repr makes it again.
+
+    ``samples`` are answers to one question, as a model or a pool would write them; some should be equal.
+
+    >>> from pets.answers.number import Number
+    >>> check_answer_type(Number(), ["1/2", "0.5", "no idea", "3"])
+    """
+    check_is_plain(answer_type)
+    forms = []
+    for sample in samples:
+        for form in (answer_type.canonical(sample), answer_type.extract(sample)):
+            assert form != "", f"{sample!r} gave an empty answer; None is what does not parse"
+            if form is not None:
+                again = answer_type.canonical(form)
+                assert again == form, f"canonical is not idempotent: {sample!r} gave {form!r}, which gave {again!r}"
+                forms.append(form)
+    check_equivalence(answer_type, forms, seed)
+
+
+def check_equivalence(answer_type: AnswerType, forms: Sequence[str], seed: int) -> None:
+    """Reflexive, symmetric, the same classes in any order, named by the first seen, one by one or at once."""
+    for one in forms:
+        assert answer_type.same(one, one), f"{one!r} is not itself"
+        for other in forms:
+            both = answer_type.same(one, other), answer_type.same(other, one)
+            assert both[0] == both[1], f"same is not symmetric: {one!r} and {other!r}"
+            assert not both[0] or len(set(answer_type.merge([one, other]).values())) == 1, f"{one!r}, {other!r}"
+    rng = np.random.default_rng(seed)
+    expected = _partition(answer_type.merge(forms))
+    for _ in range(4):
+        order = [forms[i] for i in rng.permutation(len(forms))]
+        merged = answer_type.merge(order)
+        assert _partition(merged) == expected, f"the classes depend on the order: {order}"
+        for form, name in merged.items():
+            first = next(seen for seen in order if merged[seen] == name)
+            assert name == first, f"{form!r} is named {name!r}, but {first!r} was seen first"
+        assert _one_by_one(answer_type, order) == merged, f"classes fed one by one differ from merge: {order}"
+
+
+def _partition(merged: dict[str, str]) -> set[frozenset[str]]:
+    return {frozenset(form for form in merged if merged[form] == name) for name in merged.values()}
+
+
+def _one_by_one(answer_type: AnswerType, order: Sequence[str]) -> dict[str, str]:
+    """What a live run knows: the names that it was told, moved by each merge that it was told of."""
+    classes, names = answer_type.classes(), dict[str, str]()
+    for form in order:
+        names.setdefault(form, form)
+        for absorbed, into in classes.add(form):
+            names = {member: into if name == absorbed else name for member, name in names.items()}
+    return names

@@ -44,14 +44,14 @@ def test_the_offline_shares_follow_one_over_kl():
     limit = (1 / kl) / (1 / kl).sum()
     shares = []
     for seed in range(4):
-        allocator = run(OKG(), np.stack([theta, 1 - theta], axis=1), 6000, seed)
+        allocator = run(OKG(prior=1.0), np.stack([theta, 1 - theta], axis=1), 6000, seed)
         shares.append([verdict.traces / 6000 for verdict in allocator.verdicts()])
     assert np.mean(shares, axis=0) == pytest.approx(limit, rel=0.15)
 
 
 def test_okg_gets_nearly_all_of_the_optimal_value():
     """Exact dynamic program, two binary questions, Beta(1, 1) and Beta(2, 1), 6 traces (benchmarks/okg_optimality)."""
-    okg = OKG()
+    okg = OKG(prior=1.0)
 
     def choose_okg(state, left):
         return max(range(2), key=lambda i: okg.index(tally(state[i]), View()))
@@ -76,7 +76,7 @@ def test_okg_gets_nearly_all_of_the_optimal_value():
     assert value(start, 6, lambda state, left: left % 2) / best < 0.995
 
 
-@pytest.mark.parametrize("options", [{"prior": 0.0}, {"prior": -2.0}, {"unseen": 0}])
+@pytest.mark.parametrize("options", [{"prior": 0.0}, {"prior": -2.0}, {"prior": "x"}, {"prior": 1.0, "unseen": 0}])
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         OKG(**options)

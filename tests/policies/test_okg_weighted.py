@@ -5,11 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.policy import View
 from pets.core.tally import Tally, weighted_majority
-from pets.core.weighted import Belief
+from pets.core.weighted import Belief, p_argmax
 from pets.errors import InputError
 from pets.policies.okg_weighted import OKGWeighted
+from pets.types import Question, Trace
 
 
 def fixed(**options):
@@ -47,10 +50,34 @@ def test_the_scale_is_the_pooled_spread_within_answers():
     assert learned.refit(batch) is learned
 
 
-def test_a_batch_without_spread_or_votes_still_fits():
-    assert OKGWeighted().refit({}).learn is False
-    assert OKGWeighted().refit({Tally.of([None], [1.0]): 1}).scale == 1.0
-    assert OKGWeighted().refit({Tally.of(["A", "A"], [3.0, 3.0]): 1}).scale > 0
+@pytest.mark.parametrize("batch", [{}, {Tally.of([None], [None]): 1}, {Tally.of(["A", "A"], [3.0, 3.0]): 1}])
+def test_a_batch_without_spread_teaches_nothing_yet(batch):
+    assert OKGWeighted().refit(batch) == OKGWeighted()
+
+
+def test_failed_traces_need_no_confidence_and_votes_do():
+    allocator = Allocator(OKGWeighted(), Budget(12), [Question("a"), Question("b")])
+    for number, launch in enumerate(allocator.ask(6)):
+        failed = number % 3 == 2
+        allocator.tell(Trace(*launch, None if failed else "A", None if failed else 8.0 + number))
+    (launch,) = allocator.ask(1)
+    with pytest.raises(InputError, match="voted without a confidence"):
+        allocator.tell(Trace(*launch, "A"))
+    assert allocator.tell(Trace(*launch, "A", 9.0))
+    assert allocator.budget.spent == 7
+
+
+def test_the_allocators_verdict_is_the_terminal_rule():
+    allocator = Allocator(fixed(warmup=0), Budget(9), [Question("q", options=4)])
+    for launch in allocator.ask(9):
+        allocator.tell(Trace(*launch, *(("A", 4.0) if launch.number < 5 else ("B", 16.0))))
+    assert allocator.verdict("q").answer == "B"
+
+
+def test_without_weights_the_belief_is_as_sure_as_the_votes():
+    """Eight equal votes and a failed trace: nearly certain, whatever the scale of the confidences that are missing."""
+    tally = Tally.of(["A"] * 8 + [None], [None] * 9, options=4)
+    assert p_argmax(fixed(missing="unweighted").belief(tally))[0] > 0.98
 
 
 def test_a_confident_minority_can_win_the_terminal_rule_and_the_weighted_vote():

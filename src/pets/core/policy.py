@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from pets.core.tally import Tally
+from pets.core.tally import Tally, majority
+from pets.types import Trace
 
 __all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "View"]
 
@@ -28,7 +29,7 @@ class View:
     """The read-only rest of what a policy may know.
 
     ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a
-    final grant may still use, the traces that they have launched included. ``coin`` is this decision's own
+    final grant may still use, the traces that they have launched included. ``coin`` is the question's own
     uniform draw from [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first.
     An index policy sees ``cap`` alone: its scores are kept per belief state and must not age.
     """
@@ -49,18 +50,43 @@ class Policy:
     """Common to both kinds.
 
     ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
-    or whole traces. ``learns`` policies are refitted on the batch when its warm-up is in and at each doubling of
-    the traces told after that.
+    or whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth``
+    traces a question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks
+    at one question alone: of the view it uses the cap at most.
+    ``sweep`` names the option, and its values, over which the replay lab draws the policy's curve.
     """
 
     __slots__ = ()
     sees: ClassVar[Literal["counts", "traces"]] = "counts"
-    learns: ClassVar[bool] = False
+    refit_growth: ClassVar[float] = 2.0
+    solitary: ClassVar[bool] = False
+    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
 
     @property
     def warmup(self) -> int:
         """Traces that every question gets before it is compared with any other."""
         return 0
+
+    @property
+    def learns(self) -> bool:
+        """Whether :meth:`refit` is to be called."""
+        return False
+
+    @property
+    def marks(self) -> bool:
+        """Whether :meth:`mark` makes trace length part of a question's belief state."""
+        return False
+
+    def mark(self, mean_tokens: float) -> int:
+        """The length class of a question whose traces have had so many tokens on average."""
+        return 0
+
+    def check(self, trace: Trace) -> None:
+        """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
+
+    def answer(self, tally: Tally) -> str | None:
+        """The verdict on a tally's traces, for policies that see them: the majority, unless they say otherwise."""
+        return majority(tally.answers)
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """A new policy that has learned from the batch (tally -> number of questions in it)."""

@@ -1,0 +1,147 @@
+r"""The worker's side: reads ``[verb, seconds, text, ...]``, one JSON line each, and writes one JSON line back.
+
+Run as a script by :mod:`pets.answers.judge`; it imports nothing of pets. math-verify parses and verifies; the
+fingerprint, structure and values to 300 digits at fixed points, tells apart what its tolerances would not.
+"""
+
+import hashlib
+import json
+import logging
+import re
+import signal
+import sys
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from latex2sympy2_extended import NormalizationConfig
+from math_verify import LatexExtractionConfig, parse, verify
+from sympy.core.relational import Relational
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+DIGITS = 300
+MEMORY = 4 << 30
+POINTS = 3
+
+
+def main() -> None:
+    """Answer until the other end of the pipe is closed."""
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    _write("ready")
+    for line in sys.stdin:
+        verb, seconds, *texts = json.loads(line)
+        with_limit(seconds)
+        try:
+            reply = VERBS[verb](*texts)
+        except Exception:  # noqa: BLE001 - whatever sympy trips over, the answer is "cannot say"
+            reply = None
+        with_limit(0)
+        _write(reply)
+
+
+def with_limit(seconds: float) -> None:
+    """The kernel ends this process after so much processor time, in C code too; 0 lifts the limit."""
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # a parent that ignores it would have handed that down
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def fingerprint(text: str) -> str | None:
+    """Equal digests: equal structure, and values that agree to 300 digits."""
+    structure = _structure(_parse(text))
+    return hashlib.sha256(structure.encode()).hexdigest()
+
+
+def agree(one: str, other: str) -> str:
+    """math-verify both ways: it is not symmetric."""
+    a, b = _parse(one), _parse(other)
+    both = verify(a, b, timeout_seconds=None) and verify(b, a, timeout_seconds=None)
+    return "yes" if both else "no"
+
+
+VERBS: dict[str, Callable[..., str | None]] = {"fingerprint": fingerprint, "agree": agree}
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Any:
+    """As sympy sees it: decimals as fractions, every comma a separator, ``i`` imaginary."""
+    rules = NormalizationConfig(basic_latex=True, boxed="none")
+    config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=rules)
+    exact = re.sub(r"(\d*)\.(\d+)", lambda m: rf"{{\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}}}", text)
+    latex = f"${exact.replace(',', ', ')}$"
+    parsed = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
+    if len(parsed) != 1:
+        raise ValueError(text)
+    [expression] = parsed
+    imaginary = {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
+    return expression.subs(imaginary) if imaginary else expression
+
+
+def _structure(item: Any) -> str:
+    """A parsed answer spelled out: containers by kind, formulas by value."""
+    if isinstance(item, sympy.MatrixBase):
+        return f"matrix{item.shape}{[_structure(entry) for entry in item.flat()]}"
+    if isinstance(item, sympy.Interval):
+        ends = [_structure(item.start), _structure(item.end)]
+        # (2,4) may be a point or an interval; the parser decides by the values.
+        return f"tuple{ends}" if item.is_open else f"interval{bool(item.left_open), bool(item.right_open)}{ends}"
+    if isinstance(item, sympy.Tuple):
+        return f"tuple{[_structure(part) for part in item.args]}"
+    if isinstance(item, sympy.FiniteSet | sympy.Union):
+        return f"{'set' if item.is_FiniteSet else 'union'}{sorted({_structure(part) for part in item.args})}"
+    if isinstance(item, sympy.And):
+        return f"and{sorted(_structure(part) for part in item.args)}"
+    if isinstance(item, Relational):
+        return _relation(item)
+    if item in (sympy.oo, -sympy.oo, sympy.S.EmptySet):
+        return str(item)
+    return str([_value(item, point) for point in range(POINTS)] if item.free_symbols else _value(item, 0))
+
+
+def _relation(relation: Any) -> str:
+    """``lhs - rhs`` up to a factor, which is positive where the direction matters."""
+    kind, difference = relation.rel_op, relation.lhs - relation.rhs
+    if kind in ("<", "<="):
+        kind, difference = kind.replace("<", ">"), -difference
+    first = difference.subs(_points(difference, 0))
+    if not first.is_real or first.evalf() == 0:
+        raise ValueError(relation)
+    scale = first if kind in ("==", "!=") else sympy.Abs(first)
+    return f"{kind}{[_value(difference / scale, point) for point in range(POINTS)]}"
+
+
+def _value(expression: Any, point: int) -> str:
+    """Real and imaginary part to 300 significant digits, the symbols replaced by fixed rationals."""
+    value = expression.subs(_points(expression, point)).doit().evalf(DIGITS + 20, maxn=DIGITS + 200, strict=True)
+    parts = value.as_real_imag()
+    if not all(part.is_Number and part.is_finite for part in parts):
+        raise ValueError(expression)
+    return str([str(sympy.Float(part, DIGITS)) if part != 0 else "0" for part in parts])
+
+
+def _points(expression: Any, point: int) -> dict[Any, Any]:
+    """A rational for each symbol, the same in every process; of both signs."""
+
+    def rational(name: str) -> Any:
+        draw = zlib.crc32(f"{point}:{name}".encode())
+        return sympy.Rational(draw % 997 + 101, 97) * (-1 if point and draw & 1 << 20 else 1)
+
+    return {symbol: rational(symbol.name) for symbol in expression.free_symbols}
+
+
+def _write(reply: str | None) -> None:
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What an answer type is: two readings of a string and one equivalence.
+
+Whoever writes one writes ``canonical``, on a frozen slotted dataclass whose fields are plain data, and ``extract``
+where the final answer stands somewhere special:
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True, slots=True)
+... class YesNo(AnswerType):
+...     def canonical(self, answer: str) -> str | None:
+...         word = answer.strip(" .!*").lower()
+...         return word if word in ("yes", "no") else None
+>>> YesNo().extract("It has two divisors. The answer is: Yes.")
+'yes'
+>>> YesNo().labels(["Yes", None, "no", "perhaps", "yes."])
+['yes', None, 'no', None, 'yes']
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+
+from pets.answers.final import places
+
+__all__ = ["AnswerType", "Classes"]
+
+
+class AnswerType(ABC):
+    """Canonical answers, and which of them are one answer.
+
+    Law: ``canonical`` is idempotent and never ``""``; ``extract`` gives canonical forms; ``same`` is symmetric and
+    pure. :func:`pets.testing.check_answer_type` proves it.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def canonical(self, answer: str) -> str | None:
+        """The canonical form of an answer that was already extracted; ``None`` if it does not parse."""
+
+    def extract(self, text: str) -> str | None:
+        """The canonical answer of a model's free text; ``None`` if nothing parses.
+
+        The last ``\\boxed{...}`` decides alone; then what follows the last "answer is"; then the last line.
+        """
+        found = (self.canonical(place) for _, place in places(text))
+        return next((answer for answer in found if answer is not None), None)
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two canonical forms are one answer. Where canonical forms are unique, equality is all."""
+        return one == other
+
+    def classes(self) -> "Classes":
+        """The growing partition of one question's answers."""
+        return Classes(self.same)
+
+    def merge(self, answers: Sequence[str]) -> dict[str, str]:
+        """Canonical forms of ONE question in launch order -> the member of its class that was seen first."""
+        classes = self.classes()
+        for answer in answers:
+            classes.add(answer)
+        return {answer: classes.find(answer) for answer in answers}
+
+    def labels(self, answers: Iterable[str | None]) -> list[str | None]:
+        """The recorded answers of ONE question, each replaced by its class; ``None`` where no vote was cast."""
+        forms = [None if answer is None else self.canonical(answer) for answer in answers]
+        merged = self.merge([form for form in forms if form is not None])
+        return [None if form is None else merged[form] for form in forms]
+
+
+class Classes:
+    """The answers of one question, fed one by one: connected components of ``same``, so order does not matter.
+
+    Each component is named by its member that was seen first. A new answer that equals two classes makes them one:
+
+    >>> classes = Classes(lambda one, other: abs(int(one) - int(other)) <= 1)
+    >>> classes.add("1"), classes.add("3"), classes.add("2")
+    ([], [], [('2', '1'), ('3', '1')])
+    >>> classes.find("3")
+    '1'
+    """
+
+    __slots__ = ("_members", "_name", "_same")
+
+    def __init__(self, same: Callable[[str, str], bool]) -> None:
+        self._same = same
+        self._name: dict[str, str] = {}  # answer -> its class's first member
+        self._members: dict[str, list[str]] = {}  # in order of the first member
+
+    def add(self, answer: str) -> list[tuple[str, str]]:
+        """Take an answer in; what it merged, as ``(absorbed, into)`` names: votes for the first go to the second."""
+        if answer in self._name:
+            return []
+        alike = [name for name, members in self._members.items() if any(self._same(m, answer) for m in members)]
+        self._name[answer] = answer
+        self._members[answer] = [answer]
+        if not alike:
+            return []
+        into = alike[0]
+        merges = [(name, into) for name in (answer, *alike[1:])]
+        for name, _ in merges:
+            for member in self._members.pop(name):
+                self._name[member] = into
+                self._members[into].append(member)
+        return merges
+
+    def find(self, answer: str) -> str:
+        """The name of the class of an answer that was added."""
+        return self._name[answer]
+
+    def names(self) -> list[str]:
+        """The classes, in the order in which their first members were seen."""
+        return list(self._members)

@@ -1,0 +1,70 @@
+r"""Multiple choice: one letter, however it is dressed.
+
+``C``, ``(C)``, ``c.``, ``**C**``, ``\boxed{C}``, ``Answer: C`` and ``\text{(C)} Cold atoms`` are ``C``. A letter
+within a word is no option, an article is none either, and two options ("A or B") are no answer.
+"""
+
+import re
+from dataclasses import dataclass
+
+from pets.answers.base import AnswerType
+from pets.answers.final import boxed, places
+from pets.errors import InputError
+
+__all__ = ["Choice"]
+
+DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
+MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}]")
+LEAD = re.compile(r"^(?:(?:the|final|correct|best|my|answer|option|choice|is)\b[\s:=]*)+", re.IGNORECASE)
+LETTER = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,](?=\s|$)|\s+[-–—]\s)")
+SEVERAL = re.compile(r"[(\[]?[A-Za-z][)\]]?\s*(?:,|/|&|and\b|or\b)\s*(?:and|or)?\s*[(\[]?[A-Z][)\]]?(?![A-Za-z])")
+# After "the answer is" a bare letter may run on; A and I need a word that no article or pronoun takes.
+RUNNING = re.compile(r"([B-HJ-Z])\s+(?!and\b|or\b)[a-z]|([AI])\s+(?:because|since|as|due)\b")
+BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(AnswerType):
+    """``options`` is how many there are, from A; ``None`` takes any letter.
+
+    >>> Choice().canonical("c."), Choice(options=4).canonical("(E)"), Choice().canonical("Cold")
+    ('C', None, None)
+    """
+
+    options: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.options is not None and not 1 <= self.options <= 26:
+            raise InputError(f"a choice has 1 to 26 options, A to Z; got options={self.options}.")
+
+    def canonical(self, answer: str) -> str | None:
+        """The option that the string starts with."""
+        bare = _undress(answer)
+        if SEVERAL.match(bare):
+            return None
+        found = LETTER.match(bare)
+        return self._within(found[1] or found[2]) if found else None
+
+    def extract(self, text: str) -> str | None:
+        """A box, then "answer is", then the last line; there also the only option in brackets."""
+        for place, said in places(text):
+            option = self.canonical(said)
+            if option is None and place == "cue" and (running := RUNNING.match(_undress(said))):
+                option = self._within(running[1] or running[2])
+            if option is None and place == "line" and len(letters := set(BRACKETED.findall(_undress(said)))) == 1:
+                option = self._within(letters.pop())
+            if option is not None:
+                return option
+        return None
+
+    def _within(self, letter: str) -> str | None:
+        option = letter.upper()
+        return option if self.options is None or ord(option) - ord("A") < self.options else None
+
+
+def _undress(answer: str) -> str:
+    """Without box, fonts, math and Markdown marks, and without "the answer is"."""
+    bare = boxed(answer) or answer
+    while bare != (inner := DRESS.sub(r"\1", bare)):
+        bare = inner
+    return LEAD.sub("", MARKS.sub("", bare).strip()).strip()

@@ -1,0 +1,143 @@
+"""The parent's side of the comparison worker: ask, wait no longer than agreed, kill, start again.
+
+One worker serves the process, from the first question to the end. It limits itself by processor time (so that what
+merges does not depend on the machine's load) and is killed when the clock runs far past that. A worker that dies
+for another reason is replaced and asked once more. It reads from a pipe: when this process ends, however it ends,
+the worker reads the end of the file and leaves.
+"""
+
+import atexit
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from functools import lru_cache
+from pathlib import Path
+
+from pets.errors import PetsError
+
+__all__ = ["JUDGE", "Judge", "agree", "fingerprint"]
+
+PATIENCE = 5.0  # wall-clock seconds for each second of processor time: more, and the machine or the worker hangs
+STARTUP = 60.0
+OUT_OF_TIME = -signal.SIGPROF if hasattr(signal, "SIGPROF") else None
+
+Process = subprocess.Popen[bytes]
+
+
+class Judge:
+    """One worker process, started at the first question; threads take turns."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, while there is one."""
+        return self._process.pid if self._process else None
+
+    def ask(self, verb: str, *texts: str, seconds: float) -> str | None:
+        """The worker's word; ``None`` if it has none, ran out of time, or died of the question twice."""
+        request = json.dumps([verb, seconds, *texts]).encode() + b"\n"
+        with self._lock:
+            for _ in range(2):
+                process = self._process or self._start()
+                reply, killed = self._exchange(process, request, PATIENCE * seconds)
+                if reply:
+                    word = json.loads(reply)
+                    return word if isinstance(word, str) else None
+                if killed or process.returncode == OUT_OF_TIME:
+                    break
+        return None
+
+    def close(self) -> None:
+        """End the worker, if there is one."""
+        with self._lock:
+            self._discard()
+
+    def forget(self) -> None:
+        """In a forked child: the worker belongs to the parent."""
+        self._lock = threading.Lock()
+        process, self._process = self._process, None
+        if process is not None:
+            process.returncode = 0  # not this process's child: nothing to wait for
+            _close_pipes(process)
+
+    def _start(self) -> Process:
+        if importlib.util.find_spec("math_verify") is None:
+            raise PetsError("comparing formulas needs math-verify, which is not installed: pip install 'pets[math]'")
+        # By path, not by -m: the worker needs nothing of pets. -P keeps math.py beside it from shadowing Python's.
+        command = [sys.executable, "-P", str(Path(__file__).with_name("_worker.py"))]
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0)
+        self._process = process
+        ready, _ = self._exchange(process, b"", STARTUP)
+        if not ready:
+            raise PetsError(
+                "the worker that compares formulas did not start. See what `python -c 'import math_verify'` says, and"
+                " try: pip install --upgrade 'pets[math]'"
+            )
+        return process
+
+    def _exchange(self, process: Process, request: bytes, seconds: float) -> tuple[bytes, bool]:
+        """The reply, empty when the worker died, and whether the clock killed it."""
+        assert process.stdin is not None and process.stdout is not None
+        killed = threading.Event()
+
+        def kill() -> None:
+            killed.set()
+            process.kill()
+
+        clock = threading.Timer(seconds, kill)
+        clock.daemon = True
+        clock.start()
+        try:
+            process.stdin.write(request)
+            reply = process.stdout.readline()
+        except BrokenPipeError:
+            reply = b""
+        except BaseException:  # Ctrl-C: the reply would be taken for the next question's
+            self._discard()
+            raise
+        finally:
+            clock.cancel()
+            clock.join()
+        if not reply.endswith(b"\n") or killed.is_set():
+            self._discard()
+        return reply if reply.endswith(b"\n") else b"", killed.is_set()
+
+    def _discard(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            _close_pipes(process)
+
+
+def _close_pipes(process: Process) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+JUDGE = Judge()
+atexit.register(JUDGE.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=JUDGE.forget)
+
+
+@lru_cache(maxsize=1 << 16)
+def fingerprint(text: str, seconds: float) -> str | None:
+    """A digest of the formula's structure and values; ``None`` if it does not parse or takes too long."""
+    return JUDGE.ask("fingerprint", text, seconds=seconds)
+
+
+@lru_cache(maxsize=1 << 16)
+def agree(one: str, other: str, seconds: float) -> bool:
+    """Whether math-verify takes each for the other."""
+    return JUDGE.ask("agree", one, other, seconds=seconds) == "yes"

@@ -1,0 +1,176 @@
+r"""LaTeX, rewritten until only what carries meaning is left: cheap, and enough for most pairs.
+
+>>> print(normalize(r"$\left(3,\ \dfrac{\pi}{2}\right)$."), normalize(r"\displaystyle x^5 - \cotx"))
+(3,\frac{\pi}{2}) x^{5}-\cot x
+>>> print(normalize(r"DE = 2\sqrt3"), normalize("x=3, x=5"), normalize("(3/5,8/3]"))
+2\sqrt{3} 3,5 (\frac{3}{5},\frac{8}{3}]
+"""
+
+import re
+
+from pets.answers.rational import UNIT
+
+__all__ = ["comparable", "normalize", "word"]
+
+FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp"
+ALPHABET = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi"
+    " varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
+)
+OPERATIONS = (
+    "frac sqrt pi cdot times div pm mp infty cup cap le ge lt gt ne in binom max min gcd begin end lfloor rfloor"
+    " lceil rceil emptyset"
+)
+OTHERS = (
+    "circ degree angle triangle overline underline bar hat vec prime text textbf textrm textit mathrm mathbf mathbb"
+    " mathcal mbox operatorname boxed sum prod int inf lim det deg mod pmod bmod equiv approx sim cong perp parallel"
+    " mid to rightarrow leftarrow Rightarrow implies iff subset subseteq setminus varnothing forall exists land lor"
+    " neg dots ldots cdots vdots ddots star ast langle rangle lbrace rbrace lbrack rbrack lvert rvert vert not neq leq"
+    " geq leqslant geqslant partial nabla ell quad qquad left right limits phantom stackrel overset big bigl bigr Big"
+    " Bigl Bigr displaystyle tfrac dfrac cfrac pounds hline"
+)
+# What the comparison may see. A command outside this vocabulary is never interpreted, hence never merged.
+MATH = frozenset(f"{FUNCTIONS} {ALPHABET} {OPERATIONS}".split())
+KNOWN = MATH | frozenset(OTHERS.split())
+
+UNICODE = str.maketrans({
+    **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ", "∩": r"\cap ",
+    "∈": r"\in ", "°": r"^{\circ}", "√": r"\sqrt ", "≈": r"\approx ", "\u00a0": " ",
+    **{power: f"^{{{digit}}}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+})  # fmt: skip
+
+FONT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf|normal)|mbox|operatorname\*?)\s*"
+RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
+    (r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"),
+    (r"\\(?:displaystyle|textstyle|limits|(?:left|right|[bB]igg?[lr]?)(?!arrow))", ""),
+    (r"\\[dtc]frac", r"\\frac"),
+    (r"\\(?:leq(?:slant)?|leqq)", r"\\le "),
+    (r"\\(?:geq(?:slant)?|geqq)", r"\\ge "),
+    (r"\\neq", r"\\ne "),
+    (r"\\varnothing", r"\\emptyset "),
+    (rf"{FONT}\{{\s*(?:and|or)\s*\}}", ","),
+    (rf"(?<=[\d)}}])\s*{FONT}\{{\s*(?:{UNIT.pattern}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?$", ""),
+    (rf"{FONT}\{{([^{{}}]*)\}}", r"\1"),
+    (r"\{,\}", ","),
+    (r"\\?%|\\\$|^\$+|\$+$", ""),
+    (r"\*\*(?=[\d({a-z])", "^"),
+    (r"\*(?=[\d({a-z\\])", r"\\cdot "),
+    (r"(?<![a-zA-Z\\])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"(?<![a-zA-Z\\])pi(?![a-zA-Z])", r"\\pi "),
+    (r"\\sqrt\s*(\d|[a-zA-Z])(?!\d)", r"\\sqrt{\1}"),
+    (r"\\frac\s*(\d)\s*(\d)(?!\d)", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\d|[a-zA-Z])\s*(?=\{)", r"\\frac{\1}"),
+    (r"(\\frac\s*\{[^{}]*\})\s*(\d|[a-zA-Z])(?!\d)", r"\1{\2}"),
+    (r"\^\s*(-?\d+|[a-zA-Z])", r"^{\1}"),
+    (r"_\s*([\da-zA-Z])", r"_{\1}"),
+    (r"(^|[(\[{,;+\-=<>])(\d+)/(\d+)(?=$|[)\]},;+\-=<>])", r"\1\\frac{\2}{\3}"),
+    (r"(?<=\d)\s+(?=\d{3}(?:\s\d{3})*(?!\d))(?<=\d\d\d\s|.\d\d\s|..\d\s)", ""),
+    (r"[\s.,;:\\]+$", ""),
+    (r"^\(([A-Z])\)$", r"\1"),
+)]  # fmt: skip
+DEGREE = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-z])")
+TRIGONOMETRY = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")
+COMMAND = re.compile(r"\\([a-zA-Z]+)")
+SPACING = re.compile(r"(?<!\\)\\(?:[!,;:> ]|q?quad(?![a-z]))|~")
+STRAY = re.compile(r"\\\\?(?=[^a-zA-Z{}|\\]|$)|\\(?=\\[a-zA-Z])")
+NAME = re.compile(rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}|[a-zA-Z]\([^()=]*\)")
+NAMES = re.compile(r"\([a-zA-Z](?:,[a-zA-Z])+\)")
+LETTERS = re.compile(r"[a-zA-Z]+")
+DOUBTFUL = re.compile(
+    r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?![{\[])|(?<![\\a-zA-Z{])[a-zA-Z]{4,}"
+)
+LONGEST_COMPARED = 400
+WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
+
+
+def normalize(answer: str) -> str:
+    """The shortest spelling; ``""`` when nothing is left. Applying it twice changes nothing."""
+    text, before = answer.translate(UNICODE), None
+    for _ in range(50):  # every rule shortens or settles; the bound is for strings that no one foresaw
+        before, text = text, _rewrite(text)
+        if text == before:
+            break
+    return text
+
+
+def word(text: str) -> str | None:
+    """What a verbal answer is compared by (``East`` and ``east`` are one, ``ABC`` and ``abc`` are not)."""
+    if not WORD.fullmatch(text):
+        return None
+    squashed = text.replace(" ", "")
+    return squashed.lower() if squashed[1:].islower() else squashed
+
+
+def comparable(text: str) -> bool:
+    r"""Whether the comparison would read it as it was meant; what is doubtful (``40_9``, ``1/2x``) is left alone.
+
+    >>> comparable(r"\frac{\pi}{2}"), comparable("40_{9}"), comparable("1/2x"), comparable("15apples")
+    (True, False, False, False)
+    """
+    items = _split_list(text)
+    repeats = len(items) != len(set(items))  # a set would swallow the double root
+    known = all(command in MATH for command in COMMAND.findall(text))
+    return len(text) <= LONGEST_COMPARED and known and not repeats and not DOUBTFUL.search(text)
+
+
+def _rewrite(text: str) -> str:
+    text = SPACING.sub(" ", text.strip(" *\t\n"))
+    if "begin" not in text:  # there, \\ ends a row
+        text = STRAY.sub(" ", text)
+    for pattern, replacement in RULES:
+        text = pattern.sub(replacement, text)
+    if not TRIGONOMETRY.search(text):
+        text = DEGREE.sub("", text)
+    return _unname(_respace(COMMAND.sub(_split_command, text)))
+
+
+def _split_command(match: re.Match[str]) -> str:
+    r"""``\cotx``, squashed from ``\cot x``, back into command and letters."""
+    name = match[1]
+    if name in KNOWN:
+        return match[0]
+    known = next((name[:size] for size in range(len(name) - 1, 1, -1) if name[:size] in KNOWN), None)
+    return match[0] if known is None else f"\\{known} {name[len(known) :]}"
+
+
+def _respace(text: str) -> str:
+    """Blanks stay where they separate: a command from a letter, a number from a number, a word from a word."""
+    text = re.sub(r"\s+", " ", text.strip())
+    keep = r"(?:(\\[a-zA-Z]+) (?=[a-zA-Z])|(\d) (?=\d)|((?<![\\a-zA-Z])[a-zA-Z]{2,}) (?=[a-zA-Z]{2}))|(\\[a-zA-Z]+)| "
+    return re.sub(keep, lambda m: f"{m[1] or m[2] or m[3]} " if m[1] or m[2] or m[3] else (m[4] or ""), text)
+
+
+def _unname(text: str) -> str:
+    r"""Without ``x=``, ``f(x)=`` or ``m+n=2+3=``. ``y=`` stays: beside ``x=`` it names another line.
+
+    In a list, the name goes where it is the same throughout: ``a=1,b=2`` is not ``b=1,a=2``.
+    """
+    exact, approx, value = text.partition(r"\approx")
+    if approx:
+        text = value if NAME.fullmatch(exact) else exact
+    if found := re.match(rf"({NAME.pattern})\\in ?(?![a-z])", text):
+        return text if found[1] == "y" else text[found.end() :]
+    items = [item.split("=") for item in _split_list(text)]
+    if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
+        return text
+    name, computed = items[0][0], all(_computed(item[-2]) for item in items)
+    named = (NAME.fullmatch(name) and name != "y") or (NAMES.fullmatch(name) and sorted(name[1::2]) == list(name[1::2]))
+    return ",".join(item[-1] for item in items) if named or computed else text
+
+
+def _computed(text: str) -> bool:
+    """Whether it is arithmetic alone, so that ``=`` after it announces the result."""
+    return not LETTERS.search(COMMAND.sub("", text)) and not re.search(r"[<>]|\\[lg]e", text)
+
+
+def _split_list(text: str) -> list[str]:
+    """Split at the commas that stand outside brackets."""
+    items, depth = [""], 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += char
+    return items

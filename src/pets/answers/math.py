@@ -1,0 +1,99 @@
+r"""Mathematics in LaTeX: ``\frac12``, ``0.5`` and ``1/2``; ``(3,\frac{\pi}{2})`` and ``(3,\pi/2)``.
+
+Spelling is settled by rewriting, numbers exactly, words by equality; what is left goes to math-verify
+(https://github.com/huggingface/Math-Verify) in a worker process with a time limit, under two conditions that keep
+its leniency from merging what differs (it takes ``2^{-99}`` for ``2^{-100}``): both values agree to 300 digits at
+fixed points, and it says yes both ways. Timeouts, errors and doubts leave two answers apart. A bare list is a set
+(``1,-2`` and ``-2,1``), a bracketed one is ordered.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pets.answers.base import AnswerType
+from pets.answers.final import places
+from pets.answers.judge import agree, fingerprint
+from pets.answers.latex import comparable, normalize, word
+from pets.answers.rational import read, show
+from pets.errors import InputError
+
+__all__ = ["Math"]
+
+LONGEST = 2000  # characters; what is longer is no answer
+EXACT = re.compile(r"-?\d+(?:/\d+)?")
+LONE_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
+SCIENTIFIC = re.compile(r"[\d.,]+[eE][+-]?\d+")
+DOLLARS = re.compile(r"\$+([^$]+)\$+|\\[(\[](.+?)\\[)\]]")
+SENTENCE = re.compile(r"\.(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Math(AnswerType):
+    r"""``seconds`` of processor time is what one comparison may cost.
+
+    >>> print(Math().canonical(r"\dfrac{1}{2}"), Math().canonical("0.50"), Math().canonical(r"$x = 2\sqrt 3$"))
+    1/2 1/2 2\sqrt{3}
+    """
+
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= 3600:
+            raise InputError(f"a comparison takes more than 0 and at most 3600 seconds; got {self.seconds}.")
+
+    def canonical(self, answer: str) -> str | None:
+        """An exact number, or LaTeX with one spelling."""
+        return _canonical(answer)
+
+    def extract(self, text: str) -> str | None:
+        """A box, then what follows "answer is", then the last formula or the number that is the last line."""
+        for place, said in places(text):
+            if place == "boxed":
+                return self.canonical(said)
+            formulas = [one or other for one, other in DOLLARS.findall(said)]
+            if place == "cue":
+                said = formulas[0] if formulas else SENTENCE.split(said.strip("*_ "))[0].strip("*_ ")
+                found = self.canonical(said)
+            else:
+                found = self.canonical(formulas[-1]) if formulas else _number(said)
+            if found is not None:
+                return found
+        return None
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
+        if one == other:
+            return True
+        if EXACT.fullmatch(one) and EXACT.fullmatch(other):
+            return False
+        if (key := word(one)) is not None or word(other) is not None:
+            return key == word(other)
+        if not (comparable(one) and comparable(other)) or _cases_clash(one, other):
+            return False
+        first, second = sorted((one, other))
+        mark = fingerprint(first, self.seconds)
+        return mark is not None and mark == fingerprint(second, self.seconds) and agree(first, second, self.seconds)
+
+
+@lru_cache(maxsize=1 << 16)
+def _canonical(answer: str) -> str | None:
+    if len(answer) > LONGEST:
+        return None
+    text = _number(answer) or normalize(answer)
+    text = _number(text) or text
+    return text if 0 < len(text) <= LONGEST else None
+
+
+def _number(text: str) -> str | None:
+    """The exact number that the text is; a lone letter is a variable here, no unit."""
+    if LONE_LETTER.search(text) and not SCIENTIFIC.fullmatch(text.strip()):
+        return None
+    value = read(text)
+    return None if value is None else show(value)
+
+
+def _cases_clash(one: str, other: str) -> bool:
+    """Whether ``R`` meets ``r``: the parser does not tell them apart."""
+    letters = set(re.sub(r"\\[a-zA-Z]+", "", one + other))
+    return any(letter.isupper() and letter.lower() in letters for letter in letters)

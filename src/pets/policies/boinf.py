@@ -1,0 +1,63 @@
+r"""Best-of-Infinity: sample one by one until a Bayes factor says that the leader is the mode.
+
+The answers seen and one bucket for all unseen ones, which counts as ``unknown`` votes, have counts n_k; then
+
+    theta ~ Dirichlet(n_1 + 1, ..., n_{K-1} + 1, unknown + 1),      P = P(argmax theta = leader),
+
+and sampling stops when K P / (1 - P), the odds of P over those of one class in K, reaches the threshold.
+
+Komiyama, Oba and Oyamada, "Best-of-∞" (2025), with the bucket of 0.3 votes, the threshold of 10 and the 100 traces
+of their program. They draw theta 1000 times; here P is an integral, so large factors are not noise. As there, the
+rule is asked from the first vote on: one vote has factor 4.1, so thresholds up to that stop at it.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import ClassVar
+
+from pets.core.dirichlet import p_argmax
+from pets.core.policy import QuotaPolicy, View
+from pets.core.tally import Tally
+from pets.errors import InputError
+
+__all__ = ["BoInf"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoInf(QuotaPolicy):
+    """Stops at a Bayes factor of ``threshold`` or at ``cap``; traces without an answer cost and cast no vote.
+
+    >>> rule = BoInf()
+    >>> rule.quota(Tally((2,)), View()), rule.quota(Tally((3,)), View()), rule.quota(Tally((3, 2)), View())
+    (3, 3, 6)
+    """
+
+    solitary: ClassVar[bool] = True
+    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
+        "threshold",
+        (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 200.0, 300.0, 1000.0, 3000.0, 10000.0),
+    )
+
+    threshold: float = 10.0
+    unknown: float = 0.3
+    cap: int = 100
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.threshold < inf and 0.0 <= self.unknown < inf and self.cap >= 1):
+            raise InputError(f"boinf needs a finite threshold > 0, unknown >= 0 and cap >= 1; got {self}.")
+
+    def quota(self, tally: Tally, view: View) -> int:
+        """One more until the factor is reached; without a vote there is no leader to test."""
+        launched = tally.launched
+        if launched >= self.cap or (tally.counts and _bayes_factor(tally.counts, self.unknown) >= self.threshold):
+            return launched
+        return launched + 1
+
+
+@lru_cache(maxsize=1 << 18)
+def _bayes_factor(counts: tuple[int, ...], unknown: float) -> float:
+    """K P / (1 - P) of the leader; ``counts`` descend."""
+    P = p_argmax([*(count + 1.0 for count in counts), unknown + 1.0])
+    others = float(P[1:].sum())  # not 1 - P[0]: nothing cancels
+    return P.size * float(P[0]) / others if others > 0.0 else inf

@@ -1,0 +1,58 @@
+"""Classes are the connected components of `same`, whatever the order, and merges are reported as they happen."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.answers.base import Classes
+from pets.answers.text import Text
+
+
+def components(edges: set[frozenset[int]], nodes: set[int]) -> set[frozenset[int]]:
+    """Brute force: grow each node's component until it stops growing."""
+    found = set()
+    for node in nodes:
+        reached = {node}
+        while more := {n for edge in edges if edge & reached for n in edge} - reached:
+            reached |= more
+        found.add(frozenset(reached & nodes))
+    return found
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=14),
+    st.sets(st.frozensets(st.integers(0, 9), min_size=2, max_size=2), max_size=12),
+)
+def test_classes_are_connected_components_named_by_their_first_member(order, edges):
+    edges = {edge for edge in edges if edge <= set(order)}
+    classes = Classes(lambda one, other: one == other or frozenset((int(one), int(other))) in edges)
+    names: dict[str, str] = {}
+    for answer in map(str, order):
+        names.setdefault(answer, answer)
+        for absorbed, into in classes.add(answer):
+            names = {member: into if name == absorbed else name for member, name in names.items()}
+    assert names == {answer: classes.find(answer) for answer in map(str, order)}
+    groups = {frozenset(int(a) for a in names if names[a] == name) for name in names.values()}
+    assert groups == components(edges, set(order))
+    for name in classes.names():
+        assert name == next(str(answer) for answer in order if names[str(answer)] == name)
+
+
+def test_a_late_merge_moves_all_votes_to_the_class_seen_first():
+    classes = Classes(lambda one, other: "bridge" in (one, other))
+    votes: dict[str, int] = {}
+    for answer in ["b", "a", "a", "a", "bridge"]:
+        merges = classes.add(answer)
+        votes[answer] = votes.get(answer, 0) + 1
+        for absorbed, into in merges:
+            votes[into] = votes.get(into, 0) + votes.pop(absorbed)
+    assert votes == {"b": 5} and classes.names() == ["b"]
+
+
+def test_an_answer_seen_again_merges_nothing():
+    classes = Text().classes()
+    assert [classes.add(answer) for answer in ("x", "y", "x")] == [[], [], []]
+
+
+def test_labels_leave_no_answer_as_none():
+    assert Text().labels(["Paris", None, "...", "paris."]) == ["paris", None, None, "paris"]
+    assert Text().labels([None]) == [None] and Text().merge([]) == {}

@@ -1,0 +1,151 @@
+"""The worker is limited, replaced, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from pets.answers import judge as judge_module
+from pets.answers.judge import Judge
+from pets.answers.math import Math
+from pets.errors import PetsError
+
+
+@pytest.fixture
+def judge():
+    judge = Judge()
+    yield judge
+    judge.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    deadline = monotonic() + seconds
+    while alive(pid):
+        if monotonic() > deadline:
+            return False
+        os.sched_yield()
+    return True
+
+
+def test_it_starts_at_the_first_question_and_ends_when_closed(judge):
+    assert judge.pid is None
+    assert judge.ask("agree", "x+1", "1+x", seconds=5) == "yes"
+    pid = judge.pid
+    assert judge.ask("agree", "x+1", "x+2", seconds=5) == "no" and judge.pid == pid
+    judge.close()
+    assert judge.pid is None and not alive(pid)
+
+
+def test_out_of_time_is_no_answer_and_the_next_question_is_answered(judge):
+    start = monotonic()
+    assert judge.ask("fingerprint", "10^{10^{10}}", seconds=0.3) is None
+    assert monotonic() - start < 15
+    assert judge.ask("agree", "x+1", "1+x", seconds=5) == "yes"
+
+
+def test_a_worker_that_was_killed_is_replaced_within_the_question(judge):
+    mark = judge.ask("fingerprint", "x+1", seconds=5)
+    os.kill(judge.pid, signal.SIGKILL)
+    assert judge.ask("fingerprint", "x+1", seconds=5) == mark is not None
+
+
+def test_a_worker_killed_while_it_works_is_replaced(judge):
+    """Stopped, the worker cannot answer; killed then, another one does."""
+    judge.ask("fingerprint", "1", seconds=5)
+    os.kill(judge.pid, signal.SIGSTOP)
+    killer = threading.Timer(0.2, os.kill, (judge.pid, signal.SIGKILL))
+    killer.start()
+    assert judge.ask("agree", "x+1", "1+x", seconds=20) == "yes"
+    killer.join()
+
+
+def test_a_worker_that_hangs_without_using_the_processor_is_killed_by_the_clock(judge):
+    judge.ask("fingerprint", "1", seconds=5)
+    hung = judge.pid
+    os.kill(hung, signal.SIGSTOP)
+    assert judge.ask("fingerprint", "2", seconds=0.05) is None
+    assert judge.pid is None and not alive(hung)
+
+
+@pytest.mark.parametrize("text", ["", "{", "\\", "x" * 10_000, "\x00", "\n", "é", "}{", '"', r"\frac{1}{0}", "\ud800"])
+def test_what_does_not_parse_is_no_answer(judge, text):
+    assert judge.ask("fingerprint", text, seconds=0.5) is None or text == "é"
+    assert judge.ask("agree", "x+1", "1+x", seconds=5) == "yes"
+
+
+def test_threads_take_turns(judge):
+    pairs = [("x+1", "1+x", "yes"), ("x+1", "x+2", "no"), ("2x", "x+x", "yes"), ("y", "x", "no")] * 3
+    said = {}
+
+    def ask(number: int) -> None:
+        one, other, _ = pairs[number]
+        said[number] = judge.ask("agree", one, other, seconds=5)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(pairs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [said[number] for number in range(len(pairs))] == [expected for *_, expected in pairs]
+
+
+USE_IT = """
+import os, sys
+from pets.answers.math import Math
+from pets.answers.judge import JUDGE
+assert Math().same("x+1", "1+x")
+print(JUDGE.pid, flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["sys.stdin.read()", "", "os._exit(1)", "1/0"])
+def test_no_worker_is_left_behind(then):
+    """Killed, at its end, at an abrupt end, at an error."""
+    command = [sys.executable, "-c", USE_IT.format(then=then)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        worker = int(parent.stdout.readline())
+        if then == "sys.stdin.read()":
+            assert alive(worker)
+            parent.kill()
+        parent.wait(30)
+    assert gone_within(worker, 20)
+
+
+def test_a_forked_child_has_its_own_worker():
+    then = """
+child = os.fork()
+if child == 0:
+    assert JUDGE.pid is None
+    same = Math().same("x+y+1", "1+y+x")
+    JUDGE.close()
+    os._exit(0 if same else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert Math().same("2x+y", "y+2x")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", USE_IT.format(then=then)], capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_math_verify_the_error_names_the_remedy_and_the_rest_works(monkeypatch):
+    monkeypatch.setattr(judge_module, "JUDGE", Judge())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    plain = Math().labels(["0.5", r"\frac12", "3", r"\text{East}", "east"])
+    assert plain == ["1/2", "1/2", "3", "East", "East"]
+    with pytest.raises(PetsError, match=r"pip install 'pets\[math\]'"):
+        Math().same("q^{7}+1", "1+q^{7}")

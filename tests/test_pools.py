@@ -1,0 +1,385 @@
+"""Recorded pools: round trips, the paper's records, a clear line for every mistake, and summaries by hand."""
+
+import codecs
+import gzip
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.errors import InputError, PetsError, PoolError
+from pets.pools import Pool, PooledQuestion, check_pool, pool_files, read_pool, read_pools, summarize, write_pool
+
+FORMATS = [".jsonl", ".jsonl.gz", ".json", ".parquet"]
+GOOD = {"id": "ok", "gold": "A", "answers": ["A", None]}
+
+
+def lines(tmp_path, *records, name="p.jsonl"):
+    """A file with one line a record; a string or bytes is a line as it stands."""
+    raw = [r if isinstance(r, bytes) else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records]
+    path = tmp_path / name
+    path.write_bytes(b"\n".join(raw) + b"\n")
+    return path
+
+
+# --- round trips
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+confidences = st.none() | st.floats(0, allow_infinity=False, allow_nan=False)
+
+
+@st.composite
+def pooled_questions(draw):
+    n = draw(st.integers(1, 5))
+    answers = draw(st.lists(st.none() | texts, min_size=n, max_size=n).filter(any))
+    tokens = draw(st.none() | st.tuples(*[st.integers(0, 2**63 - 1)] * n))
+    return PooledQuestion(
+        draw(texts), tuple(answers), draw(st.none() | texts), tokens, draw(st.none() | st.tuples(*[confidences] * n))
+    )
+
+
+pooled = st.lists(pooled_questions(), min_size=1, max_size=4, unique_by=lambda question: question.id)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@given(questions=pooled)
+def test_what_is_written_is_read_back_equal(tmp_path_factory, suffix, questions):
+    path = tmp_path_factory.mktemp("pools") / f"gpqa.some-model-v1.5{suffix}"
+    pool = Pool("gpqa.some-model-v1.5", tuple(questions))
+    write_pool(pool, path)
+    assert read_pool(path) == pool
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_an_answer_may_hold_every_line_end_of_unicode(tmp_path):
+    pool = Pool("p", (PooledQuestion("q", ("a\nb", "a\u2028b\x85c\r", "\ud83d")),))
+    write_pool(pool, tmp_path / "p.jsonl")
+    assert read_pool(tmp_path / "p.jsonl") == pool
+    with pytest.raises(PoolError, match=r'pool "p.parquet": Parquet cannot hold this pool .* Write .jsonl instead'):
+        write_pool(pool, tmp_path / "p.parquet")
+
+
+def test_the_same_pool_makes_the_same_bytes(tmp_path):
+    pool = Pool("p", (PooledQuestion("q", ("A",)),))
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        write_pool(pool, tmp_path / name)
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
+    path = lines(tmp_path, GOOD)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(PoolError, match=r'pool "p.jsonl" cannot be written \(No space left on device\)'):
+        write_pool(Pool("p", (PooledQuestion("q", ("A",)),)), path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_writing_where_no_folder_is_says_so(tmp_path):
+    pool = Pool("p", (PooledQuestion("q", ("A",)),))
+    with pytest.raises(PoolError, match=r'pool "p.jsonl" cannot be written \(No such file or directory\)'):
+        write_pool(pool, tmp_path / "nowhere" / "p.jsonl")
+    with pytest.raises(PoolError, match="its format is unknown"):
+        write_pool(pool, tmp_path / "p.xml")
+
+
+# --- what a file may look like
+
+
+def test_numbers_become_strings_and_blank_lines_and_other_keys_do_not_matter(tmp_path):
+    record = {"id": 7, "gold": 73, "answers": [73, 0.5, None], "tokens": None, "confidence": [1, 2.5, None], "more": {}}
+    path = lines(tmp_path, codecs.BOM_UTF8 + json.dumps(record).encode() + b"\r", "", GOOD)
+    first, second = read_pool(path).questions
+    assert first == PooledQuestion("7", ("73", "0.5", None), "73", None, (1.0, 2.5, None))
+    assert second == PooledQuestion("ok", ("A", None), "A")
+
+
+def test_a_gold_of_null_is_fine(tmp_path):
+    assert read_pool(lines(tmp_path, {**GOOD, "gold": None})).questions[0].gold is None
+
+
+@pytest.mark.parametrize("content", [[GOOD], GOOD, {"ok": {"gold": "A", "answers": ["A", None]}}])
+def test_json_holds_a_list_a_question_or_questions_by_id(tmp_path, content):
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(content, indent=1))
+    assert read_pool(path).questions == (PooledQuestion("ok", ("A", None), "A"),)
+
+
+def test_json_may_hold_lines_too(tmp_path):
+    path = lines(tmp_path, GOOD, {**GOOD, "id": 2}, "{oops", name="p.json")
+    assert [question.id for question in read_pool(path, skip_bad=True).questions] == ["ok", "2"]
+    assert check_pool(path)[0].startswith('pool "p.json" line 3: this is not JSON (Expecting property name')
+
+
+def test_the_manifest_names_the_kind(tmp_path):
+    path = lines(tmp_path, GOOD, name="gpqa.m-1.5.jsonl")
+    manifest = tmp_path / "MANIFEST.json"
+    assert read_pool(path).kind is None
+    manifest.write_text('[{"pool": "gpqa", "kind": "text"}, {"pool": "gpqa.m-1.5", "kind": "choice"}]')
+    assert (read_pool(path).name, read_pool(path).kind) == ("gpqa.m-1.5", "choice")
+    for other in ('{"name": "an app"}', '[1, {"pool": "gpqa.m-1.5"}]'):
+        manifest.write_text(other)
+        assert read_pool(path).kind is None
+    manifest.write_text("[")
+    with pytest.raises(PoolError, match=r"manifest .* this is not JSON"):
+        read_pool(path)
+
+
+def test_a_folder_is_every_pool_in_it_sorted(tmp_path):
+    for name in ("b.jsonl", "a.json", ".hidden.jsonl", "MANIFEST.json", "README.md"):
+        lines(tmp_path, GOOD if name != "MANIFEST.json" else "[]", name=name)
+    assert [pool.name for pool in read_pools([tmp_path, tmp_path / "b.jsonl"])] == ["a", "b", "b"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PoolError, match=r"holds no pool; pools end in \.jsonl\.gz"):
+        pool_files([tmp_path / "empty"])
+
+
+# --- the paper's own records
+
+SUMMARY = {"mean_confidence": 1.5, "tail_2048_mean_conf": 2.5, "bottom_0.1_sliding_2048_mean_conf": 0.5}
+
+
+@pytest.mark.parametrize("gold", [{"answer": 42}, {"correct_answer": "42"}, {"answer": "7", "correct_answer": 42}])
+@pytest.mark.parametrize("nest", [lambda entry: entry, lambda entry: {"sample_idx": 0, "conf_summary": entry}])
+@pytest.mark.parametrize(("metric", "value"), [("mean", 1.5), ("tail", 2.5), ("bottom", 0.5)])
+@pytest.mark.parametrize("name", ["aime.jsonl", "aime.json"])
+def test_the_papers_record_is_recognized(tmp_path, gold, nest, metric, value, name):
+    entries = [nest(SUMMARY), nest({}), nest(None), None]
+    record = {"id": 3, "problem": "...", **gold, "answers": ["42", "", "41", 42], "trace_confidence": entries}
+    (question,) = read_pool(lines(tmp_path, record, name=name), confidence=metric).questions
+    assert question == PooledQuestion("3", ("42", None, "41", "42"), "42", None, (value, None, None, None))
+
+
+def test_the_papers_record_without_confidence_or_gold(tmp_path):
+    (question,) = read_pool(lines(tmp_path, {"id": "a", "answer": None, "answers": ["1"]})).questions
+    assert question == PooledQuestion("a", ("1",))
+
+
+def test_an_unknown_metric_is_told(tmp_path):
+    with pytest.raises(InputError, match="confidence is one of mean, tail, bottom; got 'best'"):
+        read_pool(lines(tmp_path, GOOD), confidence="best")
+
+
+# --- mistakes
+
+PAPER = {"id": "a", "answer": "1", "answers": ["1", "2"]}
+BAD = [
+    ('{"id": 1,', "this is not JSON (Expecting property name enclosed in double quotes at column 10). Repair the line"),
+    ("[" * 100_000, "this JSON cannot be read ("),
+    (b'{"id": "\xff"}', "byte 9 is not UTF-8. Save the file as UTF-8."),
+    ([1, 2], "found [1, 2]; a question is an object with id, gold and answers. Repair the line or drop it."),
+    ({"gold": "A", "answers": ["A"]}, '"id" is missing; it is the question\'s own name. Add it or drop the line.'),
+    ({**GOOD, "id": None}, '"id" is missing'),
+    ({**GOOD, "id": ""}, '"id" is an empty string. Fill it in or drop the line.'),
+    ({**GOOD, "id": [1]}, '"id" is [1]; expected a string, a number or null.'),
+    (GOOD, '"id" is "ok", as on line 1; ids are unique. Rename one or drop the line.'),
+    ({"id": 1, "answers": ["A"]}, '"gold" is missing; it is the right answer, or null where none is known. Add it or'),
+    ({**GOOD, "id": 1, "gold": ""}, '"gold" is an empty string. Fill it in or drop the line.'),
+    ({**GOOD, "id": 1, "gold": True}, '"gold" is true; expected a string, a number or null.'),
+    ({"id": 1, "gold": "A"}, '"answers" is missing; it is a list with one answer a trace, null for a trace without'),
+    (
+        {**GOOD, "id": 1, "answers": []},
+        '"answers" is empty; every question needs at least one trace. Drop the line or sample it again.',
+    ),
+    ({**GOOD, "id": 1, "answers": "AB"}, '"answers" is "AB"; expected a list with one entry a trace. Repair the line'),
+    ({**GOOD, "id": 1, "answers": ["A", {}]}, "answers[1] is {}; expected a string, a number or null."),
+    ({**GOOD, "id": 1, "answers": ["A", False]}, "answers[1] is false; expected"),
+    ('{"id": 1, "gold": null, "answers": [NaN]}', "answers[0] is NaN; expected"),
+    ({**GOOD, "id": 1, "answers": ["A", ""]}, "answers[1] is an empty string; a trace without an answer is null. Writ"),
+    ({**GOOD, "id": 1, "answers": ["", ""]}, "answers[0] is an empty string"),
+    (
+        {**GOOD, "id": 1, "answers": [None] * 3},
+        "all 3 traces failed (every answer is null); no vote exists to agree with. Drop the line or sample it again.",
+    ),
+    ({**GOOD, "id": 1, "tokens": [1]}, '"tokens" has 1 entries for 2 answers; give one a trace. Correct it or leave'),
+    ({**GOOD, "id": 1, "tokens": 5}, '"tokens" is 5; expected a list with one entry a trace.'),
+    ({**GOOD, "id": 1, "tokens": [1, -2]}, "tokens[1] is -2; tokens are whole numbers, 0 or more. Correct it."),
+    ({**GOOD, "id": 1, "tokens": [1.0, 2]}, "tokens[0] is 1.0; tokens are whole"),
+    ({**GOOD, "id": 1, "tokens": [True, 2]}, "tokens[0] is true; tokens are whole"),
+    ({**GOOD, "id": 1, "tokens": [1, None]}, "tokens[1] is null; tokens are whole"),
+    ({**GOOD, "id": 1, "tokens": [1, 2**63]}, "tokens[1] is 9223372036854775808; tokens are whole"),
+    ({**GOOD, "id": 1, "confidence": [1.0]}, '"confidence" has 1 entries for 2 answers; give one a trace.'),
+    ({**GOOD, "id": 1, "confidence": [1, -0.5]}, "confidence[1] is -0.5; a confidence is finite and not negative, nul"),
+    ({**GOOD, "id": 1, "confidence": [1, float("nan")]}, "confidence[1] is NaN; a confidence is finite"),
+    ({**GOOD, "id": 1, "confidence": [1, float("inf")]}, "confidence[1] is Infinity; a confidence is finite"),
+    ({**GOOD, "id": 1, "confidence": [1, 10**400]}, "confidence[1] is 1000000000000000000000000000000000000..."),
+    ({**GOOD, "id": 1, "confidence": [1, "9"]}, 'confidence[1] is "9"; a confidence is finite'),
+    ({**PAPER, "trace_confidence": [0.5, 1]}, "trace_confidence[0] is 0.5; expected an object with tail_2048_mean_co"),
+    ({**PAPER, "trace_confidence": {}}, '"trace_confidence" is {}; expected a list with one entry a trace.'),
+    ({**PAPER, "trace_confidence": [SUMMARY]}, '"confidence" has 1 entries for 2 answers'),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD, ids=range(len(BAD)))
+def test_a_bad_line_is_named_and_can_be_skipped(tmp_path, bad, message):
+    path = lines(tmp_path, GOOD, "", bad, {**GOOD, "id": "last"}, name="gpqa.jsonl")
+    with pytest.raises(PoolError) as error:
+        read_pool(path)
+    assert str(error.value).startswith(f'pool "gpqa.jsonl" line 3: {message}')
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+    pool = read_pool(path, skip_bad=True)
+    assert [question.id for question in pool.questions] == ["ok", "last"]
+    assert pool.skipped == (str(error.value),) == tuple(check_pool(path))
+
+
+def test_bad_json_on_line_12(tmp_path):
+    records = [{**GOOD, "id": number} for number in range(11)]
+    with pytest.raises(PoolError, match=r'^pool "gpqa.jsonl.gz" line 12: this is not JSON'):
+        path = lines(tmp_path, *records, "{", name="gpqa.jsonl")
+        packed = tmp_path / "gpqa.jsonl.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        read_pool(packed)
+
+
+def test_an_entry_or_a_row_is_named_where_there_are_no_lines(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [GOOD, {**GOOD, "id": "bad", "answers": []}]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "p.parquet")
+    (tmp_path / "p.json").write_text(json.dumps(rows))
+    assert check_pool(tmp_path / "p.parquet")[0].startswith('pool "p.parquet" row 2: "answers" is empty')
+    assert check_pool(tmp_path / "p.json")[0].startswith('pool "p.json" entry 2: "answers" is empty')
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.jsonl", b"", 'pool "p.jsonl": the file holds no question; a pool has at least one. Record it again.'),
+        ("p.jsonl", b"\n\n", 'pool "p.jsonl": the file holds no question'),
+        ("p.json", b"[]", 'pool "p.json": the file holds no question'),
+        ("p.json", b"3", 'pool "p.json": found 3; expected a list of questions. Check the file.'),
+        ("p.json", b"[\n{},\n", 'pool "p.json": this is not JSON (Expecting value at line 3 column 1)'),
+        ("p.jsonl.gz", b"plain", 'pool "p.jsonl.gz" cannot be read (Not a gzipped file'),
+        ("p.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], 'pool "p.jsonl.gz" cannot be read (Compressed file ended'),
+        ("p.parquet", b"plain", 'pool "p.parquet" is not Parquet ('),
+        ("p.xml", b"<a/>", 'pool "p.xml": its format is unknown; pools end in .jsonl.gz, .jsonl, .json, .parquet.'),
+        ("none.jsonl", None, 'pool "none.jsonl": there is no file "'),
+        ("none.parquet", None, 'pool "none.parquet": there is no file "'),
+    ],
+)
+def test_a_bad_file_is_one_clear_line_skipped_or_not(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    for skip_bad in (False, True):
+        with pytest.raises(PoolError) as error:
+            read_pool(path, skip_bad=skip_bad)
+        assert str(error.value).startswith(message)
+    assert check_pool(path) == [str(error.value)]
+
+
+def test_a_folder_is_no_pool_and_only_bad_lines_are_none(tmp_path):
+    with pytest.raises(PoolError, match="is a folder; a pool is a file"):
+        read_pool(tmp_path)
+    with pytest.raises(PoolError, match=r"line 1: this is not JSON .* No other line is good either \(2 are bad\)"):
+        read_pool(lines(tmp_path, "{", "}"), skip_bad=True)
+
+
+def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    pool = Pool("p", (PooledQuestion("q", ("A",)),))
+    for attempt in (lambda: read_pool(tmp_path / "p.parquet"), lambda: write_pool(pool, tmp_path / "p.parquet")):
+        with pytest.raises(PoolError, match=r'pip install "pets\[parquet\]"'):
+            attempt()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@given(
+    content=st.binary(max_size=60)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["id", "gold", "answers", "answer", "tokens", "confidence", "x"]), inner)
+        ),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode())
+)
+def test_whatever_a_file_holds_only_pets_errors_come_out(tmp_path_factory, suffix, content):
+    path = tmp_path_factory.mktemp("pools") / f"p{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".jsonl.gz" else content)
+    try:
+        assert read_pool(path).questions
+    except PetsError as error:
+        assert check_pool(path)[0] == str(error)
+
+
+# --- summaries
+
+
+def test_a_summary_by_hand():
+    pool = Pool(
+        "toy",
+        (
+            PooledQuestion("1", ("A", "B", "A", None), "A", (10, 20, 30, 40), (1.0, None, 3.0, None)),
+            PooledQuestion("2", ("C", "C"), "D", (100, 0)),
+            PooledQuestion("3", ("B", "A"), "A"),  # tied: B was first, so the vote is wrong
+            PooledQuestion("4", ("A", "B", "C", "D")),
+        ),
+        "choice",
+        ("one message",),
+    )
+    summary = summarize(pool)
+    assert (summary.pool, summary.kind, summary.questions, summary.skipped) == ("toy", "choice", 4, 1)
+    assert (summary.traces, summary.traces_min, summary.traces_max) == (12, 2, 4)
+    assert (summary.answers_mean, summary.answers_max) == ((2 + 1 + 2 + 4) / 4, 4)
+    assert summary.pass_at_1 == pytest.approx((2 / 4 + 0 + 1 / 2) / 3)
+    assert summary.vote_accuracy == pytest.approx(1 / 3)
+    assert summary.unanimous == 1 / 4
+    assert summary.leader_share == pytest.approx((2 / 3 + 1 + 1 / 2 + 1 / 4) / 4)
+    assert summary.no_answer == 1 / 12
+    assert (summary.tokens_mean, summary.tokens_median, summary.tokens_max) == (pytest.approx(200 / 6), 25.0, 100)
+    assert summary.tokens_p95 == pytest.approx(40 + 0.75 * 60)
+    assert (summary.confidence_mean, summary.confidence_sd) == (2.0, 1.0)
+    assert summary.confidence_missing == 10 / 12
+
+
+def test_what_was_not_recorded_is_none():
+    summary = summarize(Pool("toy", (PooledQuestion("1", (None, None)),)))
+    for name in ("pass_at_1", "vote_accuracy", "unanimous", "leader_share", "tokens_mean", "tokens_max"):
+        assert getattr(summary, name) is None
+    assert summary.confidence_mean is None and summary.confidence_missing is None and summary.no_answer == 1.0
+    with pytest.raises(PoolError, match='pool "none" has no question'):
+        summarize(Pool("none", ()))
+
+
+# --- the recorded pools
+
+
+@pytest.fixture
+def recorded():
+    folder = Path(os.environ.get("PETS_POOLS") or Path(__file__).parents[2] / "shared" / "pools")
+    if not folder.is_dir():
+        pytest.skip(f"recorded pools not found: {folder}. Set PETS_POOLS to their folder.")
+    return folder
+
+
+def test_the_recorded_pools_are_read_quickly_and_whole(recorded, tmp_path):
+    start = time.process_time()
+    pools = read_pools([recorded], skip_bad=True)
+    seconds = time.process_time() - start
+    megabytes = sum(file.stat().st_size for file in pool_files([recorded])) / 1e6
+    assert pools and seconds < 0.5 * max(1.0, megabytes / 2.8)
+    for pool in pools:
+        assert all(message.startswith(f'pool "{pool.name}.') for message in pool.skipped)
+        assert 0.0 < summarize(pool).leader_share <= 1.0
+        write_pool(pool, tmp_path / "again.jsonl.gz")
+        assert read_pool(tmp_path / "again.jsonl.gz").questions == pool.questions
+
+
+@pytest.mark.parametrize(("name", "failed"), [("date.code-davinci-002", 14), ("exams100.gpt-4", 1)])
+def test_a_recorded_question_without_any_answer_raises_or_is_counted(recorded, name, failed):
+    path = recorded / f"{name}.jsonl"
+    if not path.exists():
+        pytest.skip(f"recorded pools not found: {path}")
+    with pytest.raises(PoolError, match=rf'^pool "{name}.jsonl" line \d+: all \d+ traces failed'):
+        read_pool(path)
+    assert len(read_pool(path, skip_bad=True).skipped) == failed
