@@ -1,32 +1,36 @@
 """Where okg's budget goes in the long run: shares proportional to 1 / KL(theta || 1/2) (Liu et al., appendix D.2).
 
-Five binary questions, theta = .55, .6, .7, .8, .9, prior Beta(1, 1), the closed-form log Delta as the index, a
-million decisions, 8 seeds. Prints each share over its limit, mean and spread over the seeds.
+Five binary questions, theta = .55, .6, .7, .8, .9, the index of the policy okg:prior=1 (for two options the closed-form
+log Delta), a million decisions, 8 seeds. Prints each share over its limit, mean and spread over the seeds.
 """
 
 import json
-import math
 from collections.abc import Iterator
 from heapq import heapify, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pets.core.policy import View
+from pets.core.tally import Tally
+from pets.policies.okg import OKG
+
 THETA = (0.55, 0.6, 0.7, 0.8, 0.9)
 SEEDS = 8
 DECISIONS = 1_000_000
 
 
-def log_gain(a: int, b: int) -> float:
-    """log Delta of Beta(a, b), a >= b: log Gamma(a+b) - log Gamma(a+1) - log Gamma(b) - (a+b) log 2."""
-    return math.lgamma(a + b) - math.lgamma(a + 1) - math.lgamma(b) - (a + b) * math.log(2)
+def log_gain(votes: list[int]) -> float:
+    """okg's index of a binary question."""
+    counts = (max(votes), min(votes)) if min(votes) else (max(votes),) if max(votes) else ()
+    return OKG(prior=1.0).index(Tally(counts, options=2), View())
 
 
 def shares(seed: int, decisions: int) -> list[float]:
     rng = np.random.default_rng(seed)
     coins: list[Iterator[int]] = [iter(()) for _ in THETA]
-    counts = [[1, 1] for _ in THETA]
-    heap = [(-log_gain(1, 1), i) for i in range(len(THETA))]
+    counts = [[0, 0] for _ in THETA]
+    heap = [(-log_gain([0, 0]), i) for i in range(len(THETA))]
     heapify(heap)
     for _ in range(decisions):
         i = heap[0][1]
@@ -36,8 +40,8 @@ def shares(seed: int, decisions: int) -> list[float]:
             label = next(coins[i])
         pair = counts[i]
         pair[label] += 1
-        heapreplace(heap, (-log_gain(max(pair), min(pair)), i))
-    spent = np.array([sum(pair) - 2 for pair in counts])
+        heapreplace(heap, (-log_gain(pair), i))
+    spent = np.array([sum(pair) for pair in counts])
     return [float(share) for share in spent / spent.sum()]
 
 

@@ -1,7 +1,8 @@
 """How much of the attainable value okg gets: against the exact dynamic program of the paper's MDP.
 
 N = 2 or 3 binary questions, 1 to 8 traces, priors Beta(a, b) from a small set, exact policy evaluation over every
-belief state. Value = expected posterior probability of the population vote, summed over questions (eq. 5).
+belief state, the index being that of the policy okg:prior=a. Value = expected posterior probability of the population
+vote, summed over questions (eq. 5).
 """
 
 import json
@@ -11,7 +12,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from pets.core.dirichlet import U, log_R_plus
+from pets.core.dirichlet import U
+from pets.core.policy import View
+from pets.core.tally import Tally
+from pets.policies.okg import OKG
 
 Question = tuple[float, float]
 State = tuple[Question, ...]
@@ -27,7 +31,10 @@ def value_now(question: Question) -> float:
 
 @cache
 def index(question: Question) -> float:
-    return log_R_plus(question)
+    """okg's own index: Beta(a, b) as whole votes on top of a prior of 1 pseudo-vote an option, or of the fraction."""
+    prior = question[0] % 1 or 1.0
+    counts = sorted((round(a - prior) for a in question if a > prior), reverse=True)
+    return OKG(prior=prior).index(Tally(tuple(counts), options=2), View())
 
 
 def step(state: State, i: int, label: int) -> State:

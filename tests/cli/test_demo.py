@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_table():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("demo", "--policy", "okg:prior=x"), "pets: okg: prior='x' is not a float"),
+        (("demo", "--policy", "okg:prior=x"), "pets: okg: prior='x' is not a float or learned"),
         (("demo", "--against", "nope"), "pets: there is no policy 'nope'"),
         (("demo", "--questions", "0"), "--questions"),
         (("nope",), "No such command"),

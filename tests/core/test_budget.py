@@ -38,10 +38,11 @@ def test_a_trace_that_costs_more_than_its_hold_is_charged_in_full_and_stops_the_
     assert (budget.spent, budget.overrun, budget.affordable) == (13, 3, 0)
 
 
-def test_money_is_counted_in_whole_nanodollars():
+def test_money_is_counted_in_whole_picodollars():
     currency = Currency.money(0.15, 0.60, prompt_tokens=200, max_tokens=1000)
-    assert currency.hold == 200 * 150 + 1000 * 600
-    assert currency.cost(Trace("q", 0, tokens=10, prompt_tokens=200)) == 36_000
+    assert currency.hold == 200 * 150_000 + 1000 * 600_000
+    assert currency.cost(Trace("q", 0, tokens=10, prompt_tokens=200)) == 36_000_000
+    assert Currency.money(0.0125, 0.0125, prompt_tokens=1, max_tokens=1).per_token == 12_500
 
 
 def test_plain_data_round_trips():
@@ -55,6 +56,8 @@ def test_plain_data_round_trips():
     "make",
     [
         lambda: Budget(-1),
+        lambda: Budget(5.0),
+        lambda: Budget(float("nan")),
         lambda: Budget(5, cap=0),
         lambda: Budget(5).grow(-1),
         lambda: Budget(5).reserve(6),

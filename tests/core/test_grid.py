@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.core.consistency import SC_curve
-from pets.core.grid import Grid, assign, fit_grid, fit_oracle, plan_for, pool_curve
+from pets.core.grid import Grid, fit_grid, fit_oracle, plan_for, pool_curve
 from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment
 from pets.core.probit import Probit, l1_loss, smooth_theta
 from pets.errors import BudgetError, InputError
@@ -154,18 +154,6 @@ def test_oracle_sets_silent_questions_apart_at_the_floor():
     grid, labels = fit_oracle(pools, 2, np.random.default_rng(0))
     assert labels.tolist() == [0, 1, 2, 0] and grid.voting == (1, 1, 0) and grid.shares == (0.5, 0.25, 0.25)
     assert plan_for(grid, 10, 4, 64).high[2] == 4
-    assert assign(grid, pool_curve((), 40)) == 2
-
-
-def test_assign_takes_the_closest_curve():
-    pools = synthetic_pools(50)
-    grid, _ = fit_oracle(pools, 3, np.random.default_rng(3))
-    curves = [pool_curve(*pool) for pool in pools]
-    assigned = [assign(grid, curve) for curve in curves]
-    assert set(assigned) == {0, 1, 2}
-    for curve, j in zip(curves, assigned, strict=True):
-        losses = [l1_loss(probit, curve) for probit in grid.curves]
-        assert losses[j] == pytest.approx(min(losses), abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +173,6 @@ def test_assign_takes_the_closest_curve():
         (lambda: fit_grid([((), 9)], 5), "1 pools, none with a vote"),
         (lambda: fit_oracle([((), 9)], 2, np.random.default_rng(0)), "0 pools with votes"),
         (lambda: fit_oracle([((9,), 0)], 0, np.random.default_rng(0)), "K = 0"),
-        (lambda: assign(Grid((1.0,), (Probit(1.0, 0.0),), (1.0,)), [0.5]), "shape"),
     ],
 )
 def test_bad_input_is_refused(call, words):

@@ -23,6 +23,7 @@ def tell(queue, record, confidence):
     record.votes["A"] = record.votes.get("A", 0) + 1
     record.traces.append(Trace(record.id, record.told, "A", confidence))
     record.told += 1
+    record.returned += 1
     queue.told(record, 0)
 
 

@@ -41,6 +41,7 @@ def vote(made, record, answer):
     before = record.votes.get(answer, 0)
     record.votes[answer] = before + 1
     record.told += 1
+    record.returned += 1
     made.told(record, before)
 
 
@@ -80,6 +81,7 @@ def test_no_answers_and_cancels_move_a_question_too():
     record = records["q0"]
     made.take(2)
     record.nulls += 1
+    record.returned += 1
     made.told(record, NULL)
     made.cancelled(record)
     (tally,) = made.batch()

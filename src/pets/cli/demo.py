@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.policy import Policy
+from pets.core.policy import IndexPolicy, Policy
 from pets.registry import make_policy
 from pets.types import Question, Trace
 
@@ -21,7 +21,7 @@ __all__ = ["demo"]
 OPTIONS = "ABCD"
 STRENGTH = 0.2  # of the Dirichlet that questions come from: how seldom a model disagrees with itself
 CAP = 64
-MEANS = (1, 2, 4, 6, 8, 12, 16, 24)
+MEANS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24)
 TARGETS = (0.90, 0.95, 0.98)
 
 Curve = NDArray[np.float64]
@@ -55,13 +55,27 @@ def demo(questions: int, policy: str, against: str, repetitions: int, seed: int)
                 curves[spec].append(consistency_curve(chosen, theta, draws, seed))
                 progress.advance(bar)
     means = {spec: np.mean(runs, axis=0) for spec, runs in curves.items()}
-    Console().print(_table(means, curves, questions))
-    _plot(means, questions)
+    Console().print(_table(means, curves))
+    _plot(means)
 
 
 def consistency_curve(policy: Policy, theta: Curve, draws: NDArray[np.int64], seed: int) -> Curve:
-    """Share of questions whose vote is argmax theta after 1, 2, 3, ... traces in all; shape (total,)."""
-    total = MEANS[-1] * len(theta)
+    """Share of questions whose vote is argmax theta with a mean budget of each of MEANS; shape (len(MEANS),).
+
+    An index policy's run of a large budget begins with its runs of smaller ones; a quota policy plans for its budget,
+    so that it is run anew for each.
+    """
+    if isinstance(policy, IndexPolicy):
+        curve = _run(policy, theta, draws, seed, MEANS[-1])
+        return curve[[mean * len(theta) - 1 for mean in MEANS]]
+    means = [mean for mean in MEANS if mean >= policy.warmup]
+    ends = [_run(policy, theta, draws, seed, mean)[-1] for mean in means]
+    return np.array([np.nan] * (len(MEANS) - len(means)) + ends)
+
+
+def _run(policy: Policy, theta: Curve, draws: NDArray[np.int64], seed: int, mean: int) -> Curve:
+    """The same share after 1, 2, 3, ... traces in all; shape (mean * questions,)."""
+    total = mean * len(theta)
     target = [OPTIONS[i] for i in theta.argmax(axis=1)]
     asked = [Question(str(i), options=len(OPTIONS)) for i in range(len(theta))]
     allocator = Allocator(policy, Budget(total, cap=CAP), asked, seed=seed)
@@ -80,33 +94,37 @@ def _launches(allocator: Allocator) -> Iterator[tuple[int, int]]:
         yield int(launches[0].question), launches[0].number
 
 
-def _table(means: dict[str, Curve], curves: dict[str, list[Curve]], questions: int) -> Table:
+def _table(means: dict[str, Curve], curves: dict[str, list[Curve]]) -> Table:
     table = Table(title="self-consistency (mean ± deviation)")
     table.add_column("traces a question", justify="right")
     for spec in means:
         table.add_column(spec, justify="right")
-    for mean in MEANS:
-        at = mean * questions - 1
+    for at, mean in enumerate(MEANS):
         cells = (f"{means[spec][at]:.3f} ± {np.std([run[at] for run in curves[spec]]):.3f}" for spec in means)
         table.add_row(str(mean), *cells)
     table.add_section()
     for target in TARGETS:
-        table.add_row(f"to reach {target:.2f}", *(_reached(curve, target, questions) for curve in means.values()))
+        table.add_row(f"to reach {target:.2f}", *(_reached(curve, target) for curve in means.values()))
     return table
 
 
-def _reached(curve: Curve, target: float, questions: int) -> str:
-    """Mean traces a question from which on the curve stays at the target."""
-    below = np.flatnonzero(curve < target)
-    first = int(below[-1]) + 1 if below.size else 0
-    return f"{(first + 1) / questions:.1f}" if first < len(curve) else "not reached"
+def _reached(curve: Curve, target: float) -> str:
+    """Mean traces a question at which the curve crosses the target, between two of MEANS."""
+    over = np.flatnonzero(curve >= target)
+    if not over.size:
+        return "not reached"
+    i = int(over[0])
+    if i == 0 or np.isnan(curve[i - 1]):
+        return f"{MEANS[i]}"
+    part = (target - curve[i - 1]) / (curve[i] - curve[i - 1])
+    return f"{MEANS[i - 1] + part * (MEANS[i] - MEANS[i - 1]):.1f}"
 
 
-def _plot(means: dict[str, Curve], questions: int) -> None:
+def _plot(means: dict[str, Curve]) -> None:
     plotext.clear_figure()
     for spec, curve in means.items():
-        at = np.unique(np.geomspace(questions, len(curve), 120).astype(int)) - 1
-        plotext.plot(((at + 1) / questions).tolist(), curve[at].tolist(), label=spec)
+        known = np.flatnonzero(~np.isnan(curve))
+        plotext.plot([MEANS[i] for i in known], curve[known].tolist(), label=spec)
     plotext.title("self-consistency against mean traces a question")
     plotext.plot_size(width=min(90, plotext.terminal_width() or 90), height=20)
     click.echo(plotext.build())  # click drops the colours where stdout is no terminal

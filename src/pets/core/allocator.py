@@ -21,7 +21,7 @@ True
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -55,6 +55,8 @@ class Allocator:
         horizon: int | None = None,
         seed: int = 0,
     ) -> None:
+        if seed < 0 or (horizon is not None and horizon < 1):
+            raise InputError(f"the seed is 0 or more and the horizon at least 1; got {seed} and {horizon}.")
         self.budget = budget
         self.horizon = horizon
         self.seed = seed
@@ -63,8 +65,9 @@ class Allocator:
         self._queue = _queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
-        self._queue.only_warmup = policy.learns and policy.warmup > 0
-        self._check_warmup(horizon or 0)
+        self._fitted = False
+        self._queue.only_warmup = self._waits_for_warmup()
+        self._check_horizon()
         self.add(*questions)
 
     @property
@@ -73,31 +76,31 @@ class Allocator:
         return self._queue.policy
 
     def add(self, *questions: Question) -> None:
-        """Let questions in; the first of them is served first where the policy is indifferent."""
-        records = []
-        for question in questions:
-            if question.id in self._records:
-                raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
-            if question.options is not None and question.options < 2:
-                raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
-            record = Record(question.id, len(self._records), question.options, self._keep_traces)
-            self._records[question.id] = record
-            records.append(record)
-            window = self.budget.window
-            if window is not None and record.position % window.questions == 0:
-                self.budget.grow(window.amount)
-        self._check_warmup(len(self._records))
-        newest_first = isinstance(self._queue, StateQueue)  # a state serves whoever entered it last
-        for record in reversed(records) if newest_first else records:
+        """Let questions in; the first of them is served first where the policy is indifferent.
+
+        Refused as a whole when one of them does not fit or the budget left cannot warm them up.
+        """
+        self._check_new(questions)
+        start, window = len(self._records), self.budget.window
+        records = [Record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
+        if window is not None:
+            self.budget.grow(window.amount * self._windows_opened(len(records)))
+        self._records.update((record.id, record) for record in records)
+        for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
-        if self.policy.learns and records:
-            self._refit_at = max(self.policy.warmup * len(self._records), 1)
+        if self.policy.learns and records and not self._fitted:
+            self._refit_at = (self.policy.warmup or self.policy.refit_growth) * len(self._records)
 
     def ask(self, n: int = 1) -> list[Launch]:
         """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
         launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
         return launches
+
+    def top_up(self, amount: int) -> None:
+        """More budget: what had stopped for want of it goes on."""
+        self.budget.grow(amount)
+        self._queue.reopen()
 
     def tell(self, trace: Trace) -> bool:
         """Take what came back for a launch, in any order; False if that launch has been told or cancelled before.
@@ -112,20 +115,24 @@ class Allocator:
             raise InputError(
                 f"trace {number} of {record.id!r} has confidence {confidence}; it is finite and not negative, or None."
             )
+        if trace.tokens < 0 or trace.prompt_tokens < 0:
+            raise InputError(f"trace {number} of {record.id!r} has a negative number of tokens.")
         if number >= record.launched or number < 0:
             raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
             return False
+        if self._keep_traces:
+            self.policy.check(trace)
         self.budget.settle(trace)
         self.told += 1
-        if number != record.told:
+        if number == record.told:
+            self._count(record, trace)
+            if record.late:
+                self._drain(record)
+        else:
             if record.late is None:
                 record.late = {}
             record.late[number] = trace
-            return True
-        self._count(record, trace)
-        if record.late:
-            self._drain(record)
         if self.told >= self._refit_at:
             self._refit()
         return True
@@ -158,11 +165,13 @@ class Allocator:
         return self._record(question).tally()
 
     def verdict(self, question: str) -> Verdict:
-        """The majority vote over the prefix; ties go to the answer launched first."""
+        """The vote over the prefix, by the policy's own rule where it sees traces. A tie goes to the first launched."""
         record = self._record(question)
         answer = max(record.votes, key=record.votes.__getitem__, default=None)
+        if self._keep_traces and answer is not None:
+            answer = self.policy.answer(record.tally())
         votes = tuple((label, float(count)) for label, count in record.votes.items())
-        return Verdict(record.id, answer, votes, sum(record.votes.values()) + record.nulls, record.nulls)
+        return Verdict(record.id, answer, votes, record.returned, record.nulls)
 
     def verdicts(self) -> list[Verdict]:
         """Every question's verdict, in the order of arrival."""
@@ -180,10 +189,10 @@ class Allocator:
             "seed": self.seed,
             "told": self.told,
             "refit_at": None if self._refit_at == math.inf else self._refit_at,
-            "only_warmup": self._queue.only_warmup,
+            "fitted": self._fitted,
             "records": [record.to_plain() for record in self._records.values()],
             "order": self._queue.order(),
-            "quotas": self._queue.to_plain() if isinstance(self._queue, QuotaQueue) else None,
+            "queue": self._queue.to_plain(),
         }
 
     @classmethod
@@ -191,21 +200,26 @@ class Allocator:
         """The allocator that :meth:`to_plain` described; ``policy`` is the policy's class, the rest is in the data."""
         if data.get("version") != VERSION:
             raise StateError(f"this allocator state has version {data.get('version')!r}; this pets reads {VERSION}.")
-        if data["policy"] != policy.__name__:
-            raise StateError(
-                f"this state was saved by policy {data['policy']}; restore it with that, not {policy.__name__}."
-            )
+        if data.get("policy") != policy.__name__:
+            raise StateError(f"this state was saved by policy {data.get('policy')}, not by {policy.__name__}.")
+        try:
+            return cls._restored(data, policy)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise StateError(f"this allocator state is damaged ({error!r}); restore an earlier one.") from error
+
+    @classmethod
+    def _restored(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
         options = {name: _frozen(value) for name, value in data["options"].items()}
-        self = cls(policy(**options), Budget.from_plain(data["budget"]), horizon=data["horizon"], seed=data["seed"])
+        self = cls(policy(**options), Budget.from_plain(data["budget"]), seed=data["seed"], horizon=data["horizon"])
         self.told = data["told"]
         self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
-        self._queue.only_warmup = data["only_warmup"]
+        self._fitted = data["fitted"]
+        self._queue.only_warmup = self._waits_for_warmup()
         records = [Record.from_plain(row, position) for position, row in enumerate(data["records"])]
         self._records = {record.id: record for record in records}
         for position in data["order"]:
             self._queue.add(records[position])
-        if isinstance(self._queue, QuotaQueue):
-            self._queue.restore(data["quotas"])
+        self._queue.restore(data["queue"])
         return self
 
     def _record(self, question: str) -> Record:
@@ -224,6 +238,8 @@ class Allocator:
             before = record.votes.get(answer, 0)
             record.votes[answer] = before + 1
         record.told += 1
+        record.returned += 1
+        record.tokens += trace.tokens
         if record.traces is not None:
             record.traces.append(trace)
         self._queue.told(record, before)
@@ -239,21 +255,51 @@ class Allocator:
                 self._count(record, trace)
 
     def _refit(self) -> None:
-        """Learn from the batch; next at twice as many traces."""
-        self._refit_at = 2 * self.told
+        """Learn from the batch; again when it has grown enough."""
+        self._refit_at = self.policy.refit_growth * self.told
+        self._fitted = True
         self._queue.only_warmup = False
         self._queue.refit()
 
-    def _check_warmup(self, questions: int) -> None:
-        """Refuse a budget that cannot warm every expected question up."""
-        window, warmup = self.budget.window, self.policy.warmup
-        expected = max(questions, self.horizon or 0) if window is None else window.questions
-        total = self.budget.total if window is None else window.amount
-        need = warmup * expected * self.budget.currency.hold
-        if need > total:
+    def _waits_for_warmup(self) -> bool:
+        """Whether nothing but the warm-up may be asked for, because the policy has yet to learn from it."""
+        return self.policy.learns and self.policy.warmup > 0 and not self._fitted
+
+    def _windows_opened(self, arriving: int) -> int:
+        """How many windows the next ``arriving`` questions begin."""
+        if self.budget.window is None:
+            return 0
+        size, arrived = self.budget.window.questions, len(self._records)
+        return -(-(arrived + arriving) // size) - -(-arrived // size)
+
+    def _check_new(self, questions: Sequence[Question]) -> None:
+        """Refuse questions that do not fit, before anything is changed."""
+        seen: set[str] = set()
+        for question in questions:
+            if question.id in self._records or question.id in seen:
+                raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
+            if question.options is not None and question.options < 2:
+                raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
+            seen.add(question.id)
+        window = self.budget.window
+        coming = 0 if window is None else window.amount * self._windows_opened(len(questions))
+        self._check_warmup(len(questions), self.budget.expected + coming // self.budget.currency.hold)
+
+    def _check_horizon(self) -> None:
+        """Refuse a budget that cannot warm up every question of the declared horizon, or of one window."""
+        window = self.budget.window
+        if window is not None:
+            self._check_warmup(window.questions, window.amount // self.budget.currency.hold)
+        elif self.horizon is not None and self.budget.free == self.budget.total:
+            self._check_warmup(self.horizon, self.budget.affordable)
+
+    def _check_warmup(self, questions: int, traces: int) -> None:
+        need = self.policy.warmup * questions
+        if need > traces:
             raise BudgetError(
-                f"a warm-up of {warmup} traces for {expected} questions needs {need} {self.budget.currency.unit}, "
-                f"the budget is {total}. Raise it, ask fewer questions, or take one without warm-up (okg, uniform)."
+                f"a warm-up of {self.policy.warmup} traces for {questions} questions needs {need} traces, there are "
+                f"{traces}. Raise the budget, ask fewer questions, declare the horizon of a stream, or take a policy "
+                "without warm-up (okg, uniform)."
             )
 
 

@@ -1,6 +1,6 @@
 """The budget: reserved before dispatch, settled on return, never exceeded.
 
-All amounts are whole numbers of the smallest unit (traces, tokens, or nanodollars), so nothing drifts.
+All amounts are whole numbers of the smallest unit (traces, tokens, or picodollars), so nothing drifts.
 
     total >= spent + reserved        at every moment, as long as no trace costs more than its hold
 
@@ -42,14 +42,19 @@ class Currency:
 
     @classmethod
     def money(cls, prompt: float, output: float, *, prompt_tokens: int, max_tokens: int) -> "Currency":
-        """Nanodollars, from dollars per million tokens; holds the price of the longest trace.
+        """Picodollars, from dollars per million tokens; holds the price of the longest trace.
 
         >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).hold
-        615000
+        615000000
         """
-        per_prompt_token, per_token = round(prompt * 1000), round(output * 1000)
+        per_prompt_token, per_token = round(prompt * 1_000_000), round(output * 1_000_000)
         hold = max(1, per_prompt_token * prompt_tokens + per_token * max_tokens)
-        return cls("nanodollars", hold, 0, per_token, per_prompt_token)
+        return cls("picodollars", hold, 0, per_token, per_prompt_token)
+
+    @property
+    def flat(self) -> bool:
+        """Whether every trace costs the same."""
+        return self.per_token == self.per_prompt_token == 0
 
     def cost(self, trace: Trace) -> int:
         """What ``trace`` really cost."""
@@ -87,10 +92,11 @@ class Budget:
     window: Window | None = None
     spent: int = 0
     reserved: int = 0
+    settled: int = 0  # traces paid for
 
     def __post_init__(self) -> None:
-        if self.total < 0:
-            raise BudgetError(f"a budget is not negative; got {self.total}.")
+        if not isinstance(self.total, int) or self.total < 0:
+            raise BudgetError(f"a budget is a whole number, 0 or more; got {self.total!r}.")
         if self.cap is not None and self.cap < 1:
             raise BudgetError(f"the cap is at least 1 trace a question; got {self.cap}. Leave it out for no cap.")
 
@@ -120,10 +126,18 @@ class Budget:
         """How many more traces can be reserved."""
         return max(0, self.free // self.currency.hold)
 
+    @property
+    def expected(self) -> int:
+        """How many more traces the budget is likely to pay for: at the mean cost so far, the hold before any."""
+        if not self.settled or not self.spent:
+            return self.affordable
+        in_flight = self.reserved // self.currency.hold
+        return max(0, (self.total - self.spent) * self.settled // self.spent - in_flight)
+
     def reserve(self, traces: int = 1) -> None:
         """Set aside the hold of ``traces`` traces; refuses what it cannot cover."""
         amount = traces * self.currency.hold
-        if traces < 0 or amount > self.free:
+        if traces < 0 or (traces and amount > self.free):
             raise BudgetError(
                 f"cannot reserve {traces} traces ({amount} {self.currency.unit}): {self.free} left of {self.total}."
             )
@@ -132,6 +146,7 @@ class Budget:
     def settle(self, trace: Trace) -> None:
         """Turn one reservation into what the trace really cost."""
         self.refund()
+        self.settled += 1
         self.spent += self.currency.cost(trace)
 
     def refund(self, traces: int = 1) -> None:
@@ -143,8 +158,8 @@ class Budget:
 
     def grow(self, amount: int) -> None:
         """A top-up: more of the same currency."""
-        if amount < 0:
-            raise BudgetError(f"a top-up is not negative; got {amount}.")
+        if not isinstance(amount, int) or amount < 0:
+            raise BudgetError(f"a top-up is a whole number, 0 or more; got {amount!r}.")
         self.total += amount
 
     def to_plain(self) -> dict[str, Any]:
@@ -157,6 +172,7 @@ class Budget:
             "window": None if self.window is None else [self.window.questions, self.window.amount],
             "spent": self.spent,
             "reserved": self.reserved,
+            "settled": self.settled,
         }
 
     @classmethod
@@ -164,4 +180,4 @@ class Budget:
         """The budget that :meth:`to_plain` described."""
         window = None if data["window"] is None else Window(*data["window"])
         currency = Currency(*data["currency"])
-        return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"])
+        return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"], data["settled"])

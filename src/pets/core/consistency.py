@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, gammaln, xlogy
 
+from pets.core.tally import ROUNDING
 from pets.errors import InputError
 
 __all__ = [
@@ -221,7 +222,7 @@ def _vote_matrix(answers: Sequence[str | None], weights: ArrayLike) -> Floats:
 def _leaders(sums: Floats) -> NDArray[np.intp]:
     """The leading answer after each trace, -1 before the first vote: (draws, B, answers) -> (draws, B)."""
     best = sums.max(axis=2, keepdims=True)
-    tied = sums >= best * (1 - 1e-12)  # 0.1 + 0.2 ties with 0.3
+    tied = sums >= best * (1 - ROUNDING)
     launched = (sums > 0).argmax(axis=1, keepdims=True)
     return np.where(best[..., 0] > 0, np.where(tied, launched, sums.shape[1]).argmin(axis=2), -1)
 

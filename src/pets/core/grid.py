@@ -31,16 +31,17 @@ from pets.errors import InputError
 
 __all__ = [
     "Grid",
-    "assign",
     "fit_grid",
     "fit_oracle",
     "plan_for",
     "pool_curve",
 ]
 
+NO_CAP = 1024  # where curves are followed to when a question has no cap
 B_MAX = 64  # the range of budgets over which curves are fitted, as in the paper's panels
 
 Pool = tuple[tuple[int, ...], int]
+Row = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,18 @@ class Grid:
     def K(self) -> int:
         """The number of grids."""
         return len(self.shares)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Plain data: ``(share, a, b, voting)`` of each grid."""
+        parts = zip(self.shares, self.curves, self.voting, strict=True)
+        return tuple((share, curve.a, curve.b, voting) for share, curve, voting in parts)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Row]) -> "Grid":
+        """The grid that :attr:`rows` described."""
+        shares, a, b, voting = zip(*rows, strict=True)
+        return cls(shares, tuple(Probit(*pair) for pair in zip(a, b, strict=True)), voting)
 
     def SC(self, B: ArrayLike) -> NDArray[np.float64]:
         """voting_j Phi(a_j sqrt(B) + b_j); B of shape (n,) gives (K, n)."""
@@ -171,21 +184,6 @@ def _clusters(points: NDArray[np.float64], K: int, rng: np.random.Generator) -> 
     names, label = np.unique(found, return_inverse=True)
     ease = [(points[label == j] @ [K0**0.5, 1.0]).mean() for j in range(names.size)]
     return np.argsort(np.argsort(ease)[::-1])[label]
-
-
-def assign(grid: Grid, curve: ArrayLike) -> int:
-    """The oracle's grid of a new question: least mean |SC_q(B) - SC_j(B)| over B >= 1 (ties: the easier).
-
-    ``curve`` is SC_q(B) for B = 0 .. B_max, as :func:`pool_curve` gives it (Liu et al., PETS, loss l_q).
-
-    >>> grid = Grid((0.5, 0.5), (Probit(1.0, 0.5), Probit(0.1, 0.0)), (1.0, 1.0))
-    >>> assign(grid, pool_curve((40,))), assign(grid, pool_curve((22, 18)))
-    (0, 1)
-    """
-    SC = np.asarray(curve, dtype=np.float64)
-    if SC.ndim != 1 or SC.size < 2:
-        raise InputError(f"curve of shape {SC.shape}; expected SC(B) for B = 0 .. B_max with B_max >= 1")
-    return int(np.abs(grid.SC(np.arange(1, SC.size)) - SC[1:]).mean(axis=1).argmin())
 
 
 @lru_cache(maxsize=32)

@@ -4,10 +4,13 @@ At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.po
 
     grant <= cap,      grant - launched <= affordable - owed - warm-up of the questions to come,
 
-so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions.
+so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions. In
+tokens or money ``affordable`` is what the mean cost so far makes likely; launches still wait for their whole hold.
+A question that must wait for what is held by traces in flight is looked at again when they are back.
 With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
 """
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ STOPS_KEPT = 64  # how many past stops a policy may look back on
 COINS = 1024  # drawn at a time
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Grant:
     """One question's account: ``total`` traces granted in ``rounds`` batches after the warm-up."""
 
@@ -48,6 +51,8 @@ class _Grant:
 class QuotaQueue:
     """Serves granted traces; see the module's docstring."""
 
+    newest_first = False
+
     def __init__(self, policy: QuotaPolicy, budget: Budget, horizon: int | None, seed: int) -> None:
         self.policy = policy
         self.only_warmup = False
@@ -56,6 +61,7 @@ class QuotaQueue:
         self._seed = seed
         self._grants: list[_Grant] = []
         self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
+        self._short: list[_Grant] = []  # wait for money that is held by traces in flight
         self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
         self._heap: list[tuple[int, int, int]] = []
         self._owed = 0  # granted and not launched
@@ -71,6 +77,9 @@ class QuotaQueue:
 
     def take(self, n: int) -> list[Launch]:
         """Up to n launches of what is granted."""
+        short, self._short = self._short, []
+        for grant in short:
+            self._decide(grant)
         while self._fresh:
             self._decide(self._fresh.popleft())
         launches: list[Launch] = []
@@ -97,8 +106,17 @@ class QuotaQueue:
         self._count(self._grants[record.position], launched=-1)
 
     def stopped(self, record: Record) -> bool:
-        """Whether the policy has had enough of this question."""
+        """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
         return self._grants[record.position].stopped
+
+    def reopen(self) -> None:
+        """After a top-up: every question that was stopped is looked at again."""
+        for grant in self._grants:
+            if grant.stopped:
+                grant.stopped = grant.final = False
+                self._finals -= 1
+                self._open += grant.record.spent
+                self._short.append(grant)
 
     def refit(self) -> None:
         """Let the policy learn from the batch; it decides from the next grant on."""
@@ -116,7 +134,8 @@ class QuotaQueue:
         """Grants and past stops, for :meth:`restore`."""
         fresh = {grant.record.position for grant in self._fresh}
         rows = [[g.total, g.rounds, g.final, g.stopped, g.record.position in fresh] for g in self._grants]
-        return {"grants": rows, "stops": list(self._stops)}
+        short = [grant.record.position for grant in self._short]
+        return {"grants": rows, "stops": list(self._stops), "short": short}
 
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what :meth:`to_plain` told, after every question was added."""
@@ -131,10 +150,11 @@ class QuotaQueue:
             if final:
                 self._close(grant)
             self._offer(grant)
+        self._short = [self._grants[position] for position in data["short"]]
 
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``."""
-        budget_left = self._budget.affordable + self._open - self._owed_final
+        budget_left = self._budget.expected + self._open - self._owed_final
         questions_left = max(1, self._expected - self._finals)
         coin = _coins(self._seed, record.position // COINS)[record.position % COINS]
         return View(budget_left, questions_left, self._budget.cap, coin, tuple(self._stops))
@@ -148,28 +168,34 @@ class QuotaQueue:
         return max(arrived, self._horizon or 0)
 
     def _decide(self, grant: _Grant) -> None:
-        """Grant the warm-up, or ask the policy once; without a grant the question stops."""
+        """Grant the warm-up, or ask the policy once; a question that deserves no more stops."""
         record, warmup = grant.record, self.policy.warmup
         spent = record.spent
-        spare = self._budget.affordable - self._owed
+        spare = self._budget.expected - self._owed
         if spent < warmup:
-            extra = min(warmup - spent, spare)
+            wanted = warmup - spent
         elif grant.final:
-            extra = 0
+            wanted = 0
         else:
             spare -= warmup * (self._expected - len(self._grants) + len(self._fresh))
-            wanted = self.policy.quota(record.tally(grant.rounds), self.view(record)) - spent
-            extra = min(wanted, spare)
+            wanted = math.floor(self.policy.quota(record.tally(grant.rounds), self.view(record))) - spent
         if self._budget.cap is not None:
-            extra = min(extra, self._budget.cap - spent)
-        if extra <= 0:
+            wanted = min(wanted, self._budget.cap - spent)
+        extra = min(wanted, spare)
+        if extra > 0:
+            self._extend(grant, extra)
+        elif wanted > 0 and self._budget.reserved and not self._budget.currency.flat:
+            self._short.append(grant)  # what is in flight may cost less than is held for it
+        else:
             grant.stopped = True
             self._stops.append(spent)
             self._close(grant)
-            return
+
+    def _extend(self, grant: _Grant, extra: int) -> None:
+        """Promise ``extra`` traces more."""
         grant.total += extra
         self._owed += extra
-        if spent >= warmup:
+        if grant.record.spent >= self.policy.warmup:
             grant.rounds += 1
             if grant.rounds == self.policy.rounds:
                 self._close(grant)

@@ -20,6 +20,8 @@ __all__ = ["RankQueue"]
 class RankQueue:
     """Serves the highest index; equal ones in the order of arrival."""
 
+    newest_first = False
+
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         self.policy = policy
         self.only_warmup = False
@@ -70,6 +72,15 @@ class RankQueue:
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
         return {record.tally(): 1 for record in self._records.values()}
+
+    def reopen(self) -> None:
+        """After a top-up: an index policy simply goes on."""
+
+    def to_plain(self) -> None:
+        """Nothing beyond the records and their order."""
+
+    def restore(self, data: None) -> None:
+        """Nothing to put back."""
 
     def order(self) -> list[int]:
         """Positions in the order that :meth:`add` must see them again."""

@@ -19,7 +19,19 @@ class Record:
     """
 
     __slots__ = (
-        "cancelled", "id", "late", "launched", "nulls", "options", "position", "state", "told", "traces", "votes",
+        "cancelled",
+        "id",
+        "late",
+        "launched",
+        "nulls",
+        "options",
+        "position",
+        "returned",
+        "state",
+        "tokens",
+        "told",
+        "traces",
+        "votes",
     )  # fmt: skip
 
     def __init__(self, id: str, position: int, options: int | None, keep_traces: bool) -> None:
@@ -29,7 +41,9 @@ class Record:
         self.launched = 0
         self.told = 0
         self.cancelled = 0
+        self.returned = 0  # votes and no-answers in the prefix
         self.nulls = 0
+        self.tokens = 0  # of the prefix
         self.votes: dict[str, int] = {}  # insertion order is launch order: the tie rule
         self.late: dict[int, Trace | None] | None = None
         self.traces: list[Trace] | None = [] if keep_traces else None
@@ -43,7 +57,12 @@ class Record:
     @property
     def pending(self) -> int:
         """Launched, not cancelled, not in the prefix yet."""
-        return self.launched - self.cancelled - self.nulls - sum(self.votes.values())
+        return self.launched - self.cancelled - self.returned
+
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens a trace, over the prefix; 0 before anything has come back."""
+        return self.tokens / self.returned if self.returned else 0.0
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -55,7 +74,7 @@ class Record:
         late = self.late or {}
         return [number for number in range(self.told, self.launched) if number not in late]
 
-    def tally(self, rounds: int = 0) -> Tally:
+    def tally(self, rounds: int = 0, mark: int = 0) -> Tally:
         """What a policy may see."""
         traces = self.traces or ()
         return Tally(
@@ -64,6 +83,8 @@ class Record:
             self.pending,
             self.options,
             rounds,
+            mark,
+            self.mean_tokens,
             self.id,
             tuple(trace.answer for trace in traces),
             tuple(trace.confidence for trace in traces),
@@ -75,25 +96,17 @@ class Record:
         late = [[number, None if t is None else _trace_to_plain(t)] for number, t in (self.late or {}).items()]
         traces = None if self.traces is None else [_trace_to_plain(trace) for trace in self.traces]
         votes = [[answer, count] for answer, count in self.votes.items()]
-        return [
-            self.id,
-            self.options,
-            self.launched,
-            self.told,
-            self.cancelled,
-            self.nulls,
-            votes,
-            late,
-            traces,
-        ]
+        numbers = [self.launched, self.told, self.cancelled, self.nulls, self.tokens]
+        return [self.id, self.options, *numbers, votes, late, traces]
 
     @classmethod
     def from_plain(cls, row: Sequence[Any], position: int) -> "Record":
         """The record that :meth:`to_plain` described."""
-        id, options, launched, told, cancelled, nulls, votes, late, traces = row
+        id, options, launched, told, cancelled, nulls, tokens, votes, late, traces = row
         record = cls(id, position, options, keep_traces=False)
         record.launched, record.told, record.cancelled, record.nulls = launched, told, cancelled, nulls
-        record.votes = dict(votes)
+        record.votes, record.tokens = dict(votes), tokens
+        record.returned = nulls + sum(record.votes.values())
         record.late = {number: None if t is None else Trace(id, *t) for number, t in late} or None
         record.traces = None if traces is None else [Trace(id, *t) for t in traces]
         return record

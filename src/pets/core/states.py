@@ -1,7 +1,7 @@
 """The queue over belief states: questions in the same state share one entry.
 
-A state is ``(counts, nulls, pending, options)``. Its score is computed once; a launch or a return moves one
-question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
+A state is ``(counts, nulls, pending, options, length class)``. Its score is computed once; a launch or a return moves
+one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
 questions; memory O(N + S).
 
 Order: highest score first, equal scores by state key, within a state the question that entered it last.
@@ -19,17 +19,22 @@ from pets.types import Launch
 
 __all__ = ["StateQueue"]
 
-Key = tuple[tuple[int, ...], int, int, int]
+Key = tuple[tuple[int, ...], int, int, int, int]
 
 LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
+MARK = 1 << 40  # an event plus MARK times the question's new length class
+SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
 class StateQueue:
     """Serves the highest index; see the module's docstring."""
 
+    newest_first = True  # a state serves whoever entered it last
+
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         self.policy = policy
         self.only_warmup = False
+        self._marks = policy.marks
         self._cap = math.inf if cap is None else cap
         self._view = View(cap=cap)
         self._ids: dict[Key, int] = {}
@@ -43,7 +48,8 @@ class StateQueue:
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
-        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0))
+        mark = self.policy.mark(record.mean_tokens) if self._marks else 0
+        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
         self._members[state][record] = None
         if not self._queued[state]:
             self._enter(state)
@@ -87,9 +93,10 @@ class StateQueue:
     def told(self, record: Record, before: int) -> None:
         """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
         state = record.state
-        after = self._after[state].get(before)
+        event = before + MARK * self.policy.mark(record.mean_tokens) if self._marks else before
+        after = self._after[state].get(event)
         if after is None:
-            after = self._move(state, before)
+            after = self._move(state, event)
         del self._members[state][record]
         record.state = after
         self._members[after][record] = None
@@ -108,22 +115,49 @@ class StateQueue:
     def refit(self) -> None:
         """Let the policy learn from the batch and score every state anew: O(S), not O(N)."""
         self.policy = self.policy.refit(self.batch())
+        if self._marks:
+            self._classify()
         self._scores = [None] * len(self._keys)
         self._heap.clear()
         self._unscored = [state for state, members in enumerate(self._members) if members]
         self._queued = [bool(members) for members in self._members]
 
     def batch(self) -> Mapping[Tally, int]:
-        """How many questions stand in each state."""
+        """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
+        if self._marks:
+            records = self._records()
+            return {record.tally(): 1 for record in records[:: len(records) // SAMPLE + 1]}
         return {
             Tally(*key[:3], key[3] or None): len(members)
             for key, members in zip(self._keys, self._members, strict=True)
             if members
         }
 
+    def reopen(self) -> None:
+        """After a top-up: an index policy simply goes on."""
+
+    def to_plain(self) -> None:
+        """Nothing beyond the records and their order."""
+
+    def restore(self, data: None) -> None:
+        """Nothing to put back."""
+
     def order(self) -> list[int]:
         """Positions of all questions, each state's in the order that :meth:`add` must see them again."""
-        return [record.position for members in self._members for record in members]
+        return [record.position for record in self._records()]
+
+    def _records(self) -> list[Record]:
+        """Every question, state by state in the order of their keys: a restored queue lists them alike."""
+        states = sorted(range(len(self._keys)), key=self._keys.__getitem__)
+        return [record for state in states for record in self._members[state]]
+
+    def _classify(self) -> None:
+        """Length classes have moved: put every question where it now belongs, in the order it stood. O(N)."""
+        records = self._records()
+        for members in self._members:
+            members.clear()
+        for record in records:
+            self.add(record)
 
     def _enter(self, state: int) -> None:
         """A state has members again: it is scored when the next launch is asked for, if it still has them."""
@@ -151,16 +185,18 @@ class StateQueue:
 
     def _move(self, state: int, event: int) -> int:
         """The state after an event; kept, so that it is worked out once."""
-        counts, nulls, pending, options = self._keys[state]
+        counts, nulls, pending, options, mark = self._keys[state]
         if event == LAUNCH:
             pending += 1
         else:
             pending -= 1
-            if event == NULL:
+            mark = (event - CANCEL) // MARK
+            kind = event - MARK * mark
+            if kind == NULL:
                 nulls += 1
-            elif event >= 0:
-                counts = _voted(counts, event)
-        after = self._state((counts, nulls, pending, options))
+            elif kind >= 0:
+                counts = _voted(counts, kind)
+        after = self._state((counts, nulls, pending, options, mark))
         self._after[state][event] = after
         return after
 
@@ -168,8 +204,8 @@ class StateQueue:
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
         score = self._scores[state]
         if score is None:
-            counts, nulls, pending, options = self._keys[state]
-            tally = Tally(counts, nulls, pending, options or None)
+            counts, nulls, pending, options, mark = self._keys[state]
+            tally = Tally(counts, nulls, pending, options or None, mark=mark)
             if tally.launched >= self._cap:
                 score = -math.inf
             elif tally.launched < self.policy.warmup:

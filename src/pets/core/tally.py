@@ -25,6 +25,8 @@ __all__ = [
 
 Missing = Literal["error", "ignore", "unweighted"]
 
+ROUNDING = 1e-12  # weights this near to each other, relatively, are tied: 0.1 + 0.2 and 0.3
+
 
 def majority(answers: Sequence[str | None]) -> str | None:
     """The answer with most votes, ``None`` when nobody voted. Traces in launch order.
@@ -42,12 +44,13 @@ def weighted_majority(answers: Sequence[str | None], weights: Sequence[float]) -
     'A'
     """
     votes = weighted_votes(answers, weights)
-    winner = max(votes, key=votes.__getitem__, default=None)  # max keeps the first of the tied: launch order
-    return winner if winner is not None and votes[winner] > 0.0 else None
+    best = max(votes.values(), default=0.0)
+    tied = (answer for answer, weight in votes.items() if weight >= best * (1 - ROUNDING))
+    return next(tied, None)
 
 
 def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> dict[str, float]:
-    """Total weight of each answer, keyed in the order of first launch.
+    """Total weight of each answer, keyed in the order of first launch; a trace of weight 0 casts no vote.
 
     >>> weighted_votes(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5])
     {'B': 1.5, 'A': 2.0}
@@ -58,7 +61,7 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
     for number, (answer, weight) in enumerate(zip(answers, weights, strict=True)):
         if not (math.isfinite(weight) and weight >= 0.0):
             raise InputError(f"the weight of trace {number} is {weight}; weights are finite and not negative.")
-        if answer is not None:
+        if answer is not None and weight > 0.0:
             votes[answer] = votes.get(answer, 0.0) + weight
     return votes
 
@@ -94,6 +97,7 @@ def top_p(answers: Sequence[str | None], weights: Sequence[float], p: float = 0.
     """
     if not 0.0 < p <= 1.0:
         raise InputError(f"the filter keeps a share p of the traces, 0 < p <= 1; got {p}.")
+    weighted_votes(answers, weights)  # refuses lengths and weights that do not fit
     voted = [j for j, answer in enumerate(answers) if answer is not None]
     kept = sorted(voted, key=lambda j: -weights[j])[: max(1, math.floor(p * len(voted) + 1e-9))]
     keep = set(kept)
@@ -106,7 +110,9 @@ class Tally:
 
     ``counts`` are votes per answer, descending; labels are not told, so a policy cannot depend on them.
     ``pending`` traces are launched and not in the prefix yet: they count as spent. ``rounds`` is how many batches
-    a quota policy has granted after the warm-up. The last four are filled only for policies that ask to see traces.
+    a quota policy has granted after the warm-up. ``mean_tokens`` is of the prefix, ``mark`` the length class that a
+    learning policy gave the question. ``question`` is its id, but where questions share a state. The last three are
+    filled only for policies that ask to see traces.
     """
 
     counts: tuple[int, ...] = ()
@@ -114,6 +120,8 @@ class Tally:
     pending: int = 0
     options: int | None = None
     rounds: int = 0
+    mark: int = 0
+    mean_tokens: float = 0.0
     question: str = ""
     answers: tuple[str | None, ...] = ()
     confidences: tuple[float | None, ...] = ()
@@ -146,7 +154,15 @@ class Tally:
                 votes[answer] = votes.get(answer, 0) + 1
         counts = tuple(sorted(votes.values(), reverse=True))
         nulls = len(answers) - sum(counts)
-        return cls(counts, nulls, pending, options, 0, question, tuple(answers), tuple(confidences))
+        return cls(
+            counts,
+            nulls,
+            pending,
+            options,
+            question=question,
+            answers=tuple(answers),
+            confidences=tuple(confidences),
+        )
 
     @property
     def votes(self) -> int:

@@ -1,31 +1,73 @@
-"""PETS-Offline: each trace goes where one more vote could raise the belief in the leader most.
+"""PETS-Offline: each trace goes where it is expected to change the belief in the leader most.
 
-The optimistic knowledge gradient (Chen, Lin and Zhou 2013; Liu et al., PETS) with an exact index.
+``prior=1`` is the paper's: the optimistic knowledge gradient R+ under Dir(1) (Chen, Lin and Zhou 2013; Liu et al.,
+PETS), exact. The default learns the prior from the batch while it runs, trace lengths included, and looks ahead over
+batches of traces instead of one optimistic vote (:mod:`pets.core.prior`, :mod:`pets.core.lookahead`).
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
-from pets.core.okg import check_prior, okg_index
+from pets.core.okg import check_prior, okg_index, voting_chance
 from pets.core.policy import IndexPolicy, View
+from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
+from pets.errors import InputError
 
 __all__ = ["OKG"]
 
 
 @dataclass(frozen=True, slots=True)
 class OKG(IndexPolicy):
-    """``prior`` pseudo-votes for each option (the paper's Dir(1)); ``unseen`` slots of an open answer set.
+    """``prior``: "learned", or pseudo-votes for each option (the paper's is 1), with ``unseen`` slots of an open set.
 
+    ``lengths``: whether the learned prior looks at token counts; ``shares`` and ``edges``: what it has learned.
+
+    >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
+    True
     >>> OKG().index(Tally((2, 1)), View()) > OKG().index(Tally((3,)), View())
     True
     """
 
-    prior: float = 1.0
+    refit_growth: ClassVar[float] = 1.25
+
+    prior: float | Literal["learned"] = "learned"
     unseen: int = 1
+    lengths: bool = True
+    shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        check_prior(self.prior, self.unseen)
+        if isinstance(self.prior, str):
+            if self.prior != "learned":
+                raise InputError(f'a prior is a number or "learned"; got {self.prior!r}.')
+        else:
+            check_prior(self.prior, self.unseen)
+
+    @property
+    def learns(self) -> bool:
+        """With a learned prior."""
+        return self.prior == "learned"
+
+    @property
+    def marks(self) -> bool:
+        """Lengths are part of the state when the learned prior looks at them."""
+        return self.learns and self.lengths
+
+    def mark(self, mean_tokens: float) -> int:
+        """The learned prior's length class."""
+        return LearnedPrior(self.shares, self.edges).mark(mean_tokens)
+
+    def refit(self, batch: Mapping[Tally, int]) -> Self:
+        """The same policy with the prior of this batch."""
+        learned = fit_prior(batch)
+        return replace(self, shares=learned.shares, edges=learned.edges if self.lengths else ())
 
     def index(self, tally: Tally, view: View) -> float:
-        """log of the optimistic gain times the chance that a trace votes."""
-        return okg_index(tally, self.prior, self.unseen)
+        """log of the gain a trace times the chance that a trace votes."""
+        if not isinstance(self.prior, str):
+            return okg_index(tally, self.prior, self.unseen)
+        gain = LearnedPrior(self.shares, self.edges).gain(tally)
+        return math.log(max(gain, 1e-300) * voting_chance(tally))

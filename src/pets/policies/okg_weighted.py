@@ -7,7 +7,6 @@ fixed. :meth:`OKGWeighted.answer` is the terminal rule argmax_m P(y_W_inf = m | 
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
@@ -19,6 +18,7 @@ from pets.core.policy import IndexPolicy, View
 from pets.core.tally import Missing, Tally, confidence_weights
 from pets.core.weighted import Belief, R_plus, p_argmax
 from pets.errors import InputError
+from pets.types import Trace
 
 __all__ = ["OKGWeighted"]
 
@@ -36,7 +36,6 @@ class OKGWeighted(IndexPolicy):
     """
 
     sees: ClassVar[Literal["counts", "traces"]] = "traces"
-    learns: ClassVar[bool] = True
 
     prior: float = 1.0
     unseen: int = 1
@@ -54,18 +53,31 @@ class OKGWeighted(IndexPolicy):
         if self.missing not in ("error", "ignore", "unweighted"):
             raise InputError(f"missing is error, ignore or unweighted; got {self.missing!r}.")
 
+    @property
+    def learns(self) -> bool:
+        """Until scale and prior are known."""
+        return self.learn
+
+    def check(self, trace: Trace) -> None:
+        """A vote needs a confidence, unless missing ones were declared harmless."""
+        if trace.answer is not None and trace.confidence is None and self.missing == "error":
+            raise InputError(
+                f"trace {trace.number} of {trace.question!r} voted without a confidence; "
+                'choose missing="ignore" or missing="unweighted", or a policy that needs none (okg).'
+            )
+
     def refit(self, batch: Mapping[Tally, int]) -> Self:
-        """Spread and prior from the batch, once: the unit of confidence must not move while votes are compared."""
-        if not self.learn:
-            return self
+        """Spread and prior from the batch, once: the unit of confidence must not move while votes are compared.
+
+        A batch whose answers show no spread yet teaches nothing; the next one may.
+        """
         groups = [np.array(values) for tally in batch for values in self._confidences(tally).values()]
-        if not groups:
-            return replace(self, learn=False)
         means = np.array([group.mean() for group in groups])
         sizes = np.array([group.size for group in groups], dtype=np.float64)
-        freedom = float(sizes.sum() - sizes.size)
         within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-        scale = math.sqrt(within / freedom) if freedom > 0 and within > 0 else max(float(means.std()), 1e-9)
+        if not self.learn or within == 0.0:
+            return self
+        scale = math.sqrt(within / float(sizes.sum() - sizes.size))
         between = float((means / scale).var()) - float((1.0 / sizes).mean())  # less what sampling noise explains
         return replace(self, scale=scale, beta_0=float(means.mean()) / scale, v_0=max(between, 0.05), learn=False)
 
@@ -89,17 +101,18 @@ class OKGWeighted(IndexPolicy):
         return seen[int(np.argmax(p_argmax(self.belief(tally))[: len(seen)]))] if seen else None
 
     def _confidences(self, tally: Tally) -> dict[str, list[float]]:
-        """Confidences of the votes, answer by answer in the order of first launch."""
+        """Confidences of the votes, answer by answer in the order of first launch; failed traces have none to miss."""
         if len(tally.confidences) != len(tally.answers):
-            raise InputError(
-                f"{len(tally.answers)} answers but {len(tally.confidences)} confidences in {tally.question!r}."
-            )
-        weights = confidence_weights(tally.confidences, self.missing)
-        seen: dict[str, list[float]] = defaultdict(list)
-        for answer, confidence, weight in zip(tally.answers, tally.confidences, weights, strict=True):
-            if answer is not None and not (confidence is None and self.missing == "ignore"):
-                seen[answer].append(weight)
-        return dict(seen)
+            counts = f"{len(tally.answers)} answers but {len(tally.confidences)} confidences"
+            raise InputError(f"{counts} in {tally.question!r}; give one a trace, None where there is none.")
+        cast = [(a, c) for a, c in zip(tally.answers, tally.confidences, strict=True) if a is not None]
+        weights = confidence_weights([c for _, c in cast], self.missing)
+        unweighted = self.missing == "unweighted" and any(c is None for _, c in cast)
+        seen: dict[str, list[float]] = {}
+        for (answer, confidence), weight in zip(cast, weights, strict=True):
+            if confidence is not None or unweighted:
+                seen.setdefault(answer, []).append(self.beta_0 * self.scale if unweighted else weight)
+        return seen
 
 
 def _posterior(

@@ -11,17 +11,13 @@ from typing import Literal, Self
 
 import numpy as np
 
-from pets.core.grid import Grid, Pool, fit_grid, plan_for
+from pets.core.grid import NO_CAP, Grid, Pool, Row, fit_grid, plan_for
 from pets.core.patterns import K0, bin_of, pattern
 from pets.core.policy import QuotaPolicy, View
-from pets.core.probit import Probit
 from pets.core.tally import Tally
 from pets.errors import InputError
 
 __all__ = ["OnlineGrid"]
-
-NO_CAP = 1024  # where curves are followed to when a question has no cap
-Row = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +54,13 @@ class OnlineGrid(QuotaPolicy):
 
     def fit(self, pools: Sequence[Pool]) -> Self:
         """The same policy with the grids of training pools, each ``(vote counts, no-answers)``."""
-        return replace(self, grids=_rows(fit_grid(pools, self.K, self.aggregation)))
+        return replace(self, grids=fit_grid(pools, self.K, self.aggregation).rows)
 
     @property
     def grid(self) -> Grid:
         """Shares and curves in force."""
         rows = _cold(self.K, self.aggregation) if self.grids is None else self.grids
-        shares, a, b, voting = zip(*rows, strict=True)
-        return Grid(shares, tuple(Probit(*pair) for pair in zip(a, b, strict=True)), voting)
+        return Grid.from_rows(rows)
 
     def quota(self, tally: Tally, view: View) -> int:
         """The plan's budget for the question's grid."""
@@ -76,16 +71,9 @@ class OnlineGrid(QuotaPolicy):
         return plan_for(self.grid, max(view.mean_left, K0), K0, cap).budget(grid, view.coin)
 
 
-def _rows(grid: Grid) -> tuple[Row, ...]:
-    return tuple(
-        (share, curve.a, curve.b, voting)
-        for share, curve, voting in zip(grid.shares, grid.curves, grid.voting, strict=True)
-    )
-
-
 @lru_cache(maxsize=8)
 def _cold(K: int, aggregation: Literal["average", "loss"]) -> tuple[Row, ...]:
     """Grids of 200 questions drawn from Dir(1/2) over four options, 64 traces each; the seed is part of the name."""
     rng = np.random.default_rng(0)
     pools: list[Pool] = [(tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)]
-    return _rows(fit_grid(pools, K, aggregation))
+    return fit_grid(pools, K, aggregation).rows

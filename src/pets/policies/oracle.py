@@ -10,16 +10,12 @@ from typing import Self
 
 import numpy as np
 
-from pets.core.grid import Grid, Pool, fit_oracle, plan_for
+from pets.core.grid import NO_CAP, Grid, Pool, Row, fit_oracle, plan_for
 from pets.core.policy import QuotaPolicy, View
-from pets.core.probit import Probit
 from pets.core.tally import Tally
 from pets.errors import InputError
 
 __all__ = ["Oracle"]
-
-NO_CAP = 1024
-Row = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +40,7 @@ class Oracle(QuotaPolicy):
     def fit(self, pools: Mapping[str, Pool], rng: np.random.Generator) -> Self:
         """The oracle that knows these questions: id -> ``(vote counts, no-answers)`` of a large pool."""
         grid, labels = fit_oracle(list(pools.values()), self.K, rng)
-        rows = tuple(
-            (share, curve.a, curve.b, voting)
-            for share, curve, voting in zip(grid.shares, grid.curves, grid.voting, strict=True)
-        )
-        return replace(self, grids=rows, labels=dict(zip(pools, labels.tolist(), strict=True)))
+        return replace(self, grids=grid.rows, labels=dict(zip(pools, labels.tolist(), strict=True)))
 
     def quota(self, tally: Tally, view: View) -> int:
         """The plan's budget for the question's cluster."""
@@ -56,7 +48,5 @@ class Oracle(QuotaPolicy):
         if cluster is None:
             known = len(self.labels)
             raise InputError(f"the oracle knows {known} questions, not {tally.question!r}; fit it on that one's pool.")
-        shares, a, b, voting = zip(*self.grids, strict=True)
-        grid = Grid(shares, tuple(Probit(*pair) for pair in zip(a, b, strict=True)), voting)
         cap = NO_CAP if view.cap is None else view.cap
-        return plan_for(grid, max(view.mean_left, 1.0), 1, cap).budget(cluster, view.coin)
+        return plan_for(Grid.from_rows(self.grids), max(view.mean_left, 1.0), 1, cap).budget(cluster, view.coin)

@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from pets.core.grid import NO_CAP
 from pets.core.okg import check_prior, okg_index
 from pets.core.policy import QuotaPolicy, View
 from pets.core.price import PriceTable, batch, fit_prices
@@ -17,8 +18,6 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 
 __all__ = ["Price"]
-
-NO_CAP = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,7 @@ class Price(QuotaPolicy):
     @property
     def prices(self) -> PriceTable:
         """The table in force."""
-        rows = _cold(replace(self, table=None)) if self.table is None else self.table
-        log_prices, spends = zip(*rows, strict=True)
-        return PriceTable(log_prices, spends)
+        return _table(_cold(replace(self, table=None)) if self.table is None else self.table)
 
     def quota(self, tally: Tally, view: View) -> int:
         """What is launched, and a batch more while the index is above the price."""
@@ -69,6 +66,12 @@ class Price(QuotaPolicy):
 
     def _index(self, tally: Tally) -> float:
         return okg_index(tally, self.prior, self.unseen)
+
+
+@lru_cache(maxsize=64)
+def _table(rows: tuple[tuple[float, float], ...]) -> PriceTable:
+    log_prices, spends = zip(*rows, strict=True)
+    return PriceTable(log_prices, spends)
 
 
 @lru_cache(maxsize=16)

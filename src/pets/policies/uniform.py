@@ -10,17 +10,14 @@ __all__ = ["Uniform"]
 
 @dataclass(frozen=True, slots=True)
 class Uniform(QuotaPolicy):
-    """Each question gets floor(R_t / H_t), so that a budget that does not divide is used up all the same.
+    """Each question gets floor(R_t / H_t), at least 1, so that a budget that does not divide is used up all the same.
+
+    It is asked again when that has come back: traces that cost less than was held for them leave more for all.
 
     >>> Uniform().quota(Tally(), View(budget_left=50, questions_left=3))
     16
     """
 
-    @property
-    def rounds(self) -> int:
-        """One grant a question."""
-        return 1
-
     def quota(self, tally: Tally, view: View) -> int:
         """The mean of what is left."""
-        return view.budget_left // max(1, view.questions_left)
+        return max(1, view.budget_left // max(1, view.questions_left))

@@ -1,0 +1,137 @@
+"""The learned prior: how strongly a model agrees with itself, from the batch itself (empirical Bayes).
+
+A question's theta is Dir_K(a), and a, the strength an option, differs: near 0 where the model always says the same,
+large where its answers scatter. The batch's tallies have the Dirichlet-multinomial likelihood
+
+    P(counts | a) = K! / (K - k)! · Gamma(Ka) / Gamma(Ka + n) · prod_i Gamma(a + n_i) / Gamma(a)
+
+(k answers seen, labels unnamed), so the shares of a few strengths follow by EM, with no training data and no gold.
+Strengths also go with trace length: questions are cut into classes by mean tokens, each with shares of its own,
+shrunk towards the batch's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.tally import Tally
+
+__all__ = ["STRENGTHS", "LearnedPrior", "fit_prior", "log_evidence"]
+
+Array = NDArray[np.float64]
+
+STRENGTHS = (0.005, 0.02, 0.06, 0.2, 0.6, 1.6)
+OPEN_SLOTS = 8  # of an answer set whose size is not known; one more than was seen, at least
+CLASSES = 5
+SHRINK_BATCH, SHRINK_CLASS = 2.0, 3.0  # pseudo-questions towards equal shares, and towards the batch's
+STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPrior:
+    """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
+
+    >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
+    (0, 1)
+    """
+
+    shares: tuple[tuple[float, ...], ...] = ((1 / len(STRENGTHS),) * len(STRENGTHS),)
+    edges: tuple[float, ...] = ()
+
+    def mark(self, mean_tokens: float) -> int:
+        """The length class of a question whose traces had so many tokens on average."""
+        return sum(mean_tokens > edge for edge in self.edges)
+
+    def posterior(self, tally: Tally) -> Array:
+        """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
+        log_shares = np.log(self.shares[min(tally.mark, len(self.shares) - 1)])
+        log_weights = log_shares + log_evidence(tally.counts, slots(tally))
+        weights: Array = np.exp(log_weights - log_weights.max())
+        weights /= weights.sum()
+        return weights
+
+    def gain(self, tally: Tally) -> float:
+        """The best expected gain a trace over batches of traces, max_k gain(k) / k; pending traces as a fantasy."""
+        counts, K = _fantasy(tally), slots(tally)
+        return float((self.posterior(tally) @ batch_gains(counts, K, STRENGTHS) / BATCHES).max())
+
+
+def slots(tally: Tally) -> int:
+    """K: the declared options, or a few more than were seen."""
+    seen = len(tally.counts)
+    return max(tally.options, seen) if tally.options is not None else max(OPEN_SLOTS, seen + 1)
+
+
+@lru_cache(maxsize=1 << 17)
+def log_evidence(counts: tuple[int, ...], K: int) -> Array:
+    """log P(counts | a) for every strength; shape (len(STRENGTHS),).
+
+    >>> agree, scatter = log_evidence((6,), 8), log_evidence((1, 1, 1, 1, 1, 1), 8)
+    >>> STRENGTHS[int(agree.argmax())], STRENGTHS[int(scatter.argmax())]
+    (0.005, 1.6)
+    """
+    a = np.array(STRENGTHS)
+    n, k = sum(counts), len(counts)
+    each = np.array(counts, dtype=np.float64)[:, None]
+    ways = gammaln(K + 1) - gammaln(K - k + 1)
+    evidence: Array = ways + gammaln(K * a) - gammaln(K * a + n) + (gammaln(each + a) - gammaln(a)).sum(axis=0)
+    return evidence
+
+
+def fit_prior(batch: Mapping[Tally, int]) -> LearnedPrior:
+    """Shares by EM from a batch (tally -> number of questions), in length classes where tokens were recorded.
+
+    >>> prior = fit_prior({Tally((4,)): 90, Tally((1, 1, 1, 1)): 10})
+    >>> round(sum(prior.shares[0][:3]), 1)
+    0.9
+    """
+    tallies = [tally for tally in batch if tally.votes]
+    if not tallies:
+        return LearnedPrior()
+    many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
+    evidence = np.array([log_evidence(tally.counts, slots(tally)) for tally in tallies])
+    flat = np.full(len(STRENGTHS), 1 / len(STRENGTHS))
+    shares = _em(evidence, many, flat, SHRINK_BATCH)
+    edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
+    prior = LearnedPrior((tuple(shares.tolist()),), edges)
+    if not edges:
+        return prior
+    marks = np.array([prior.mark(tally.mean_tokens) for tally in tallies])
+    rows = [_em(evidence[marks == c], many[marks == c], shares, SHRINK_CLASS) for c in range(len(edges) + 1)]
+    return LearnedPrior(tuple(tuple(row.tolist()) for row in rows), edges)
+
+
+def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:
+    """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by so many questions more."""
+    shares = start
+    for _ in range(STEPS if len(evidence) else 0):
+        log_weights = evidence + np.log(shares)
+        weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        shares = (many @ weights + shrink * start) / (many.sum() + shrink)
+    return shares
+
+
+def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
+    """Cuts into classes of equal size by mean tokens; none where no tokens were recorded."""
+    if not tokens.any():
+        return ()
+    order = np.argsort(tokens, kind="stable")
+    share = np.cumsum(many[order]) / many.sum()
+    cuts = [float(tokens[order][int(np.searchsorted(share, c / CLASSES))]) for c in range(1, CLASSES)]
+    return tuple(sorted(set(cuts)))
+
+
+def _fantasy(tally: Tally) -> tuple[int, ...]:
+    """Counts with the pending traces dealt out in the counts' proportions, whole votes, the leader's first."""
+    if not tally.pending or not tally.counts:
+        return tally.counts
+    votes = tally.votes
+    dealt = [count + tally.pending * count // votes for count in tally.counts]
+    dealt[0] += tally.launched - tally.nulls - sum(dealt)
+    return tuple(sorted(dealt, reverse=True))

@@ -1,0 +1,82 @@
+"""The learned prior: a likelihood that sums to one, shares that EM recovers, lengths that tell."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior, log_evidence, slots
+from pets.core.tally import Tally
+
+
+def set_partitions(n):
+    """Every way to sort n traces into unnamed answers, as block sizes, with repetition."""
+
+    def grow(sizes, left):
+        if left == 0:
+            yield tuple(sorted(sizes, reverse=True))
+            return
+        for i in range(len(sizes)):
+            yield from grow([*sizes[:i], sizes[i] + 1, *sizes[i + 1 :]], left - 1)
+        yield from grow([*sizes, 1], left - 1)
+
+    return Counter(grow([], n))
+
+
+@pytest.mark.parametrize(("n", "K"), [(1, 2), (4, 3), (5, 8), (6, 6)])
+def test_the_likelihood_of_all_partitions_sums_to_one(n, K):
+    total = sum(ways * np.exp(log_evidence(c, K)) for c, ways in set_partitions(n).items() if len(c) <= K)
+    assert total == pytest.approx(np.ones(len(STRENGTHS)), rel=1e-9)
+
+
+def draw(rng, a, K, traces):
+    answers = rng.choice(K, size=traces, p=rng.dirichlet([a] * K)).tolist()
+    return tuple(sorted(Counter(answers).values(), reverse=True))
+
+
+def test_em_recovers_the_shares_of_two_kinds_of_questions():
+    rng = np.random.default_rng(0)
+    tallies = [Tally(draw(rng, 0.005 if i % 4 else 1.6, 4, 12), options=4) for i in range(800)]
+    shares = fit_prior(Counter(tallies)).shares[0]
+    assert sum(shares[:3]) == pytest.approx(0.75, abs=0.06)
+    assert sum(shares[3:]) == pytest.approx(0.25, abs=0.06)
+
+
+def test_lengths_tell_easy_questions_from_hard_ones():
+    rng = np.random.default_rng(1)
+    batch = Counter()
+    for i in range(500):
+        hard = i % 2 == 0
+        counts = draw(rng, 0.6 if hard else 0.01, 8, 4)
+        batch[Tally(counts, mean_tokens=float(rng.normal(9000 if hard else 1000, 300)), question=str(i))] += 1
+    prior = fit_prior(batch)
+    easy, hard = prior.shares[prior.mark(1000.0)], prior.shares[prior.mark(9000.0)]
+    assert sum(easy[:3]) > 0.85 and sum(hard[3:]) > 0.85
+    one = Tally((1,), mark=prior.mark(1000.0)), Tally((1,), mark=prior.mark(9000.0))
+    assert prior.gain(one[0]) < prior.gain(one[1])
+
+
+def test_without_tokens_there_is_one_class_and_without_votes_no_lesson():
+    assert fit_prior({Tally((3, 1)): 5}).edges == ()
+    assert fit_prior({Tally(): 5, Tally((), nulls=3): 2}) == LearnedPrior()
+
+
+def test_the_posterior_is_bayes_rule():
+    prior = LearnedPrior(shares=((0.5, 0.1, 0.1, 0.1, 0.1, 0.1),))
+    tally = Tally((3, 1), options=4)
+    weights = np.array(prior.shares[0]) * np.exp(log_evidence((3, 1), 4))
+    np.testing.assert_allclose(prior.posterior(tally), weights / weights.sum())
+    gains = prior.posterior(tally) @ batch_gains((3, 1), 4, STRENGTHS)
+    assert prior.gain(tally) == pytest.approx(max(gains / BATCHES))
+
+
+def test_pending_traces_lower_the_gain_as_votes_in_proportion():
+    prior = LearnedPrior()
+    assert prior.gain(Tally((4, 2), pending=3)) < prior.gain(Tally((4, 2)))
+    assert math.isfinite(prior.gain(Tally((), pending=2)))
+
+
+def test_open_sets_keep_slots_for_what_was_not_seen():
+    assert slots(Tally((1,) * 20)) == 21 and slots(Tally((2,))) == 8 and slots(Tally((2,), options=4)) == 4
