@@ -5,6 +5,8 @@ import sys
 import click
 
 from pets.cli.demo import demo
+from pets.cli.pools import pools
+from pets.cli.replay import replay
 from pets.errors import PetsError
 
 __all__ = ["cli", "main"]
@@ -20,6 +22,8 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(pools)
+cli.add_command(replay)
 
 
 def main() -> None:

@@ -1,0 +1,16 @@
+"""The replay lab: every policy, on recorded answers, by the paper's protocol.
+
+:func:`replay` runs and keeps every repetition's curves, :func:`rows` turns them into metrics, :func:`compare` says by
+how much one policy beats the best of its rivals.
+"""
+
+from pets.replay.compare import Comparison, average_ratio, compare
+from pets.replay.lab import replay
+from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, traces_at_mean
+from pets.replay.protocol import BUDGETS, Protocol
+from pets.replay.readings import read_answers
+from pets.replay.results import PoolResult, Result
+from pets.replay.rows import Row, rows
+
+__all__ = ["BUDGETS", "LEVELS", "Comparison", "PoolResult", "Protocol", "Result", "Row", "area", "at_spend"]
+__all__ += ["average_ratio", "compare", "mean_curve", "reached", "read_answers", "replay", "rows", "traces_at_mean"]

@@ -1,0 +1,207 @@
+"""The lab: pools x policies x repetitions, over processes.
+
+A task is a block of repetitions of one pool under all policies. Everything random is seeded by (seed, pool,
+repetition), so the number of workers and the order in which tasks end change nothing.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pets.errors import InputError
+from pets.pools import Pool
+from pets.replay.draws import draw, size_of, vote_accuracy
+from pets.replay.lines import Line
+from pets.replay.protocol import Protocol
+from pets.replay.readings import ReadPool, read_answers
+from pets.replay.results import PoolResult, Result, stacked
+from pets.replay.settings import Contender, contenders
+from pets.replay.stopping import States
+from pets.replay.training import split
+
+__all__ = ["Progress", "replay"]
+
+Progress = Callable[[int, int], None]
+
+BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some repetitions of one pool."""
+
+    pool: ReadPool
+    place: int
+    protocol: Protocol
+    specs: tuple[str, ...]
+    repetitions: tuple[int, ...]
+
+    @property
+    def weight(self) -> int:
+        """Traces drawn: what progress is counted in."""
+        return len(self.repetitions) * len(self.pool.questions) * size_of(self.pool, self.protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task brings back of one repetition: a line for each contender, and what the draw itself says."""
+
+    lines: tuple[Line, ...]
+    tied: int
+    ceiling: float
+
+
+def replay(
+    pools: Sequence[Pool],
+    policies: Sequence[str],
+    *,
+    protocol: Protocol | None = None,
+    answer: str | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> list[PoolResult]:
+    """Run every policy on every pool; ``settings`` are those of :class:`Protocol` (``repetitions=30``, ``size=64``...).
+
+    ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
+    ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
+    the usual ``if __name__ == "__main__":``, since workers are started afresh.
+
+    >>> from pets.pools import PooledQuestion
+    >>> toy = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
+    >>> found, = replay([toy], ["uniform", "okg"], repetitions=2)
+    >>> found.result("okg").consistency.shape, float(found.result("okg").consistency[:, -1].min())
+    ((2, 9), 1.0)
+    """
+    protocol = protocol or Protocol(**settings)
+    names = [pool.name for pool in pools]
+    if len(set(names)) < len(names):
+        raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
+    chosen = contenders(policies)
+    read = [read_answers(pool, answer) for pool in pools]
+    for pool in read:
+        _check(pool, protocol, chosen)
+    outcomes: dict[tuple[int, int], Outcome] = {}
+    tasks = _tasks(read, protocol, tuple(policies), workers)
+    total, done = sum(task.weight for task in tasks), 0
+    for task, found in _run(tasks, workers):
+        outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, found, strict=True)}
+        done += task.weight
+        if progress is not None:
+            progress(done, total)
+    repetitions = range(protocol.repetitions)
+    return [
+        _gathered(pool, protocol, chosen, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
+    ]
+
+
+def _check(pool: ReadPool, protocol: Protocol, chosen: Sequence[Contender]) -> None:
+    """Refuse what would fail hours later."""
+    size = size_of(pool, protocol)
+    if protocol.weighted and any(question.confidence is None for question in pool.questions):
+        raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
+    for contender in chosen:
+        if contender.setting == "online":
+            protocol.train_of(len(pool.questions))
+            contender.at(protocol, size)
+
+
+def _tasks(pools: Sequence[ReadPool], protocol: Protocol, specs: tuple[str, ...], workers: int) -> list[Task]:
+    """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
+    tasks = []
+    for place, pool in enumerate(pools):
+        traces = len(pool.questions) * size_of(pool, protocol)
+        block = max(1, min(BLOCK_TRACES // traces, protocol.repetitions // workers))
+        for first in range(0, protocol.repetitions, block):
+            repetitions = tuple(range(first, min(first + block, protocol.repetitions)))
+            tasks.append(Task(pool, place, protocol, specs, repetitions))
+    return sorted(tasks, key=lambda task: -task.weight)
+
+
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Outcome]]]:
+    """Tasks as they end."""
+    if workers <= 1:
+        yield from ((task, run_task(task)) for task in tasks)
+        return
+    before = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=_quiet)
+    try:
+        futures = {executor.submit(run_task, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures.pop(future), future.result()
+    except BrokenProcessPool:
+        raise InputError("a worker process ended early (killed, or out of memory). Try --workers 1.") from None
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    executor.shutdown()
+
+
+def _quiet() -> None:
+    """Ctrl-C in the terminal reaches the workers too: they end without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_task(task: Task) -> list[Outcome]:
+    """Every contender on the same draws, repetition by repetition."""
+    chosen = contenders(task.specs)
+    online = any(contender.setting == "online" for contender in chosen)
+    states = States()
+    outcomes = []
+    for repetition in task.repetitions:
+        drawn = draw(task.pool, task.protocol, repetition)
+        parts = split(task.pool, task.protocol, repetition) if online else None
+        lines = tuple(contender.run(drawn, task.protocol, states, parts) for contender in chosen)
+        outcomes.append(Outcome(lines, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean())))
+    return outcomes
+
+
+def _gathered(
+    pool: ReadPool, protocol: Protocol, chosen: Sequence[Contender], outcomes: Sequence[Outcome]
+) -> PoolResult:
+    size = size_of(pool, protocol)
+    results = []
+    for place, contender in enumerate(chosen):
+        lines = [outcome.lines[place] for outcome in outcomes]
+        spent, agree, correct, tokens = stacked(lines, offline=contender.setting == "offline")
+        results.append(
+            Result(
+                pool=pool.name,
+                policy=contender.spec,
+                setting=contender.setting,
+                option=contender.option,
+                values=contender.at(protocol, size),
+                questions=lines[0].questions,
+                size=size,
+                spent=spent,
+                agree=agree,
+                correct=correct,
+                tokens=tokens,
+                judged=np.array([line.judged for line in lines], dtype=np.float64),
+                ceiling=np.array([line.ceiling for line in lines]),
+                relative=protocol.target == "disjoint",
+            )
+        )
+    return PoolResult(
+        pool=pool.name,
+        questions=len(pool.questions),
+        size=size,
+        answer=pool.answer,
+        options=pool.options,
+        protocol=protocol,
+        pass_at_1=pool.pass_at_1,
+        vote_accuracy=vote_accuracy(pool, protocol.weighted),
+        tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
+        ceiling=np.array([outcome.ceiling for outcome in outcomes]),
+        results=tuple(results),
+        note=pool.note,
+    )

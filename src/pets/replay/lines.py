@@ -1,0 +1,72 @@
+"""A line: what one policy reached in one repetition, at each spend or at each value of its sweep."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.replay.draws import Draw
+
+__all__ = ["Line", "line_of_order", "line_of_sizes"]
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Totals over the questions at V points: traces spent, votes that are the target, votes that are gold, tokens.
+
+    ``agree`` is out of ``questions``, ``correct`` out of ``judged``; ``ceiling`` is the share of questions that agree
+    when all their traces are in.
+    """
+
+    traces: Counts
+    agree: Counts
+    correct: Counts
+    tokens: Counts | None
+    questions: int
+    judged: int
+    ceiling: float
+
+
+def line_of_order(order: Counts, drawn: Draw) -> Line:
+    """The line of an offline run that served questions in this order: a point after each of 0..N P traces.
+
+    A run that ends early stays where it is: its points are budgets.
+    """
+    N, P = drawn.paths.shape
+    by_question = np.argsort(order, kind="stable")
+    served = np.bincount(order, minlength=N)
+    taken = np.arange(P) < served[:, None]  # (N, P): the steps that were made, in the order of by_question
+
+    def after(table: NDArray[np.bool_] | NDArray[np.int64]) -> Counts:
+        values = table.astype(np.int64)
+        steps = np.zeros(N * P + 1, dtype=np.int64)
+        steps[0] = values[:, 0].sum()
+        steps[1 + by_question] = np.diff(values, axis=1)[taken]
+        return steps.cumsum()
+
+    return Line(
+        np.arange(N * P + 1),
+        after(drawn.agree),
+        after(drawn.correct & drawn.judged[:, None]),
+        None if drawn.tokens is None else after(drawn.tokens),
+        N,
+        int(drawn.judged.sum()),
+        float(drawn.agree[:, P].mean()),
+    )
+
+
+def line_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> Line:
+    """The line of runs that gave each question ``sizes`` (V, questions) traces; ``chosen`` are the rows they mean."""
+    rows = np.arange(len(drawn.agree)) if chosen is None else chosen
+    judged = drawn.judged[rows]
+    return Line(
+        sizes.sum(axis=1),
+        drawn.agree[rows, sizes].sum(axis=1),
+        (drawn.correct[rows, sizes] & judged).sum(axis=1),
+        None if drawn.tokens is None else drawn.tokens[rows, sizes].sum(axis=1),
+        len(rows),
+        int(judged.sum()),
+        float(drawn.agree[rows, -1].mean()),
+    )

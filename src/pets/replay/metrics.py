@@ -1,0 +1,115 @@
+"""What is read off the curves: where a level is reached, what a matched budget buys, the area, the mean frontier.
+
+Points of a sweep are taken in the order of what they spent. Traces and tokens are means a question. NaN stands for
+"not reached".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.replay.results import Floats, Result
+
+__all__ = ["LEVELS", "Reached", "area", "at_spend", "frontier", "mean_curve", "reached", "traces_at_mean"]
+
+LEVELS = (0.95, 0.99, 0.995, 1.0)
+SLACK = 1e-9  # 0.95 x 100 is not 95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """Where each repetition first reached a level and from where on it stayed: traces and tokens, (R,)."""
+
+    first: Floats
+    settled: Floats
+    first_tokens: Floats | None
+    settled_tokens: Floats | None
+
+
+def reached(result: Result, level: float) -> Reached:
+    """First point at the level, and the point from which on all are; see :meth:`Result.bar` for what a level is.
+
+    The first point of a sweep that reaches it is the cheapest of its values that does.
+    """
+    order = np.argsort(result.traces, axis=1, kind="stable") if result.option else None
+    good = _sorted(result.consistency, order) >= result.bar(level)[:, None] - SLACK
+    first = np.where(good.any(axis=1), good.argmax(axis=1), -1)
+    last_bad = good.shape[1] - 1 - np.where(good.all(axis=1), good.shape[1], (~good[:, ::-1]).argmax(axis=1))
+    settled = np.where(good[:, -1], last_bad + 1, -1)
+    traces = _sorted(result.traces, order)
+    tokens = None if result.mean_tokens is None else _sorted(result.mean_tokens, order)
+    return Reached(
+        _picked(traces, first),
+        _picked(traces, settled),
+        None if tokens is None else _picked(tokens, first),
+        None if tokens is None else _picked(tokens, settled),
+    )
+
+
+def _sorted(values: Floats, order: NDArray[np.int64] | None) -> Floats:
+    return values if order is None else np.take_along_axis(values, order, axis=1)
+
+
+def _picked(values: Floats, points: NDArray[np.int64]) -> Floats:
+    rows = np.arange(len(points))
+    return np.where(points >= 0, values[rows, np.maximum(points, 0)], np.nan)
+
+
+def at_spend(result: Result, values: Floats, spends: Floats) -> Floats:
+    """``values`` (R, V) of each repetition at a given mean spend (R,), interpolated between the points of a sweep.
+
+    A policy that ends under the spend is worth what it ended with; NaN under its cheapest point.
+    """
+    found = np.full(len(spends), np.nan)
+    traces = result.traces
+    for row in np.flatnonzero(np.isfinite(spends)):
+        order = np.argsort(traces[row], kind="stable")
+        points = traces[row][order]
+        if spends[row] >= points[0] - SLACK:
+            found[row] = np.interp(spends[row], points, values[row][order])
+    return found
+
+
+def area(result: Result) -> Floats:
+    """Mean self-consistency over mean spends 0..P, (R,): straight lines between points, level after the last."""
+    areas = []
+    for traces, values in zip(result.traces, result.consistency, strict=True):
+        order = np.argsort(traces, kind="stable")
+        x = np.concatenate([[0.0], traces[order], [max(float(result.size), traces.max())]])
+        y = np.concatenate([[0.0], values[order], [values[order][-1]]])
+        areas.append(float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum()) / x[-1])
+    return np.array(areas)
+
+
+def mean_curve(result: Result, repetitions: slice = slice(None)) -> tuple[Floats, Floats]:
+    """Mean traces and mean self-consistency of each point over repetitions, (V,) each."""
+    return result.traces[repetitions].mean(axis=0), result.consistency[repetitions].mean(axis=0)
+
+
+def frontier(traces: Floats, consistency: Floats) -> NDArray[np.int64]:
+    """The points that beat every cheaper one, cheapest first.
+
+    >>> frontier(np.array([4.0, 2.0, 3.0, 5.0]), np.array([0.9, 0.7, 0.6, 0.9])).tolist()
+    [1, 0]
+    """
+    order = np.lexsort((-consistency, traces))
+    best = np.maximum.accumulate(consistency[order])
+    points: NDArray[np.int64] = order[np.concatenate([[True], best[1:] > best[:-1]])]
+    return points
+
+
+def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None)) -> float:
+    """Mean traces a question at which the mean curve reaches the level; NaN if it never does.
+
+    A sweep's points are averaged over repetitions value by value, and joined by straight lines along their frontier;
+    under its cheapest point there is nothing to join.
+    """
+    traces, consistency = mean_curve(result, repetitions)
+    bar = float(result.bar(level)[repetitions].mean()) - SLACK
+    if result.option is None:
+        good = consistency >= bar
+        return float(traces[good.argmax()]) if good.any() else np.nan
+    points = frontier(traces, consistency)
+    x, y = traces[points], consistency[points]
+    return float(np.interp(bar, y, x)) if bar <= y[-1] else np.nan

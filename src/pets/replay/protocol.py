@@ -1,0 +1,59 @@
+"""The settings of a replay, as one plain object that every worker gets."""
+
+from dataclasses import dataclass
+from typing import Literal
+from zlib import crc32
+
+from pets.errors import InputError
+
+__all__ = ["BUDGETS", "Protocol", "Target"]
+
+Target = Literal["whole", "disjoint"]
+
+BUDGETS = (4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
+"""Mean traces a question at which online policies are run; those over the size or under a warm-up are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """The paper's protocol: ``size`` traces of each question drawn at random, ``repetitions`` times.
+
+    ``target`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at most
+    ``size`` each: the policy draws from one, the target is the vote of the other. ``train`` is the number of
+    training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
+
+    >>> Protocol(size=64).train_of(198), Protocol().train_of(30)
+    (30, 10)
+    """
+
+    repetitions: int = 30
+    size: int = 64
+    target: Target = "whole"
+    weighted: bool = False
+    train: int | None = None
+    budgets: tuple[float, ...] = BUDGETS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.repetitions, self.size) < 1 or self.seed < 0:
+            raise InputError(f"a replay needs repetitions >= 1, size >= 1 and seed >= 0; got {self}.")
+        if self.target not in ("whole", "disjoint"):
+            raise InputError(f"the target is whole or disjoint; got {self.target!r}.")
+        if self.train is not None and self.train < 1:
+            raise InputError(f"online policies need at least 1 training question; got train={self.train}.")
+        if not self.budgets or min(self.budgets) < 1:
+            raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
+
+    def train_of(self, questions: int) -> int:
+        """How many of ``questions`` train the online policies; at least one must be left to arrive."""
+        train = self.train if self.train is not None else (30 if questions >= 100 else 10)
+        if questions <= train:
+            raise InputError(
+                f"{questions} questions are too few for {train} training questions and a stream. "
+                "Ask for fewer with --train, or leave the online policies out."
+            )
+        return train
+
+    def seeds(self, pool: str, repetition: int) -> list[int]:
+        """What seeds everything random of one repetition: nothing else does, so workers cannot matter."""
+        return [self.seed, crc32(pool.encode()), repetition]

@@ -1,0 +1,129 @@
+"""What a replay found: every repetition's curve or points, kept whole so that they can be drawn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.errors import InputError
+from pets.replay.lines import Line
+from pets.replay.protocol import Protocol
+from pets.replay.settings import Setting
+
+__all__ = ["Floats", "PoolResult", "Result", "stacked"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """One policy on one pool: R repetitions of V points.
+
+    An offline curve (``option`` is ``None``) has a point after every trace, 0 to N P; a sweep one for each of
+    ``values`` of ``option``, in their order. ``agree``, ``correct`` (R, V) count questions, ``traces`` (R, V) and
+    ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may be
+    fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in.
+    """
+
+    pool: str
+    policy: str
+    setting: Setting
+    option: str | None
+    values: tuple[float, ...]
+    questions: int
+    size: int
+    spent: Counts | None
+    agree: Counts
+    correct: Counts
+    tokens: Counts | None
+    judged: Floats
+    ceiling: Floats
+    relative: bool
+
+    @property
+    def repetitions(self) -> int:
+        """R."""
+        return len(self.agree)
+
+    @property
+    def traces(self) -> Floats:
+        """Mean traces a question at each point, (R, V)."""
+        if self.spent is not None:
+            return self.spent / self.questions
+        return np.broadcast_to(np.arange(self.agree.shape[1]) / self.questions, self.agree.shape)
+
+    @property
+    def consistency(self) -> Floats:
+        """Self-consistency at each point, (R, V)."""
+        return self.agree / self.questions
+
+    @property
+    def accuracy(self) -> Floats:
+        """Accuracy over the questions whose gold is known, (R, V); NaN where there are none."""
+        judged = np.where(self.judged > 0, self.judged, np.nan)
+        return self.correct / judged[:, None]
+
+    @property
+    def mean_tokens(self) -> Floats | None:
+        """Mean tokens a question at each point, (R, V)."""
+        return None if self.tokens is None else self.tokens / self.questions
+
+    @property
+    def budget_used(self) -> Floats | None:
+        """The share of the budget that an online policy spent, (R, V)."""
+        if self.setting != "online" or self.spent is None:
+            return None
+        budgets: Floats = np.floor(np.array(self.values) * self.questions)
+        return self.spent / budgets
+
+    def bar(self, level: float) -> Floats:
+        """The self-consistency that ``level`` asks of each repetition, (R,): with disjoint halves, of the ceiling."""
+        return level * (self.ceiling if self.relative else np.ones(self.repetitions))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolResult:
+    """All policies on one pool, and what bounds them.
+
+    ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. Of each repetition: ``tied``,
+    the targets in which two answers share the lead, and ``ceiling``, the agreement of all traces with the target.
+    """
+
+    pool: str
+    questions: int
+    size: int
+    answer: str
+    options: int | None
+    protocol: Protocol
+    pass_at_1: float | None
+    vote_accuracy: float | None
+    tied: Floats
+    ceiling: Floats
+    results: tuple[Result, ...]
+    note: str = ""
+
+    def result(self, policy: str, setting: Setting | None = None) -> Result:
+        """The result of a policy by its spec; the first one unless a setting is named."""
+        for result in self.results:
+            if result.policy == policy and setting in (None, result.setting):
+                return result
+        found = ", ".join(dict.fromkeys(result.policy for result in self.results))
+        raise InputError(f"pool {self.pool!r} has no result of {policy!r}; it has {found}.")
+
+
+def stacked(lines: Sequence[Line], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts | None]:
+    """``(spent, agree, correct, tokens)`` of all repetitions, (R, V), in the smallest types that hold them."""
+    tokens = [line.tokens for line in lines if line.tokens is not None]
+    return (
+        None if offline else _small([line.traces for line in lines]),
+        _small([line.agree for line in lines]),
+        _small([line.correct for line in lines]),
+        _small(tokens) if len(tokens) == len(lines) else None,
+    )
+
+
+def _small(rows: Sequence[NDArray[np.int64]]) -> Counts:
+    largest = max(int(row.max(initial=0)) for row in rows)
+    return np.array(rows, dtype=np.min_scalar_type(largest))

@@ -1,0 +1,150 @@
+"""Results as rows: one for each pool, policy and metric, ready for JSON, CSV or Parquet."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
+from pets.replay.results import Floats, PoolResult, Result
+
+__all__ = ["Row", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric of one policy on one pool, over repetitions.
+
+    ``policy`` is empty for what belongs to the pool itself (``pass_at_1``, ``vote_accuracy``, ``tied_targets``,
+    ``ceiling``); ``option`` and ``value`` are set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the
+    ``reached`` repetitions of ``repetitions`` that have the metric. ``difference`` is the mean of what this policy
+    has more than ``against`` in the same repetitions, ``low`` and ``high`` its 95 % interval (Student's t). Traces
+    and tokens are means a question: times ``questions`` they are totals.
+    """
+
+    pool: str
+    policy: str
+    setting: str
+    option: str | None
+    value: float | None
+    metric: str
+    mean: float | None
+    sd: float | None
+    median: float | None
+    reached: int
+    repetitions: int
+    questions: int
+    against: str | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def rows(found: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:
+    """Every metric of every policy. ``against`` is the reference of the paired differences (default: the first policy).
+
+    ``matched`` is the policy whose first reach of self-consistency 1 sets the spend at which all are compared.
+    """
+    return [row for pool in found for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
+
+
+def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
+    yield from _bounds(pool)
+    spends = _matched_spends(pool, matched)
+    reference = dict(_metrics(pool.result(against), spends))
+    for result in pool.results:
+        for metric, values in _metrics(result, spends):
+            other = reference.get(metric) if result.policy != against else None
+            yield _row(result, metric, values, against if other is not None else None, other)
+        for level in LEVELS:
+            yield _row(result, f"traces_at_mean_{level:g}", np.array([traces_at_mean(result, level)]))
+        yield from _sweep(result)
+
+
+def _matched_spends(pool: PoolResult, matched: str) -> Floats | None:
+    """Mean traces a question at which the matched policy first reached 1, (R,)."""
+    if all(result.policy != matched for result in pool.results):
+        return None
+    return reached(pool.result(matched), 1.0).first
+
+
+def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Floats]]:
+    """Metrics with one value a repetition."""
+    for level in LEVELS:
+        at = reached(result, level)
+        yield f"traces_first_{level:g}", at.first
+        yield f"traces_settled_{level:g}", at.settled
+        if at.first_tokens is not None and at.settled_tokens is not None:
+            yield f"tokens_first_{level:g}", at.first_tokens
+            yield f"tokens_settled_{level:g}", at.settled_tokens
+    yield "area", area(result)
+    if spends is not None:
+        yield "consistency_matched", at_spend(result, result.consistency, spends)
+        yield "accuracy_matched", at_spend(result, result.accuracy, spends)
+
+
+def _sweep(result: Result) -> Iterator[Row]:
+    """The points of a sweep, or of a curve at whole numbers of traces a question."""
+    columns = {"traces": result.traces, "consistency": result.consistency, "accuracy": result.accuracy}
+    if result.mean_tokens is not None:
+        columns["tokens"] = result.mean_tokens
+    if result.budget_used is not None:
+        columns["budget_used"] = result.budget_used
+    option, values, points = result.option, result.values, range(len(result.values))
+    if option is None:
+        del columns["traces"]
+        option, values = "budget", tuple(float(budget) for budget in range(1, result.size + 1))
+        points = range(result.questions, result.questions * result.size + 1, result.questions)
+    for value, point in zip(values, points, strict=True):
+        for metric, table in columns.items():
+            yield _row(result, metric, table[:, point], option=option, value=value)
+
+
+def _bounds(pool: PoolResult) -> Iterator[Row]:
+    """What belongs to the pool."""
+    bounds: dict[str, Floats] = {"tied_targets": pool.tied, "ceiling": pool.ceiling}
+    for metric, value in (("pass_at_1", pool.pass_at_1), ("vote_accuracy", pool.vote_accuracy)):
+        if value is not None:
+            bounds[metric] = np.array([value])
+    for metric, values in bounds.items():
+        count = len(values)
+        yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
+
+
+def _row(
+    result: Result,
+    metric: str,
+    values: Floats,
+    against: str | None = None,
+    other: Floats | None = None,
+    *,
+    option: str | None = None,
+    value: float | None = None,
+) -> Row:
+    good = int(np.isfinite(values).sum())
+    paired = (None, None, None) if other is None else _interval(values - other)
+    return Row(
+        result.pool, result.policy, result.setting, option, value, metric,
+        *_spread(values), good, len(values), result.questions, against, *paired,
+    )  # fmt: skip
+
+
+def _spread(values: Floats) -> tuple[float | None, float | None, float | None]:
+    """Mean, deviation and median of the finite ones."""
+    good = values[np.isfinite(values)]
+    if not good.size:
+        return None, None, None
+    return float(good.mean()), float(good.std(ddof=1)) if good.size > 1 else None, float(np.median(good))
+
+
+def _interval(differences: Floats) -> tuple[float | None, float | None, float | None]:
+    """Mean paired difference and its 95 % interval by Student's t; no interval from one pair."""
+    good = differences[np.isfinite(differences)]
+    if not good.size:
+        return None, None, None
+    mean = float(good.mean())
+    if good.size == 1:
+        return mean, None, None
+    half = float(student.ppf(0.975, good.size - 1) * good.std(ddof=1) / np.sqrt(good.size))
+    return mean, mean - half, mean + half

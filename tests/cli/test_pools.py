@@ -1,0 +1,104 @@
+"""``pets pools`` from the shell: data on stdout, words on stderr, exit 2 for a bad pool."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.pools import read_pool
+
+GOOD = {"id": "a", "gold": "A", "answers": ["A", "B", "A", None], "tokens": [10, 1200, 30, 0]}
+PAPER = {"id": 1, "answer": "7", "answers": ["7", ""], "trace_confidence": [{"mean_confidence": 4.5}, None]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "good.model.jsonl").write_text(json.dumps(GOOD) + "\n")
+    empty, failed = {**GOOD, "id": "b", "answers": []}, {**GOOD, "id": "c", "answers": [None] * 4}
+    (tmp_path / "some-bad.jsonl").write_text("\n".join(map(json.dumps, [GOOD, empty, failed])) + "\n{\n")
+    (tmp_path / "MANIFEST.json").write_text('[{"pool": "good.model", "kind": "choice"}]')
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(cli, ["pools", *map(str, args)], catch_exceptions=False)
+
+
+def pets(*args):
+    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False)
+
+
+def test_show_prints_a_row_a_pool(folder):
+    result = run("show", folder, "--skip-bad")
+    assert result.exit_code == 0 and result.stderr == "some-bad: skipped 3 bad lines.\n"
+    head, *rows = (line for line in result.stdout.splitlines() if line[0] in "┃│")
+    assert "pass@1" in head and "tokens" in head and "confidence" not in head
+    cells = [cell.strip() for cell in rows[0].strip("│").split("│")]
+    assert cells == ["good.model", "choice", "1", "4", "2.0", "0.500", "1.000", "0.000", "0.667", "0.250", "310, 1,024"]
+    assert len(rows) == 2
+
+
+def test_show_as_json_and_csv_tell_the_same(folder):
+    objects = [json.loads(line) for line in run("show", folder, "--skip-bad", "--format", "json").stdout.splitlines()]
+    rows = list(csv.DictReader(io.StringIO(run("show", folder, "--skip-bad", "--format", "csv").stdout)))
+    assert [row["pool"] for row in objects] == ["good.model", "some-bad"]
+    assert objects[0]["pass_at_1"] == 0.5 and objects[0]["confidence_mean"] is None and objects[1]["skipped"] == 3
+    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in objects]
+
+
+def test_show_takes_a_pools_name_as_it_stands(tmp_path):
+    (tmp_path / "[red]:boom:.jsonl").write_text(json.dumps({**GOOD, "gold": None, "confidence": [1, 3, None, None]}))
+    out = run("show", tmp_path).stdout
+    assert "[red]:boom:" in out and "2.00 ± 1.00 (50.0%)" in out
+
+
+def test_a_bad_pool_is_one_line_and_exit_2(folder):
+    bad = pets("pools", "show", folder)
+    assert bad.returncode == 2 and bad.stdout == ""
+    message = '"answers" is empty; every question needs at least one trace. Drop the line or sample it again.'
+    assert bad.stderr == f'pets: pool "some-bad.jsonl" line 2: {message}\n'
+    gone = pets("pools", "convert", folder / "gone.jsonl", folder / "x.jsonl")
+    assert gone.returncode == 2 and "there is no file" in gone.stderr and "Traceback" not in gone.stderr
+    assert pets("pools", "show").returncode == 2
+
+
+def test_check_tells_every_problem(folder):
+    result = run("check", folder, folder / "gone.jsonl")
+    assert result.exit_code == 2 and result.stderr == "Checked 3 pools: 4 problems.\n"
+    starts = ["line 2: ", "line 3: all 4 traces failed", "line 4: this is not JSON"]
+    *lines, gone = result.stdout.splitlines()
+    for line, start in zip(lines, starts, strict=True):
+        assert line.startswith(f'pool "some-bad.jsonl" {start}')
+    assert gone.startswith('pool "gone.jsonl": there is no file')
+
+
+def test_check_is_content_with_a_good_pool(folder):
+    result = run("check", folder / "good.model.jsonl")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Checked 1 pool: no problems.\n")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".json", ".parquet"])
+def test_convert_changes_the_format(folder, suffix):
+    target = folder / f"other{suffix}"
+    result = run("convert", folder / "some-bad.jsonl", target, "--skip-bad")
+    assert result.exit_code == 0 and result.stdout == ""
+    assert "skipped 3 bad lines" in result.stderr and f"{target}: 1 question written." in result.stderr
+    assert read_pool(target).questions == read_pool(folder / "good.model.jsonl").questions
+
+
+def test_convert_brings_in_the_papers_records(tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps([PAPER]))
+    assert run("convert", tmp_path / "in.json", tmp_path / "out.jsonl", "--confidence", "mean").exit_code == 0
+    record = {"id": "1", "gold": "7", "answers": ["7", None], "confidence": [4.5, None]}
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == record
+
+
+def test_help_teaches():
+    assert "the paper's own code" in " ".join(run("--help").output.split())
+    assert "as they were recorded" in " ".join(run("show", "--help").output.split())

@@ -1,0 +1,101 @@
+"""``pets replay`` from the shell: data on stdout, words on stderr, exit 2 for a mistake."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+
+POLICIES = ("--policy", "uniform", "--policy", "okg", "--policy", "asc")
+FEW = ("--repetitions", "2", "--pool-size", "12", "--workers", "1")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = []
+    for q in range(14):
+        answers = [f"({'ABCD'[rng.choice(4, p=[0.5, 0.3, 0.1, 0.1])]})" for _ in range(16)]
+        lines.append({"id": f"q{q}", "gold": "A", "answers": answers, "tokens": rng.integers(1, 99, 16).tolist()})
+    (tmp_path / "toy.model.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "bad.jsonl").write_text(json.dumps(lines[0]) + "\n{\n")
+    (tmp_path / "MANIFEST.json").write_text('[{"pool": "toy.model", "kind": "choice"}]')
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(cli, ["replay", *map(str, args)], catch_exceptions=False)
+
+
+def pets(*args):
+    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False)
+
+
+def test_a_table_has_a_row_a_policy(folder):
+    result = run(folder / "toy.model.jsonl", *POLICIES, *FEW)
+    assert result.exit_code == 0
+    title, head, *lines = (line for line in result.stdout.splitlines() if line[0] not in "┏┡└")
+    assert title.startswith("toy.model: 14 questions x 12 traces, 2 repetitions, pass@1")
+    assert "first 1" in head and "tokens first 1" in head
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line[0] == "│"]
+    assert [row[:2] for row in cells] == [["uniform", "offline"], ["okg", "offline"], ["asc", "stopping"]]
+    assert cells[1][7] == "1.000 ± 0.000"  # okg, at the spend where it reaches 1
+
+
+def test_json_csv_and_parquet_tell_the_same(folder):
+    pool = folder / "toy.model.jsonl"
+    objects = [json.loads(line) for line in run(pool, *POLICIES, *FEW, "--format", "json").stdout.splitlines()]
+    rows = list(csv.DictReader(io.StringIO(run(pool, *POLICIES, *FEW, "--format", "csv").stdout)))
+    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in objects]
+    written = run(pool, *POLICIES, *FEW, "-o", folder / "rows.parquet")
+    assert written.stdout == "" and f"{len(objects)} rows written" in written.stderr
+    assert pyarrow.parquet.read_table(folder / "rows.parquet").to_pylist() == objects
+
+
+def test_defaults_leave_online_policies_out_of_small_pools(folder):
+    result = run(folder / "toy.model.jsonl", *FEW, "--train", "14")
+    assert result.exit_code == 0 and "Online policies are left out: 14 questions are too few" in result.stderr
+    assert "boinf" in result.stdout and "price" not in result.stdout
+    assert "price:rounds=3" in run(folder / "toy.model.jsonl", *FEW).stdout
+
+
+def test_sizes_and_bad_lines_are_told(folder):
+    result = run(folder, "--skip-bad", "--policy", "uniform", "--repetitions", "1", "--workers", "1")
+    assert "bad: skipped 1 bad line." in result.stderr
+    assert "toy.model: 16 traces a question, its shortest question has no more." in result.stderr
+    assert "bad: 1 questions x 16 traces" in result.stdout
+
+
+def test_the_answer_type_is_the_manifests_or_the_users(folder):
+    table = run(folder / "toy.model.jsonl", "--policy", "uniform", *FEW).stdout
+    assert "pass@1 0.000" not in table
+    assert "pass@1 0.000" in run(folder / "toy.model.jsonl", "--policy", "uniform", *FEW, "--answer", "raw").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--policy", "magic"), "there is no policy 'magic'"),
+        (("--weighted",), "has no confidences"),
+        (("--policy", "price", "--train", "20"), "too few for 20 training questions"),
+        (("-o", "rows.xlsx"), "no known suffix"),
+        (("-o", "nowhere/rows.csv"), 'no folder "nowhere"'),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(folder, args, said):
+    result = pets("replay", folder / "toy.model.jsonl", *FEW, *args)
+    assert result.returncode == 2 and said in result.stderr and result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_missing_pool_is_named(folder):
+    result = pets("replay", folder / "none.jsonl")
+    assert result.returncode == 2 and "there is no file" in result.stderr

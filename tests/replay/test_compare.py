@@ -1,0 +1,78 @@
+"""Chosen on even repetitions, scored on odd ones."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pets.errors import InputError
+from pets.replay.compare import average_ratio, compare, holm
+from pets.replay.protocol import Protocol
+from pets.replay.results import PoolResult, Result
+
+N = 100
+
+
+def result(policy, spent, agree, values=()):
+    """A result of four repetitions; ``spent`` and ``agree`` are one list a point, each an (even, odd) pair."""
+    pair = [0, 1, 0, 1]
+    counts = np.array([[point[r] for point in agree] for r in pair])
+    spends = None if spent is None else np.array([[point[r] for point in spent] for r in pair])
+    swept = ("stopping", "t", values) if values else ("offline", None, ())
+    return Result(
+        "p", policy, *swept, N, 64, spends, counts, counts, None, np.full(4, N), np.ones(4), relative=False
+    )  # fmt: skip
+
+
+def pool(*results):
+    nothing = np.zeros(4)
+    return PoolResult("p", N, 64, "raw", None, Protocol(4), None, None, nothing, nothing, results)
+
+
+OURS = result("okg", None, [(min(t, 100), min(t, 100)) for t in range(200)])
+
+
+def test_a_swept_rival_is_a_mixture_of_two_values():
+    rival = result("asc", [(100, 110), (300, 330)], [(90, 91), (100, 97)], values=(0.9, 0.99))
+    (found,) = compare([pool(OURS, rival)], "okg", ["asc"], level=0.95)
+    assert (found.rival, found.values) == ("asc", (0.9, 0.99))
+    assert found.spend == pytest.approx(0.95) and found.consistency == pytest.approx(0.95)
+    assert found.rival_spend == pytest.approx(2.2) and found.rival_consistency == pytest.approx(0.94)
+    assert found.ratio == pytest.approx(0.95 / 2.2) and found.equal_ratio == pytest.approx(0.94 / 2.2)
+    assert found.advantage == pytest.approx(0.06) and found.significant  # no spread at all
+
+
+def test_the_best_rival_is_chosen_where_it_is_not_scored():
+    lucky = result("asc", [(100, 400)], [(96, 96)], values=(0.9,))
+    steady = result("esc", [(200, 200)], [(96, 96)], values=(5,))
+    (found,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95)
+    assert found.rival == "asc" and found.rival_spend == 4.0
+    (swapped,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95, chosen=1)
+    assert swapped.rival == "esc" and average_ratio([swapped]) == pytest.approx(0.95 / 2.0)
+    assert average_ratio([swapped], equal=True) == pytest.approx(0.96 / 2.0)
+
+
+def test_a_rival_that_is_a_curve_is_given_a_spend():
+    slow = result("uniform", None, [(min(t // 2, 100), min(t // 2, 100)) for t in range(210)])
+    (found,) = compare([pool(OURS, slow)], "okg", ["uniform"], level=0.95)
+    assert found.ratio == pytest.approx(0.5) and found.values == ()
+
+
+def test_nobody_who_never_arrives_is_compared():
+    never = result("asc", [(100, 100)], [(50, 99)], values=(0.9,))
+    (found,) = compare([pool(OURS, never)], "okg", ["asc"], level=0.95)
+    assert found.rival is None and found.ratio is None and found.spend == 0.95 and not found.significant
+    assert math.isnan(average_ratio([found]))
+    (found,) = compare([pool(never, OURS)], "asc", ["okg"], level=0.95)
+    assert found.spend is None and found.rival == "okg" and found.ratio is None
+
+
+def test_two_repetitions_are_too_few():
+    few = PoolResult("p", N, 64, "raw", None, Protocol(2), None, None, np.zeros(2), np.zeros(2), (OURS,))
+    with pytest.raises(InputError, match="4 or more"):
+        compare([few], "okg", [])
+
+
+def test_holm_steps_down_and_never_falls():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.9]) == [1.0, 1.0] and holm([None]) == [None]

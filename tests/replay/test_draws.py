@@ -1,0 +1,82 @@
+"""A draw: what every prefix of every path is worth, against brute force."""
+
+import numpy as np
+import pytest
+
+from pets.core.tally import majority
+from pets.errors import InputError
+from pets.pools import Pool, PooledQuestion
+from pets.replay.draws import draw, size_of, vote_accuracy
+from pets.replay.protocol import Protocol
+from pets.replay.readings import read_answers
+
+
+def prefix(drawn, row, n):
+    question = drawn.pool.questions[row]
+    return [question.labels[j] for j in drawn.paths[row][:n]]
+
+
+@pytest.mark.parametrize("target", ["whole", "disjoint"])
+def test_tables_equal_brute_force(pool, target):
+    protocol = Protocol(size=10, target=target)
+    drawn = draw(read_answers(pool), protocol, 3)
+    rng = np.random.default_rng(protocol.seeds("toy", 3))
+    for row, question in enumerate(drawn.pool.questions):
+        order = rng.permutation(24)
+        assert drawn.paths[row].tolist() == order[:10].tolist()
+        aim = majority([question.labels[j] for j in (order[:10] if target == "whole" else order[12:22])])
+        for n in range(11):
+            vote = majority(prefix(drawn, row, n))
+            assert drawn.agree[row, n] == (vote is not None and vote == aim)
+            assert drawn.correct[row, n] == (vote is not None and vote == question.gold)
+            assert drawn.tokens[row, n] == sum(question.tokens[j] for j in drawn.paths[row][:n])
+        assert drawn.judged[row] == (question.gold is not None)
+
+
+def test_halves_do_not_meet(build):
+    drawn = draw(read_answers(build(traces=9)), Protocol(target="disjoint"), 0)
+    assert drawn.size == 4 and all(
+        set(path) & set(rest) == set() for path, rest in zip(drawn.paths, drawn.spare, strict=True)
+    )
+
+
+def test_the_traces_are_those_of_the_path(pool):
+    drawn = draw(read_answers(pool), Protocol(size=5), 0)
+    trace = drawn.traces["q2"][4]
+    j = drawn.paths[2][4]
+    assert (trace.number, trace.answer, trace.tokens) == (4, pool.questions[2].answers[j], pool.questions[2].tokens[j])
+
+
+def test_every_question_gives_what_the_shortest_has(build):
+    long, short = build(traces=24), build(traces=7)
+    mixed = type(long)("mixed", long.questions[:3] + short.questions[3:])
+    assert size_of(read_answers(mixed), Protocol()) == 7 and size_of(read_answers(mixed), Protocol(size=5)) == 5
+    with pytest.raises(InputError, match="no disjoint halves"):
+        size_of(read_answers(build(traces=1)), Protocol(target="disjoint"))
+
+
+def test_questions_without_a_vote_never_agree(build):
+    pool = build(questions=9, traces=4, nulls=1.1)  # only the first trace of each votes
+    drawn = draw(read_answers(pool), Protocol(size=2), 0)
+    missed = [0 not in path for path in drawn.paths]
+    assert any(missed) and not drawn.agree[missed].any()
+
+
+def test_repetitions_differ_and_pools_differ(pool, build):
+    read, other = read_answers(pool), read_answers(build("other"))
+    assert (draw(read, Protocol(), 0).paths == draw(read, Protocol(), 0).paths).all()
+    assert (draw(read, Protocol(), 0).paths != draw(read, Protocol(), 1).paths).any()
+    assert (draw(read, Protocol(), 0).paths != draw(other, Protocol(), 0).paths).any()
+
+
+def test_the_vote_of_all_traces_counts_known_gold_alone():
+    sure = PooledQuestion("q", ("A", "B", "A", None), gold="B", confidence=(1.0, 9.0, 1.0, None))
+    pool = read_answers(Pool("p", (sure, PooledQuestion("r", ("B",)))))
+    assert vote_accuracy(pool, weighted=False) == 0.0
+    assert vote_accuracy(pool, weighted=True) == 1.0
+    assert vote_accuracy(read_answers(Pool("p", (PooledQuestion("r", ("B",)),))), weighted=False) is None
+
+
+def test_the_weighted_vote_needs_confidences(pool):
+    with pytest.raises(InputError, match="no confidences"):
+        draw(read_answers(pool), Protocol(weighted=True), 0)

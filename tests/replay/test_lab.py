@@ -1,0 +1,90 @@
+"""The whole lab on small pools: pairing, workers, targets, budgets."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pets.errors import InputError
+from pets.pools import read_pools
+from pets.replay import Protocol, replay, rows
+
+EVERYTHING = ["uniform", "okg", "asc", "esc", "boinf", "its_adaptive", "dsc", "online_grid", "price:rounds=2", "oracle"]
+ARRAYS = ("spent", "agree", "correct", "tokens", "judged", "ceiling")
+SHARED = Path(__file__).parents[3] / "shared" / "pools"
+
+
+def same(one, other):
+    for name in ARRAYS:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_workers_change_nothing(build):
+    pools = [build("one"), build("two", questions=15, seed=1)]
+    alone = replay(pools, EVERYTHING, repetitions=3, size=16, train=4)
+    shared = replay(pools, EVERYTHING, repetitions=3, size=16, train=4, workers=2)
+    for pool, again in zip(alone, shared, strict=True):
+        for one, other in zip(pool.results, again.results, strict=True):
+            same(one, other)
+    assert rows(alone) == rows(shared)
+
+
+def test_company_and_more_repetitions_change_nothing(pool):
+    (long,) = replay([pool], ["uniform", "okg", "asc", "price", "online_grid"], repetitions=4, size=16, train=4)
+    (short,) = replay([pool], ["price", "asc"], repetitions=2, size=16, train=4)
+    for spec in ("asc", "price"):
+        assert np.array_equal(long.result(spec).agree[:2], short.result(spec).agree)
+        assert np.array_equal(long.result(spec).spent[:2], short.result(spec).spent)
+
+
+def test_all_policies_see_the_same_draws(pool):
+    (found,) = replay([pool], ["okg", "uniform", "okg:unseen=2"], repetitions=3)
+    ends = [(result.correct[:, -1].tolist(), result.tokens[:, -1].tolist()) for result in found.results]
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_the_whole_target_is_met_in_the_end_and_the_disjoint_one_is_bounded(pool):
+    (whole,) = replay([pool], ["okg"], repetitions=5, size=12)
+    (disjoint,) = replay([pool], ["okg"], repetitions=5, size=12, target="disjoint")
+    assert (whole.result("okg").consistency[:, -1] == whole.ceiling).all() and whole.ceiling.min() == 1.0
+    assert (disjoint.result("okg").consistency[:, -1] == disjoint.ceiling).all() and disjoint.ceiling.mean() < 1.0
+
+
+def test_online_policies_spend_within_their_budgets(build):
+    (found,) = replay([build(questions=30)], ["uniform", "price", "online_grid"], repetitions=3, size=24, train=10)
+    for result in found.results[1:]:
+        assert result.setting == "online" and result.questions == 20
+        assert (result.budget_used <= 1.0).all()
+        assert (result.budget_used[:, 0] > 0.5).all()
+
+
+def test_weighted_votes(build):
+    specs = ["okg_weighted", "uniform", "okg", "conf_guided:warmup=8"]
+    (found,) = replay([build(confidence=True)], specs, repetitions=2, weighted=True)
+    for result in found.results[:3]:
+        assert (result.consistency[:, -1] == 1.0).all()
+    assert found.result("conf_guided:warmup=8").option == "threshold"
+
+
+def test_mistakes_are_told_before_anything_runs(build):
+    with pytest.raises(InputError, match='"toy" has no confidences'):
+        replay([build()], ["okg"], weighted=True)
+    with pytest.raises(InputError, match="two pools have the name 'toy'"):
+        replay([build(), build()], ["okg"])
+    with pytest.raises(InputError, match="8 questions are too few for 10"):
+        replay([build(questions=8)], ["price"])
+    with pytest.raises(InputError, match="whole or disjoint"):
+        Protocol(target="half")
+
+
+def test_progress_ends_at_its_total(pool):
+    seen = []
+    replay([pool], ["uniform"], repetitions=2, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] == 2 * 12 * 24
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the recorded pools are not here")
+def test_okg_beats_uniform_on_recorded_answers():
+    (found,) = replay(read_pools([SHARED / "gpqa.EXAONE-Deep-32B.jsonl"]), ["uniform", "okg"], repetitions=2)
+    means = {row.policy: row.mean for row in rows([found]) if row.metric == "traces_first_1"}
+    assert means["okg"] < 0.5 * means["uniform"]

@@ -1,0 +1,68 @@
+"""Rows: one a pool, policy and metric."""
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from pets.errors import InputError
+from pets.replay import area, reached, replay, rows
+
+
+@pytest.fixture
+def found(build):
+    return replay([build(questions=20)], ["uniform", "okg", "asc", "price"], repetitions=4, size=16, train=6)
+
+
+def pick(table, policy, metric, setting=None):
+    (row,) = [
+        row
+        for row in table
+        if (row.policy, row.metric) == (policy, metric) and row.option is None and setting in (None, row.setting)
+    ]
+    return row
+
+
+def test_a_metric_is_summed_up_over_repetitions(found):
+    first = reached(found[0].result("okg"), 1.0).first
+    row = pick(rows(found), "okg", "traces_first_1")
+    assert row.mean == pytest.approx(first.mean()) and row.sd == pytest.approx(first.std(ddof=1))
+    assert (row.median, row.reached, row.repetitions, row.questions) == (np.median(first), 4, 4, 20)
+
+
+def test_differences_are_paired(found):
+    row = pick(rows(found), "okg", "area")
+    test = ttest_rel(area(found[0].result("okg")), area(found[0].result("uniform")))
+    low, high = test.confidence_interval(0.95)
+    assert (row.against, row.low, row.high) == ("uniform", pytest.approx(low), pytest.approx(high))
+    assert pick(rows(found), "uniform", "area", "offline").against is None
+
+
+def test_the_matched_policy_is_at_one(found):
+    table = rows(found)
+    assert pick(table, "okg", "consistency_matched").mean == 1.0
+    assert pick(table, "uniform", "consistency_matched", "offline").mean < 1.0
+    assert not any(row.metric == "consistency_matched" for row in rows(found, matched="esc"))
+
+
+def test_what_was_not_reached_is_counted(build):
+    found = replay([build(questions=20)], ["its_adaptive:threshold=0.5"], repetitions=3, size=16)
+    row = pick(rows(found), "its_adaptive:threshold=0.5", "traces_first_1")
+    assert (row.mean, row.sd, row.reached, row.repetitions) == (None, None, 0, 3)
+
+
+def test_sweeps_and_curves_are_rows_too(found):
+    table = rows(found)
+    swept = [row for row in table if row.policy == "price" and row.metric == "budget_used"]
+    assert [row.value for row in swept] == list(found[0].result("price").values) and swept[0].option == "budget"
+    curve = [row.mean for row in table if (row.policy, row.metric, row.option) == ("okg", "consistency", "budget")]
+    assert len(curve) == 16 and curve[-1] == 1.0
+
+
+def test_the_bounds_belong_to_the_pool(found):
+    bounds = {row.metric: row.mean for row in rows(found) if not row.policy}
+    assert set(bounds) == {"tied_targets", "ceiling", "pass_at_1", "vote_accuracy"} and bounds["ceiling"] == 1.0
+
+
+def test_an_unknown_reference_is_told(found):
+    with pytest.raises(InputError, match="no result of 'esc'; it has uniform, okg, asc, price"):
+        rows(found, against="esc")
