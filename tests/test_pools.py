@@ -249,6 +249,9 @@ def test_an_entry_or_a_row_is_named_where_there_are_no_lines(tmp_path):
     assert check_pool(tmp_path / "p.json")[0].startswith('pool "p.json" entry 2: "answers" is empty')
 
 
+CUT = gzip.compress(b"{}" * 99, mtime=0)[:-9]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -258,7 +261,7 @@ def test_an_entry_or_a_row_is_named_where_there_are_no_lines(tmp_path):
         ("p.json", b"3", 'pool "p.json": found 3; expected a list of questions. Check the file.'),
         ("p.json", b"[\n{},\n", 'pool "p.json": this is not JSON (Expecting value at line 3 column 1)'),
         ("p.jsonl.gz", b"plain", 'pool "p.jsonl.gz" cannot be read (Not a gzipped file'),
-        ("p.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], 'pool "p.jsonl.gz" cannot be read (Compressed file ended'),
+        ("p.jsonl.gz", CUT, 'pool "p.jsonl.gz" cannot be read (Compressed file ended'),
         ("p.parquet", b"plain", 'pool "p.parquet" is not Parquet ('),
         ("p.xml", b"<a/>", 'pool "p.xml": its format is unknown; pools end in .jsonl.gz, .jsonl, .json, .parquet.'),
         ("none.jsonl", None, 'pool "none.jsonl": there is no file "'),
