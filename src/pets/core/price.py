@@ -10,8 +10,9 @@ the fantasy: the number of pending traces, in the posterior mean's proportions, 
 price; with ``left`` rounds to go, a share 1/left of it is sent.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -58,17 +59,25 @@ def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> 
     >>> [batch(index, Tally((3, 2), options=4), math.log(0.01), left, cap=64) for left in (0, 1, 3)]
     [1, 59, 20]
     """
-    room = cap - tally.launched
-    if room <= 0 or index(tally) <= log_price:
+
+    def index_with(more: int) -> float:
+        return index(replace(tally, pending=tally.pending + more) if more else tally)
+
+    return _size(index_with, log_price, left, cap - tally.launched)
+
+
+def _size(index_with: Callable[[int], float], log_price: float, left: int, room: int) -> int:
+    """:func:`batch`, given the index as a function of the traces added as a fantasy."""
+    if room <= 0 or index_with(0) <= log_price:
         return 0
     if left == 0:
         return 1
-    low, high = 0, 1  # the index is above the price with `low` pending, at or under it with `high` (or no room)
-    while high < room and index(replace(tally, pending=tally.pending + high)) > log_price:
+    low, high = 0, 1  # the index is above the price with `low` more, at or under it with `high` (or there is no room)
+    while high < room and index_with(high) > log_price:
         low, high = high, min(2 * high, room)
     while high - low > 1:
         middle = (low + high) // 2
-        if index(replace(tally, pending=tally.pending + middle)) > log_price:
+        if index_with(middle) > log_price:
             low = middle
         else:
             high = middle
@@ -80,30 +89,37 @@ def fit_prices(
 ) -> PriceTable:
     """The table of an index on recorded paths: each a question's answers in a random order.
 
-    A path that ends before its index has fallen to the price spends all of itself. Complexity: prices x paths x
-    decisions, each a memoized index.
+    A path that ends before its index has fallen to the price spends all of itself. Every index along a path is worked
+    out once, whatever the number of prices.
     """
     if not paths:
         raise InputError("a price table needs at least one training question.")
-    totals = [
-        sum(_spends(index, path, options, rounds, warmup, log_price)) for log_price in LOG_PRICES for path in paths
-    ]
-    spends = np.reshape(totals, (len(LOG_PRICES), len(paths))).mean(axis=1)
+    spends = np.mean([_spends(index, path, options, rounds, warmup) for path in paths], axis=0)
     return PriceTable(LOG_PRICES, tuple(np.maximum.accumulate(spends).tolist()))
 
 
-def _spends(
-    index: Index, path: Sequence[str | None], options: int | None, rounds: int, warmup: int, log_price: float
-) -> Iterator[int]:
-    """The batches that the price rule buys along one path, the warm-up first."""
-    spent = min(warmup, len(path))
-    yield spent
-    done = 0
-    while spent < len(path) and not (rounds and done == rounds):
-        tally = Tally.of(path[:spent], options=options)
-        more = batch(index, tally, log_price, rounds - done if rounds else 0, len(path))
-        if more == 0:
-            return
-        yield more
-        spent += more
-        done += 1
+def _spends(index: Index, path: Sequence[str | None], options: int | None, rounds: int, warmup: int) -> list[int]:
+    """What the price rule spends along one path at each of LOG_PRICES, the warm-up included."""
+
+    @cache
+    def tally_at(n: int) -> Tally:
+        return Tally.of(path[:n], options=options)
+
+    @cache
+    def index_at(n: int, more: int) -> float:
+        return index(replace(tally_at(n), pending=more) if more else tally_at(n))
+
+    spends: list[int] = []
+    for log_price in LOG_PRICES:
+        # prices fall: without a limit of rounds, what was bought at the last price is bought again
+        spent = spends[-1] if spends and rounds == 0 else min(warmup, len(path))
+        done = 0
+        while spent < len(path) and not (rounds and done == rounds):
+            left = rounds - done if rounds else 0
+            more = _size(partial(index_at, spent), log_price, left, len(path) - spent)
+            if more == 0:
+                break
+            spent += more
+            done += 1
+        spends.append(spent)
+    return spends
