@@ -22,14 +22,13 @@ True
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from typing import Any
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
 from pets.core.quotas import QuotaQueue
 from pets.core.ranks import RankQueue
-from pets.core.record import NULL, Record
+from pets.core.record import Record
 from pets.core.states import StateQueue
 from pets.core.tally import Tally
 from pets.errors import BudgetError, InputError, StateError
@@ -126,7 +125,7 @@ class Allocator:
         self.budget.settle(trace)
         self.told += 1
         if number == record.told:
-            self._count(record, trace)
+            self._queue.told(record, record.count(trace))
             if record.late:
                 self._drain(record)
         else:
@@ -179,11 +178,10 @@ class Allocator:
 
     def to_plain(self) -> dict[str, Any]:
         """All that :meth:`restore` needs, as dicts, lists, strings, numbers and None: JSON can hold it."""
-        policy = self.policy
         return {
             "version": VERSION,
-            "policy": type(policy).__name__,
-            "options": {field.name: _plain(getattr(policy, field.name)) for field in fields(policy)},  # type: ignore[arg-type]
+            "policy": type(self.policy).__name__,
+            "options": self.policy.to_plain(),
             "budget": self.budget.to_plain(),
             "horizon": self.horizon,
             "seed": self.seed,
@@ -209,8 +207,12 @@ class Allocator:
 
     @classmethod
     def _restored(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
-        options = {name: _frozen(value) for name, value in data["options"].items()}
-        self = cls(policy(**options), Budget.from_plain(data["budget"]), seed=data["seed"], horizon=data["horizon"])
+        self = cls(
+            policy.from_plain(data["options"]),
+            Budget.from_plain(data["budget"]),
+            seed=data["seed"],
+            horizon=data["horizon"],
+        )
         self.told = data["told"]
         self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
         self._fitted = data["fitted"]
@@ -228,22 +230,6 @@ class Allocator:
         except KeyError:
             raise InputError(f"there is no question {question!r}; add it first.") from None
 
-    def _count(self, record: Record, trace: Trace) -> None:
-        """The prefix grows by one trace."""
-        answer = trace.answer
-        if answer is None:
-            record.nulls += 1
-            before = NULL
-        else:
-            before = record.votes.get(answer, 0)
-            record.votes[answer] = before + 1
-        record.told += 1
-        record.returned += 1
-        record.tokens += trace.tokens
-        if record.traces is not None:
-            record.traces.append(trace)
-        self._queue.told(record, before)
-
     def _drain(self, record: Record) -> None:
         """Traces that came back before their turn join the prefix; cancelled launches leave a gap."""
         late = record.late
@@ -252,7 +238,7 @@ class Allocator:
             if trace is None:
                 record.told += 1
             else:
-                self._count(record, trace)
+                self._queue.told(record, record.count(trace))
 
     def _refit(self) -> None:
         """Learn from the batch; again when it has grown enough."""
@@ -309,13 +295,3 @@ def _queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -
     if isinstance(policy, IndexPolicy):
         return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")
-
-
-def _plain(value: object) -> object:
-    """Tuples as lists, all the way down."""
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _frozen(value: object) -> object:
-    """Lists as tuples, all the way down."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

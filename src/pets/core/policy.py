@@ -15,8 +15,8 @@ one method, on a frozen slotted dataclass whose fields are plain data:
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Self
 
 from pets.core.tally import Tally, majority
 from pets.types import Trace
@@ -81,6 +81,15 @@ class Policy:
         """The length class of a question whose traces have had so many tokens on average."""
         return 0
 
+    def to_plain(self) -> dict[str, Any]:
+        """The options as plain data."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_plain(cls, options: Mapping[str, Any]) -> Self:
+        """The policy that :meth:`to_plain` described."""
+        return cls(**{name: _frozen(value) for name, value in options.items()})
+
     def check(self, trace: Trace) -> None:
         """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
 
@@ -116,3 +125,13 @@ class QuotaPolicy(Policy, ABC):
     @abstractmethod
     def quota(self, tally: Tally, view: View) -> int:
         """How many traces the question deserves in all, given what it has shown; <= launched stops it."""
+
+
+def _plain(value: object) -> object:
+    """Tuples as lists, all the way down."""
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: object) -> object:
+    """Lists as tuples, all the way down."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

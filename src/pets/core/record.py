@@ -69,6 +69,22 @@ class Record:
         """Votes per answer, descending."""
         return tuple(sorted(self.votes.values(), reverse=True))
 
+    def count(self, trace: Trace) -> int:
+        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
+        answer = trace.answer
+        if answer is None:
+            self.nulls += 1
+            before = NULL
+        else:
+            before = self.votes.get(answer, 0)
+            self.votes[answer] = before + 1
+        self.told += 1
+        self.returned += 1
+        self.tokens += trace.tokens
+        if self.traces is not None:
+            self.traces.append(trace)
+        return before
+
     def in_flight(self) -> list[int]:
         """The numbers that were launched and have neither come back nor been cancelled."""
         late = self.late or {}
