@@ -1,0 +1,66 @@
+"""What a recorded pool holds: questions and their traces, checked for shape, so that all in memory can be written."""
+
+import json
+import math
+from dataclasses import dataclass
+
+from pets.errors import PoolError
+
+__all__ = ["Pool", "PooledQuestion"]
+
+AGAIN = "Drop the line or sample it again."
+
+
+@dataclass(frozen=True, slots=True)
+class PooledQuestion:
+    """One question and its traces in recorded order; ``None`` among the answers is a trace that gave none.
+
+    >>> PooledQuestion("q1", ("A", None, "A"), gold="A", tokens=(310, 900))
+    Traceback (most recent call last):
+    pets.errors.PoolError: "tokens" has 2 entries for 3 answers; give one a trace. Correct it or leave "tokens" out.
+    """
+
+    id: str
+    answers: tuple[str | None, ...]
+    gold: str | None = None
+    tokens: tuple[int, ...] | None = None
+    confidence: tuple[float | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id or self.gold == "":
+            raise PoolError(f'"{"gold" if self.id else "id"}" is an empty string. Fill it in or drop the line.')
+        if not self.answers:
+            raise PoolError(f'"answers" is empty; every question needs at least one trace. {AGAIN}')
+        if "" in self.answers:
+            at = self.answers.index("")
+            raise PoolError(f"answers[{at}] is an empty string; a trace without an answer is null. Write null.")
+        for key, values in (("tokens", self.tokens), ("confidence", self.confidence)):
+            if values is not None and len(values) != len(self.answers):
+                found = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'
+                raise PoolError(f'{found}; give one a trace. Correct it or leave "{key}" out.')
+        for at, count in enumerate(self.tokens or ()):
+            if type(count) is not int or not 0 <= count < 2**63:
+                raise PoolError(f"tokens[{at}] is {shown(count)}; tokens are whole numbers, 0 or more. Correct it.")
+        for at, value in enumerate(self.confidence or ()):
+            if value is not None and not (type(value) is float and 0.0 <= value < math.inf):
+                law = "a confidence is finite and not negative, null where there is none"
+                raise PoolError(f"confidence[{at}] is {shown(value)}; {law}. Correct it.")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Recorded questions. ``kind`` is the answer type that the folder's manifest names, if it names one.
+
+    ``skipped`` holds one message for each bad line that was passed over.
+    """
+
+    name: str
+    questions: tuple[PooledQuestion, ...]
+    kind: str | None = None
+    skipped: tuple[str, ...] = ()
+
+
+def shown(value: object) -> str:
+    """A value as JSON has it, cut to what fits in a message."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,241 @@
+"""Reading recorded pools: every format, the paper's own records among them, and every problem with its place."""
+
+import gzip
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pets.errors import InputError, PoolError
+from pets.pools.formats import SUFFIXES, named, pyarrow, suffix_of
+from pets.pools.question import AGAIN, Pool, PooledQuestion, shown
+
+__all__ = ["METRICS", "Metric", "check_pool", "pool_files", "read_pool", "read_pools"]
+
+Metric = Literal["mean", "tail", "bottom"]
+METRICS: dict[Metric, str] = {
+    "mean": "mean_confidence",
+    "tail": "tail_2048_mean_conf",
+    "bottom": "bottom_0.1_sliding_2048_mean_conf",
+}
+"""Which entry of the paper's ``trace_confidence`` becomes a trace's confidence."""
+
+MANIFEST = "MANIFEST.json"
+KEYS = {
+    "id": "the question's own name",
+    "gold": "the right answer, or null where none is known",
+    "answers": "a list with one answer a trace, null for a trace without one",
+}
+REPAIR = "Repair the line or drop it."
+
+
+def read_pool(path: str | os.PathLike[str], *, confidence: Metric = "tail", skip_bad: bool = False) -> Pool:
+    """The pool in one file; its name is the file's name without the suffix.
+
+    The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
+    ``confidence`` chooses among the paper's three trace confidences and does nothing for other pools.
+    """
+    path = Path(path)
+    questions, problems = _load(path, confidence)
+    if problems and not (skip_bad and questions):
+        nothing_left = f" No other line is good either ({len(problems)} are bad)." if skip_bad else ""
+        raise PoolError(problems[0] + nothing_left)
+    return Pool(path.name[: -len(suffix_of(path))], tuple(questions), _kind(path), tuple(problems))
+
+
+def read_pools(
+    paths: Iterable[str | os.PathLike[str]], *, confidence: Metric = "tail", skip_bad: bool = False
+) -> list[Pool]:
+    """The pool of every file, and of every pool file in each folder, sorted by name."""
+    return [read_pool(path, confidence=confidence, skip_bad=skip_bad) for path in pool_files(paths)]
+
+
+def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
+        found = [file for file in found if file.name != MANIFEST and not file.name.startswith(".")]
+        if not found:
+            raise PoolError(f'folder "{path}" holds no pool; pools end in {", ".join(SUFFIXES)}. Name another folder.')
+        files += found
+    return files
+
+
+def check_pool(path: str | os.PathLike[str]) -> list[str]:
+    """Everything that is wrong with a pool file, one message a bad line; empty when all is well."""
+    try:
+        return _load(Path(path), "tail")[1]
+    except PoolError as error:
+        return [str(error)]
+
+
+def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
+    """The good questions of a file, and what is wrong with the others."""
+    if metric not in METRICS:
+        raise InputError(f"confidence is one of {', '.join(METRICS)}; got {metric!r}.")
+    questions: list[PooledQuestion] = []
+    problems: list[str] = []
+    taken: dict[str, str] = {}
+    for place, raw in _records(path):
+        try:
+            question = _question(raw, metric)
+            if question.id in taken:
+                found = f'"id" is {shown(question.id)}, as on {taken[question.id]}; ids are unique'
+                raise PoolError(f"{found}. Rename one or drop the line.")
+        except PoolError as error:
+            problems.append(f"{named(path)} {place}: {error}")
+            continue
+        taken[question.id] = place
+        questions.append(question)
+    if not questions and not problems:
+        raise PoolError(f"{named(path)}: the file holds no question; a pool has at least one. Record it again.")
+    return questions, problems
+
+
+def _records(path: Path) -> Iterator[tuple[str, object]]:
+    """Where each question stands and what stands there; a line comes as bytes, yet to be parsed."""
+    if path.is_dir():
+        raise PoolError(f'"{path}" is a folder; a pool is a file. Name a file in it.')
+    suffix = suffix_of(path)
+    try:
+        if suffix == ".parquet":
+            yield from _parquet_rows(path)
+        elif suffix == ".json":
+            yield from _json_entries(path)
+        else:
+            with gzip.open(path) if suffix == ".jsonl.gz" else path.open("rb") as file:
+                yield from _lines(file)
+    except FileNotFoundError:
+        raise PoolError(f'{named(path)}: there is no file "{path}". Check the path.') from None
+    except (OSError, EOFError, zlib.error) as error:
+        found = getattr(error, "strerror", None) or error
+        raise PoolError(f"{named(path)} cannot be read ({found}). Check the file or copy it again.") from None
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[str, object]]:
+    """Split at newlines alone: a JSON string may hold any of Unicode's other line ends."""
+    return ((f"line {number}", line.rstrip(b"\r\n")) for number, line in enumerate(file, 1) if line.strip())
+
+
+def _json_entries(path: Path) -> Iterator[tuple[str, object]]:
+    """A list of questions, an object of them by id, a single one, or (not JSON as a whole) one a line."""
+    raw = path.read_bytes()
+    try:
+        content = _parse(raw)
+    except PoolError as error:
+        if raw.lstrip().startswith(b"["):
+            raise PoolError(f"{named(path)}: {error}") from None
+        yield from _lines(raw.split(b"\n"))
+        return
+    if isinstance(content, dict):
+        by_id = "answers" not in content and all(isinstance(value, dict) for value in content.values())
+        content = [{"id": key, **value} for key, value in content.items()] if by_id else [content]
+    if not isinstance(content, list):
+        raise PoolError(f"{named(path)}: found {shown(content)}; expected a list of questions. Check the file.")
+    yield from ((f"entry {number}", entry) for number, entry in enumerate(content, 1))
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, object]]:
+    arrow, parquet = pyarrow()
+    try:
+        rows = parquet.read_table(path, partitioning=None).to_pylist()
+    except arrow.ArrowException as error:
+        raise PoolError(f"{named(path)} is not Parquet ({error}). Check the file or copy it again.") from None
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+def _parse(raw: bytes) -> object:
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise PoolError(f"byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column {error.colno}" if b"\n" in raw.strip() else f"column {error.colno}"
+        raise PoolError(f"this is not JSON ({error.msg} at {at}). {REPAIR}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5000 digits, 100,000 brackets
+        raise PoolError(f"this JSON cannot be read ({error}). {REPAIR}") from None
+
+
+def _question(raw: object, metric: Metric) -> PooledQuestion:
+    record = _parse(raw) if isinstance(raw, bytes) else raw
+    if not isinstance(record, dict):
+        raise PoolError(f"found {shown(record)}; a question is an object with id, gold and answers. {REPAIR}")
+    if "gold" not in record and ("answer" in record or "correct_answer" in record):
+        record = _from_paper(record, metric)
+    for key, meaning in KEYS.items():
+        if key not in record or (record[key] is None and key != "gold"):
+            raise PoolError(f'"{key}" is missing; it is {meaning}. Add it or drop the line.')
+    answers = [_text(answer, f"answers[{at}]") for at, answer in enumerate(_list(record, "answers") or ())]
+    if answers and all(answer is None for answer in answers):
+        found = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
+        raise PoolError(f"{found}. {AGAIN}")
+    tokens, confidence = _list(record, "tokens"), _list(record, "confidence")
+    return PooledQuestion(
+        id=_text(record["id"], '"id"') or "",
+        answers=tuple(answers),
+        gold=_text(record["gold"], '"gold"'),
+        tokens=None if tokens is None else tuple(tokens),
+        confidence=None if confidence is None else tuple(map(_float, confidence)),
+    )
+
+
+def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
+    """The paper's record under our keys. It has "" for a trace from which no answer could be taken."""
+    gold = record.get("correct_answer")
+    ours = {**record, "gold": record.get("answer") if gold is None else gold}
+    if isinstance(record.get("answers"), list):
+        ours["answers"] = [None if answer == "" else answer for answer in record["answers"]]
+    entries = _list(record, "trace_confidence")
+    if entries is not None:
+        ours["confidence"] = [_picked(entry, f"trace_confidence[{at}]", metric) for at, entry in enumerate(entries)]
+    return ours
+
+
+def _picked(entry: Any, where: str, metric: Metric) -> Any:
+    if isinstance(entry, dict) and "conf_summary" in entry:
+        entry = entry["conf_summary"]
+    if entry is not None and not isinstance(entry, dict):
+        raise PoolError(f"{where} is {shown(entry)}; expected an object with {METRICS[metric]}. {REPAIR}")
+    return None if entry is None else entry.get(METRICS[metric])
+
+
+def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
+    values = record.get(key)
+    if values is None or isinstance(values, list):
+        return values
+    raise PoolError(f'"{key}" is {shown(values)}; expected a list with one entry a trace. {REPAIR}')
+
+
+def _text(value: object, where: str) -> str | None:
+    """A string as it stands, a number as Python writes it."""
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return str(value)
+    raise PoolError(f"{where} is {shown(value)}; expected a string, a number or null. {REPAIR}")
+
+
+def _float(value: Any) -> Any:
+    """JSON writes 20.0 as 20 if it likes; what is no number, or too large for one, is left to be refused."""
+    return float(value) if type(value) is int and value.bit_length() <= 1023 else value
+
+
+def _kind(path: Path) -> str | None:
+    """What the manifest beside the file calls the pool's kind of answers."""
+    manifest = path.with_name(MANIFEST)
+    try:
+        entries = _parse(manifest.read_bytes()) if manifest.is_file() else []
+    except PoolError as error:
+        raise PoolError(f'manifest "{manifest}": {error}') from None
+    name = path.name[: -len(suffix_of(path))]
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("pool") == name and isinstance(entry.get("kind"), str):
+            return str(entry["kind"])
+    return None

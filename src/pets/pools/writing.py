@@ -1,0 +1,55 @@
+"""Writing recorded pools: a file appears whole or not at all, and what is read back is equal."""
+
+import gzip
+import json
+import os
+import uuid
+from pathlib import Path
+
+from pets.errors import PoolError
+from pets.pools.formats import named, pyarrow, suffix_of
+from pets.pools.question import Pool, PooledQuestion
+
+__all__ = ["write_pool"]
+
+
+def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
+    """Write the questions in the format of the suffix; the file appears whole or not at all.
+
+    What is read back is equal; name and kind belong to the file's name and to its folder's manifest.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        draft.write_bytes(_parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix))
+        draft.replace(path)
+    except OSError as error:
+        raise PoolError(f"{named(path)} cannot be written ({error.strerror or error}). Choose another path.") from None
+    except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
+        raise PoolError(f"{named(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _json_bytes(pool: Pool, suffix: str) -> bytes:
+    lines = [json.dumps(_record(question), separators=(",", ":")) for question in pool.questions]
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(f"{line}\n" for line in lines)
+    return gzip.compress(text.encode(), mtime=0) if suffix == ".jsonl.gz" else text.encode()
+
+
+def _parquet_bytes(pool: Pool) -> bytes:
+    arrow, parquet = pyarrow()
+    text, many = arrow.string(), arrow.list_
+    columns = {"id": text, "gold": text, "answers": many(text)}
+    columns |= {"tokens": many(arrow.int64()), "confidence": many(arrow.float64())}
+    table = arrow.Table.from_pylist([_record(q) for q in pool.questions], schema=arrow.schema(columns.items()))
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _record(question: PooledQuestion) -> dict[str, object]:
+    optional = {"tokens": question.tokens, "confidence": question.confidence}
+    recorded = {key: values for key, values in optional.items() if values is not None}
+    return {"id": question.id, "gold": question.gold, "answers": question.answers, **recorded}
