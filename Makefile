@@ -1,10 +1,11 @@
 # Every target works on a machine that has Python 3.11+ with pip and venv, and make.
 PYTHON ?= python3
+OUT    ?= paper
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench paper format clean
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' Makefile | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
 
@@ -29,6 +30,15 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 bench: $(READY)  ## every benchmark, one after another (about 10 minutes)
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	  name=$$(basename $$file .py); echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
+
+paper: $(READY)  ## the paper's tables and figures in OUT=paper; from recorded answers: POOLS="path ..."
+	@mkdir -p $(OUT)
+ifdef POOLS
+	$(BIN)/pets replay $(POOLS) --plots $(OUT) -o $(OUT)/rows.csv --skip-bad
+else
+	@echo 'No recorded pools; only the figures that need none. For the others: make paper POOLS="path ..."' >&2
+endif
+	$(BIN)/pets figures --out $(OUT) $(addprefix --pools ,$(POOLS)) --skip-bad
 
 format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .

@@ -5,6 +5,7 @@ import sys
 import click
 
 from pets.cli.demo import demo
+from pets.cli.figures import figures
 from pets.cli.pools import pools
 from pets.cli.replay import replay
 from pets.errors import PetsError
@@ -22,6 +23,7 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(figures)
 cli.add_command(pools)
 cli.add_command(replay)
 

@@ -20,12 +20,13 @@ from rich.table import Table
 
 from pets.errors import InputError
 from pets.pools import Pool, pool_files, read_pool
-from pets.replay import PoolResult, Protocol, Row, rows
+from pets.replay import PoolResult, Protocol, Row, read_answers, rows
 from pets.replay import replay as run
 from pets.replay.lab import Progress
 from pets.replay.protocol import Target
+from pets.report import check_matplotlib, draw_curves, draw_difficulty, save
 
-__all__ = ["replay"]
+__all__ = ["WIDE", "progress_bar", "read_telling", "replay"]
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
@@ -54,6 +55,7 @@ WIDE = 240  # where stdout is no terminal, nothing is folded
 @click.option("--skip-bad", is_flag=True, help="Pass over bad lines and say how many they were.")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write rows to .json(l), .csv or .parquet.")
+@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots of each pool to a folder.")
 def replay(
     paths: tuple[Path, ...],
     policies: tuple[str, ...],
@@ -68,6 +70,7 @@ def replay(
     skip_bad: bool,
     form: str,
     output: Path | None,
+    plots: Path | None,
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it.
 
@@ -77,10 +80,12 @@ def replay(
     """
     if output is not None:
         _check_output(output)
+    if plots is not None:
+        check_matplotlib()
     protocol = Protocol(repetitions, pool_size, target, weighted, train, seed=seed)
-    pools = [_read(path, skip_bad) for path in pool_files(paths)]
+    pools = [read_telling(path, skip_bad) for path in pool_files(paths)]
     specs = policies or _default(pools, protocol)
-    with _bar() as progress:
+    with progress_bar() as progress:
         found = run(
             pools, specs, protocol=protocol, answer=answer, workers=workers or os.cpu_count() or 1, progress=progress
         )
@@ -91,9 +96,12 @@ def replay(
         _print_tables(found, table)
     else:
         _write(table, form, output)
+    if plots is not None:
+        _plot(plots, pools, found, answer)
 
 
-def _read(path: Path, skip_bad: bool) -> Pool:
+def read_telling(path: Path, skip_bad: bool) -> Pool:
+    """The pool; how many of its lines were skipped goes to stderr."""
     pool = read_pool(path, skip_bad=skip_bad)
     if pool.skipped:
         click.echo(f"{pool.name}: skipped {len(pool.skipped)} bad line{'s' * (len(pool.skipped) > 1)}.", err=True)
@@ -122,7 +130,7 @@ def _tell(pool: PoolResult, asked: int) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """Progress on stderr, with the time that is left."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     console = Console(stderr=True)
@@ -195,6 +203,15 @@ def _cell(row: Row | None) -> str:
     deviation = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
     missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
     return f"{row.mean:.{digits}f}{deviation}{missed}"
+
+
+def _plot(folder: Path, pools: Sequence[Pool], found: Sequence[PoolResult], answer: str | None) -> None:
+    """Two pictures a pool: its curves, and where the budget went."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for pool, result in zip(pools, found, strict=True):
+        pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
+        for name, picture in pictures.items():
+            click.echo(f"{save(picture, folder / f'{pool.name}.{name}.png')} written.", err=True)
 
 
 def _check_output(path: Path) -> None:

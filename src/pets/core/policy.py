@@ -74,12 +74,13 @@ class Policy:
 
     @property
     def marks(self) -> bool:
-        """Whether :meth:`mark` makes trace length part of a question's belief state."""
+        """Whether trace length is part of a question's belief state: ``Tally.mark``, the class of its mean tokens."""
         return False
 
-    def mark(self, mean_tokens: float) -> int:
-        """The length class of a question whose traces have had so many tokens on average."""
-        return 0
+    @property
+    def length_edges(self) -> tuple[float, ...]:
+        """Where the length classes are cut, ascending; none as long as none were learned."""
+        return ()
 
     def to_plain(self) -> dict[str, Any]:
         """The options as plain data."""

@@ -10,6 +10,7 @@ Strengths also go with trace length: questions are cut into classes by mean toke
 shrunk towards the batch's.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,7 +46,7 @@ class LearnedPrior:
 
     def mark(self, mean_tokens: float) -> int:
         """The length class of a question whose traces had so many tokens on average."""
-        return sum(mean_tokens > edge for edge in self.edges)
+        return bisect_left(self.edges, mean_tokens)
 
     def posterior(self, tally: Tally) -> Array:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""

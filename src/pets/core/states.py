@@ -8,6 +8,7 @@ Order: highest score first, equal scores by state key, within a state the questi
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from heapq import heappop, heappush
 
@@ -34,7 +35,7 @@ class StateQueue:
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         self.policy = policy
         self.only_warmup = False
-        self._marks = policy.marks
+        self._edges = policy.length_edges
         self._cap = math.inf if cap is None else cap
         self._view = View(cap=cap)
         self._ids: dict[Key, int] = {}
@@ -48,7 +49,7 @@ class StateQueue:
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
-        mark = self.policy.mark(record.mean_tokens) if self._marks else 0
+        mark = bisect_left(self._edges, record.mean_tokens)
         state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
         self._members[state][record] = None
         if not self._queued[state]:
@@ -93,7 +94,7 @@ class StateQueue:
     def told(self, record: Record, before: int) -> None:
         """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
         state = record.state
-        event = before + MARK * self.policy.mark(record.mean_tokens) if self._marks else before
+        event = before + MARK * bisect_left(self._edges, record.mean_tokens) if self._edges else before
         after = self._after[state].get(event)
         if after is None:
             after = self._move(state, event)
@@ -115,7 +116,8 @@ class StateQueue:
     def refit(self) -> None:
         """Let the policy learn from the batch and score every state anew: O(S), not O(N)."""
         self.policy = self.policy.refit(self.batch())
-        if self._marks:
+        if self.policy.length_edges != self._edges:
+            self._edges = self.policy.length_edges
             self._classify()
         self._scores = [None] * len(self._keys)
         self._heap.clear()
@@ -124,7 +126,7 @@ class StateQueue:
 
     def batch(self) -> Mapping[Tally, int]:
         """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
-        if self._marks:
+        if self.policy.marks:
             records = self._records()
             return {record.tally(): 1 for record in records[:: len(records) // SAMPLE + 1]}
         return {

@@ -56,9 +56,10 @@ class OKG(IndexPolicy):
         """Lengths are part of the state when the learned prior looks at them."""
         return self.learns and self.lengths
 
-    def mark(self, mean_tokens: float) -> int:
-        """The learned prior's length class."""
-        return LearnedPrior(self.shares, self.edges).mark(mean_tokens)
+    @property
+    def length_edges(self) -> tuple[float, ...]:
+        """The learned prior's."""
+        return self.edges
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """The same policy with the prior of this batch."""
