@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -280,6 +281,35 @@ def test_learning_waits_for_the_warm_up_and_then_fixes_the_scale():
     assert 0.8 < learned.scale < 2.2 and learned.beta_0 == pytest.approx(12.0 / learned.scale, rel=0.15)
     drive(allocator, rng)
     assert allocator.policy == learned
+
+
+@dataclass(frozen=True, slots=True)
+class Pupil(IndexPolicy):
+    """Counts its lessons."""
+
+    lessons: int = 0
+
+    @property
+    def learns(self):
+        return True
+
+    def refit(self, batch):
+        return replace(self, lessons=self.lessons + 1)
+
+    def index(self, tally, view):
+        return -tally.launched
+
+
+def test_a_policy_learns_again_at_each_doubling_also_from_traces_that_come_out_of_order():
+    allocator = Allocator(Pupil(), Budget(64), questions(2))
+    lessons = {}
+    for _ in range(16):
+        launches = allocator.ask(4)
+        for launch in reversed(launches):
+            allocator.tell(Trace(*launch, "A"))
+            lessons[allocator.told] = allocator.policy.lessons
+    changes = [told for told in lessons if lessons[told] != lessons.get(told - 1, 0)]
+    assert changes == [4, 8, 16, 32, 64]
 
 
 def test_other_currencies_reserve_the_hold_and_settle_the_cost():

@@ -88,3 +88,15 @@ def test_a_coin_belongs_to_the_seed_and_the_question(seed):
 def test_more_questions_than_the_horizon_get_what_is_left():
     allocator = stream(Fixed(more=4, rounds=1), Budget(10), 4, horizon=2)
     assert [verdict.traces for verdict in allocator.verdicts()] == [4, 4, 2, 0]
+
+
+def test_the_warm_up_of_a_question_that_has_just_arrived_is_kept():
+    allocator = Allocator(Fixed(more=99, rounds=1, warmup=4), Budget(12), [Question("a")], horizon=1)
+    first = allocator.ask(4)
+    allocator.add(Question("b"))
+    for launch in first:
+        allocator.tell(Trace(*launch, "A"))  # "a" is asked about before "b" was granted anything
+    while launches := allocator.ask(4):
+        for launch in launches:
+            allocator.tell(Trace(*launch, "A"))
+    assert [verdict.traces for verdict in allocator.verdicts()] == [8, 4]

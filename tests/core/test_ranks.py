@@ -47,3 +47,23 @@ def test_the_cap_holds_and_a_cancelled_launch_frees_its_place():
     assert [launch.number for launch in queue.take(9)] == [0, 1] and queue.stopped(record)
     queue.cancelled(record)
     assert [launch.number for launch in queue.take(9)] == [2]
+
+
+@dataclass(frozen=True, slots=True)
+class Reluctant(LeastSure):
+    """The same with a warm-up of two."""
+
+    @property
+    def warmup(self):
+        return 2
+
+
+def test_the_warm_up_comes_first():
+    queue = RankQueue(Reluctant(), cap=None)
+    records = [Record(name, i, None, keep_traces=True) for i, name in enumerate("ab")]
+    for record in records:
+        queue.add(record)
+    for _ in range(2):
+        assert queue.take(1)[0].question == "a"
+        tell(queue, records[0], 0.001)  # the least sure by far, but "b" has not warmed up
+    assert [launch.question for launch in queue.take(2)] == ["b", "b"]

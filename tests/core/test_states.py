@@ -95,3 +95,16 @@ def test_counts_stay_sorted_under_any_votes():
         counts = _voted(counts, votes[label])
         votes[label] += 1
         assert counts == tuple(sorted(votes.values(), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Clinging(IndexPolicy):
+    """Prefers whoever has traces in flight: the state after a launch outranks the one before it."""
+
+    def index(self, tally, view):
+        return tally.pending
+
+
+def test_many_at_once_are_the_same_as_one_by_one_even_if_a_launch_raises_the_index():
+    at_once, one_by_one = queue(3, Clinging(), cap=4)[0], queue(3, Clinging(), cap=4)[0]
+    assert at_once.take(9) == [launch for _ in range(9) for launch in one_by_one.take(1)]

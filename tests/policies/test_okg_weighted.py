@@ -47,6 +47,7 @@ def test_the_scale_is_the_pooled_spread_within_answers():
     learned = OKGWeighted().refit(batch)
     assert learned.scale == pytest.approx(1.5, rel=0.08)
     assert learned.beta_0 == pytest.approx(13.5 / 1.5, rel=0.05)
+    assert learned.v_0 == pytest.approx((1.0 + 1.5**2) / 1.5**2, rel=0.2)  # spread of means, of A against B included
     assert learned.refit(batch) is learned
 
 

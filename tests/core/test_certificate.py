@@ -1,0 +1,156 @@
+"""Certificates: every launch order and every continuation of a Polya urn, the limits, the batch's interval."""
+
+import math
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pets.core.certificate import EXACT_BATCH, FAR, certificate, expected_consistency, p_leader_after
+from pets.core.dirichlet import p_leader_counts
+from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior
+from pets.core.tally import Tally, majority
+from pets.errors import InputError
+
+
+def every_continuation(counts, K, a, m):
+    """P(vote of all = vote of the prefix), by the tie rule itself: all orders of the prefix, all that may follow."""
+    labels = "ABCDEFGH"[:K]
+    prefix = "".join(label * n for label, n in zip(labels, counts, strict=False))
+    chances = []
+    for order in set(permutations(prefix)):
+        now = majority(order)
+        chance = 0.0
+        for rest in product(labels, repeat=m):
+            urn = {label: prefix.count(label) + a for label in labels}
+            weight = 1.0
+            for label in rest:
+                weight *= urn[label] / sum(urn.values())
+                urn[label] += 1
+            chance += weight * (majority([*order, *rest]) == now)
+        chances.append(chance)
+    return sum(chances) / len(chances)
+
+
+@pytest.mark.parametrize(
+    ("counts", "K", "m"),
+    [
+        ((1,), 2, 1),
+        ((1,), 2, 6),
+        ((2, 1), 2, 5),
+        ((2, 2), 2, 4),
+        ((1, 1), 3, 4),
+        ((1, 1, 1), 3, 4),
+        ((2, 1, 1), 3, 5),
+        ((2, 1, 1), 4, 4),
+        ((2, 2, 1), 3, 4),
+        ((3, 1), 4, 4),
+    ],
+)
+@pytest.mark.parametrize("a", [0.02, 0.6, 1.6])
+def test_it_is_the_sum_over_every_order_and_continuation(counts, K, m, a):
+    assert p_leader_after(counts, K, a, m) == pytest.approx(every_continuation(counts, K, a, m), abs=1e-7)
+
+
+def test_several_rivals_behind_at_different_counts():
+    assert p_leader_after((3, 2, 1), 3, 0.6, 5) == pytest.approx(every_continuation((3, 2, 1), 3, 0.6, 5), abs=1e-7)
+
+
+descending = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(lambda n: tuple(sorted(n, reverse=True)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(descending, st.integers(0, 3), st.integers(0, 70), st.sampled_from(STRENGTHS))
+def test_it_is_a_probability_that_one_more_vote_for_the_leader_raises(counts, unseen, m, a):
+    K = len(counts) + unseen
+    now = p_leader_after(counts, K, a, m)
+    more = p_leader_after((counts[0] + 1, *counts[1:]), K, a, m)
+    assert 0.0 <= now <= 1.0 and more >= now - 1e-7
+    assert now >= 1.0 / K - 1e-7  # nobody is likelier to win than the leader
+
+
+def test_the_limits_are_the_vote_now_and_the_population_vote():
+    for counts, K, a in [((3, 2), 2, 1.6), ((4, 2, 1), 8, 0.2), ((3, 3), 4, 0.6)]:
+        assert p_leader_after(counts, K, a, 0) == 1.0
+        gaps = [abs(p_leader_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, FAR)]
+        assert gaps[0] > 2 * gaps[1] > 4 * gaps[2] and gaps[2] < 0.01
+
+
+def test_a_lead_that_cannot_be_caught_up_is_certain():
+    assert p_leader_after((9, 2), 4, 1.6, 6) == 1.0 > p_leader_after((9, 2), 4, 1.6, 7)
+
+
+def test_the_certificate_mixes_the_strengths_by_their_posterior():
+    prior, tally = LearnedPrior(), Tally((3, 1), options=4)
+    weights = prior.posterior(tally)
+    finite = weights @ [p_leader_after((3, 1), 4, a, 60) for a in STRENGTHS]
+    forever = weights @ [p_leader_counts((3, 1), a, 4) for a in STRENGTHS]
+    assert certificate(tally, prior, 64) == pytest.approx(finite, abs=1e-8)
+    assert certificate(tally, prior) == certificate(tally, prior, math.inf) == pytest.approx(forever, abs=1e-8)
+
+
+def test_far_away_it_runs_into_infinity_without_a_jump():
+    prior, tally = LearnedPrior(), Tally((5, 3, 1), options=4)
+    near, far = certificate(tally, prior, 9 + FAR), certificate(tally, prior, 10 + FAR)
+    assert near == pytest.approx(far, abs=1e-4)
+    assert certificate(tally, prior, 10**9) == pytest.approx(certificate(tally, prior), abs=1e-6)
+
+
+def test_nothing_left_to_draw_is_certain_and_no_vote_is_no_leader():
+    prior = LearnedPrior()
+    assert certificate(Tally((2, 2), nulls=1), prior, 5) == certificate(Tally((2, 2)), prior, 1) == 1.0
+    assert certificate(Tally(), prior, 8) == certificate(Tally((), nulls=3), prior) == 0.0
+    with pytest.raises(InputError, match="B >= 0"):
+        certificate(Tally((1,)), prior, -1)
+    with pytest.raises(InputError, match="B >= 0"):
+        certificate(Tally((1,)), prior, math.nan)
+
+
+def test_traces_without_an_answer_leave_fewer_votes_to_come():
+    """5 of 8 traces voted: 6/9 of the 6 to come will, 4 votes; of 7, between 4 and 5."""
+    prior, tally = LearnedPrior(), Tally((3, 2), nulls=3, options=2)
+    votes = Tally((3, 2), options=2)
+    assert certificate(tally, prior, 14) == pytest.approx(certificate(votes, prior, 9))
+    between = certificate(votes, prior, 9) / 3 + certificate(votes, prior, 10) * 2 / 3
+    assert certificate(tally, prior, 15) == pytest.approx(between)
+
+
+def test_trace_length_counts_where_the_prior_knows_lengths():
+    easy, hard = (0.95, 0.01, 0.01, 0.01, 0.01, 0.01), (0.01, 0.01, 0.01, 0.01, 0.01, 0.95)
+    prior = LearnedPrior((easy, hard), (1000.0,))
+    short, long = Tally((2,), mean_tokens=300.0), Tally((2,), mean_tokens=9000.0)
+    assert certificate(short, prior, 64) > certificate(long, prior, 64) + 0.2
+
+
+def test_simulated_batches_are_as_right_as_they_say():
+    """The model's own questions: certificates average to the share that is right, and the interval covers it."""
+    rng = np.random.default_rng(0)
+    tallies, right = [], 0
+    for i in range(1500):
+        path = rng.choice(4, size=32, p=rng.dirichlet([0.06 if i % 2 else 0.6] * 4)).astype(str).tolist()
+        tallies.append(Tally.of(path[:4], options=4))
+        right += majority(path[:4]) == majority(path)
+    prior = fit_prior({tally: tallies.count(tally) for tally in set(tallies)})
+    mean, low, high = expected_consistency(tallies, prior, 32)
+    assert mean == pytest.approx(right / 1500, abs=0.02)
+    assert low < right / 1500 < high
+
+
+def test_the_interval_of_a_small_batch_is_the_poisson_binomials():
+    prior, tally = LearnedPrior(), Tally((1, 1), options=2)
+    p = certificate(tally, prior, 3)
+    mean, low, high = expected_consistency([tally] * 2, prior, 3)
+    assert mean == pytest.approx(p) and (1 - p) ** 2 > 0.025 and p * p > 0.025
+    assert (low, high) == (0.0, 1.0)
+    assert expected_consistency([Tally((3,))] * 3, prior, 3) == (1.0, 1.0, 1.0)
+    with pytest.raises(InputError, match="without questions"):
+        expected_consistency([], prior)
+
+
+def test_both_intervals_agree_where_they_meet():
+    prior, tally = LearnedPrior(), Tally((2, 1), options=4)
+    exact = expected_consistency([tally] * EXACT_BATCH, prior, 16)
+    normal = expected_consistency([tally] * (EXACT_BATCH + 1), prior, 16)
+    assert exact == pytest.approx(normal, abs=1.5 / EXACT_BATCH)

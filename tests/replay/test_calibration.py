@@ -1,0 +1,66 @@
+"""Calibration: what is paired with what, and the scores by hand."""
+
+import numpy as np
+import pytest
+
+from pets.core.tally import majority
+from pets.errors import InputError
+from pets.replay.calibration import Bin, Certified, calibrate, certify
+from pets.replay.draws import draw
+from pets.replay.protocol import Protocol
+from pets.replay.readings import read_answers
+
+
+def given(certificate, share, right):
+    return Certified("toy", "okg", 4.0, np.array(certificate), np.array(share), np.array(right))
+
+
+def test_the_scores_are_those_of_the_definition():
+    found = calibrate([given([0.95, 1.0, 0.05], [0.5, 1.0, 0.5], [True, True, False]), given([0.55], [0.6], [False])])
+    assert found.count == 4 and found.right == 0.5 and found.certificate == pytest.approx(2.55 / 4)
+    assert found.error == pytest.approx((0.05 + 0.05 + 0.55) / 4)
+    assert found.brier == pytest.approx((0.05**2 + 0.0 + 0.05**2 + 0.55**2) / 4)
+    assert found.brier_constant == 0.25 and found.brier_share == pytest.approx((0.25 + 0.0 + 0.25 + 0.36) / 4)
+    assert found.bins[9] == Bin(0.9, 1.0, 2, pytest.approx(0.975), 1.0)
+    assert found.bins[1] == Bin(0.1, 0.2, 0, None, None) and len(found.bins) == 10
+
+
+def test_gaps_of_one_bin_cancel_and_of_two_do_not():
+    certified = given([0.4, 0.6], [1.0, 1.0], [False, True])
+    assert calibrate([certified], bins=1).error == pytest.approx(0.0)
+    assert calibrate([certified], bins=2).error == pytest.approx(0.4)
+    with pytest.raises(InputError, match="at least one"):
+        calibrate([])
+
+
+def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
+    read, protocol = read_answers(pool), Protocol(repetitions=2, size=16)
+    found = certify(read, ("okg", "uniform"), (2.0, 4.0), protocol)
+    assert [(one.policy, one.budget) for one in found] == [("okg", 2), ("okg", 4), ("uniform", 2), ("uniform", 4)]
+    uniform = found[3]
+    expected = []
+    for repetition in range(2):
+        drawn = draw(read, protocol, repetition)
+        for question in read.questions:
+            path = [trace.answer for trace in drawn.traces[question.id]]
+            expected.append((majority(path[:4]), path[:4].count(majority(path[:4])), majority(path)))
+    assert uniform.right.tolist() == [now is not None and now == end for now, _, end in expected]
+    assert all((c > 0) == (now is not None) for c, (now, _, _) in zip(uniform.certificate, expected, strict=True))
+    assert np.all((uniform.certificate >= 0) & (uniform.certificate <= 1))
+
+
+def test_who_has_drawn_everything_is_certain_and_right(pool):
+    for one in certify(read_answers(pool), budgets=(8.0,), protocol=Protocol(repetitions=1, size=8)):
+        assert one.right.all() and one.certificate == pytest.approx(np.ones(12))
+
+
+def test_certificates_of_the_models_own_questions_are_calibrated(build):
+    made = [build(f"toy{seed}", 150, 32, nulls=0.05, seed=seed) for seed in range(2)]
+    found = [one for p in made for one in certify(read_answers(p), budgets=(4.0, 8.0), protocol=Protocol(3, 32))]
+    scores = calibrate(found)
+    assert scores.error < 0.04 and scores.brier < min(scores.brier_constant, scores.brier_share)
+
+
+def test_another_target_is_refused(pool):
+    with pytest.raises(InputError, match="whole pool"):
+        certify(read_answers(pool), protocol=Protocol(target="disjoint"))
