@@ -1,0 +1,87 @@
+"""okg against uniform and against the best rival of each recorded pool, by the replay lab's protocol.
+
+    python -m benchmarks.rivals [POOLS] [--repetitions 30] [--target whole|disjoint] [--level 0.99]
+
+First self-consistency 1: okg's traces over uniform's, pooled over the GPQA pools (ratio of means) and averaged over the
+AIME 2024 models. At ``level``: okg's traces over those of the best rival of each LLM pool, the rival and its threshold
+chosen on half of the repetitions and both scored on the other half, both ways round (`pets.replay.compare`); losses by
+Holm-corrected paired tests at equal spend. Without recorded pools it says so and measures nothing.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pets.pools import read_pools
+from pets.replay import Comparison, PoolResult, average_ratio, compare, reached, replay
+
+RIVALS = ["asc", "esc", "boinf", "its_adaptive", "dsc"]
+
+
+def first_one(result: PoolResult, policy: str) -> float:
+    """Mean traces a question at which the policy first reaches self-consistency 1."""
+    found = result.result(policy, "offline")
+    return float(np.nanmean(reached(found, 1.0).first))
+
+
+def against_uniform(results: Sequence[PoolResult]) -> dict[str, float]:
+    gpqa = [r for r in results if r.pool.startswith("gpqa")]
+    aime = [r for r in results if r.pool.startswith("aime24")]
+    figures: dict[str, float] = {}
+    if gpqa:
+        total = {p: sum(first_one(r, p) for r in gpqa) for p in ("okg", "okg:prior=1", "uniform")}
+        figures |= {f"gpqa_{p}_over_uniform": round(total[p] / total["uniform"], 3) for p in ("okg", "okg:prior=1")}
+    if aime:
+        for p in ("okg", "okg:prior=1"):
+            ratios = [first_one(r, p) / first_one(r, "uniform") for r in aime]
+            figures[f"aime24_{p}_over_uniform"] = round(float(np.mean(ratios)), 3)
+    return figures
+
+
+def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, object]:
+    both: list[Comparison] = []
+    for chosen in (0, 1):
+        both += compare(results, "okg", RIVALS, level, chosen=chosen)
+    for one in sorted(both, key=lambda c: c.pool):
+        print(f"{one.pool:36} rival {one.rival} {one.option}={one.values} ratio {one.ratio} equal {one.equal_ratio} "
+              f"advantage {one.advantage} p_holm {one.p_holm}")  # fmt: skip
+    losses = [c.pool for c in both if c.significant and (c.advantage or 0) < 0]
+    return {
+        "pools": len(results),
+        "ratio": round(average_ratio(both), 3),
+        "equal_ratio": round(average_ratio(both, equal=True), 3),
+        "significant_losses": losses,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pools", nargs="?", type=Path, default=Path("../shared/pools"))
+    parser.add_argument("--repetitions", type=int, default=30)
+    parser.add_argument("--target", choices=("whole", "disjoint"), default="whole")
+    parser.add_argument("--level", type=float, default=0.99)
+    args = parser.parse_args()
+    print(__doc__)
+    if not args.pools.exists():
+        print(json.dumps({"benchmark": "rivals", "skipped": f"no recorded pools at {args.pools}"}))
+        return
+    pools = [pool for pool in read_pools([args.pools], skip_bad=True) if not pool.name.startswith("crowd")]
+    results = replay(
+        pools,
+        ["uniform", "okg", "okg:prior=1", *RIVALS],
+        repetitions=args.repetitions,
+        target=args.target,
+        workers=os.cpu_count() or 1,
+        progress=lambda done, total: print(f"\r{done}/{total}", end="", file=sys.stderr),
+    )
+    figures = {"first_1": against_uniform(results), f"at_{args.level}": against_rivals(results, args.level)}
+    print(json.dumps({"benchmark": "rivals", "target": args.target, "repetitions": args.repetitions, **figures}))
+
+
+if __name__ == "__main__":
+    main()
