@@ -1,0 +1,151 @@
+"""Are certificates what they say? On recorded pools the vote of all traces drawn is known, so they can be checked.
+
+A policy spends a mean budget; at that moment the prior is learned from the batch's own tallies (no gold, no training)
+and every question's leader gets its certificate for B = the traces drawn. Pooled over questions and repetitions,
+certificates of about c should be right a share c of the time.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.core.certificate import certificate
+from pets.core.policy import IndexPolicy, Policy
+from pets.core.prior import fit_prior
+from pets.core.tally import Tally
+from pets.errors import InputError
+from pets.registry import make_policy
+from pets.replay.draws import Draw, draw
+from pets.replay.protocol import Protocol
+from pets.replay.readings import ReadPool
+from pets.replay.runs import batch_order, stream_sizes
+
+__all__ = ["Bin", "Calibration", "Certified", "calibrate", "certify"]
+
+Floats = NDArray[np.float64]
+Sizes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certified:
+    """Every question of every repetition at one mean budget; arrays of shape (repetitions x questions,).
+
+    ``share`` is the leader's share of the votes (0 where nobody voted), ``right`` whether it is the whole pool's vote.
+    """
+
+    pool: str
+    policy: str
+    budget: float
+    certificate: Floats
+    share: Floats
+    right: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Certificates in [low, high); the last bin holds 1 too. Means are ``None`` where the bin is empty."""
+
+    low: float
+    high: float
+    count: int
+    certificate: float | None
+    right: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A reliability diagram and its scores.
+
+    ``error``: the bins' mean |certificate - share right|, weighted by count (ECE). ``brier`` is the mean squared error
+    of the certificates, beside those of the constant ``right`` (the base rate) and of the leader's share.
+    """
+
+    count: int
+    certificate: float
+    right: float
+    error: float
+    brier: float
+    brier_constant: float
+    brier_share: float
+    bins: tuple[Bin, ...]
+
+
+def certify(
+    pool: ReadPool,
+    policies: Sequence[str] = ("okg", "uniform"),
+    budgets: Sequence[float] = (4.0, 8.0, 16.0),
+    protocol: Protocol | None = None,
+) -> list[Certified]:
+    """Certificates under every policy at every mean budget, all repetitions of one pool."""
+    protocol = protocol or Protocol()
+    if protocol.target != "whole" or protocol.weighted:
+        raise InputError("certificates are checked against the majority vote of the whole pool; drop the other target.")
+    found: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
+    for repetition in range(protocol.repetitions):
+        drawn = draw(pool, protocol, repetition)
+        for spec in policies:
+            for budget, sizes in zip(budgets, _sizes(make_policy(spec), drawn, budgets), strict=True):
+                found[spec, budget].append(_moment(drawn, sizes))
+    return [
+        Certified(pool.name, spec, budget, values[0], values[1], values[2] > 0.0)
+        for (spec, budget), parts in found.items()
+        for values in [np.concatenate(parts, axis=1)]
+    ]
+
+
+def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
+    """One reliability diagram of all that is given, ``bins`` of equal width."""
+    chosen = list(certified)
+    if not chosen or bins < 1:
+        raise InputError("a reliability diagram needs at least one bin and one set of certificates.")
+    p, share, right = (
+        np.concatenate([np.asarray(getattr(one, name), dtype=np.float64) for one in chosen])
+        for name in ("certificate", "share", "right")
+    )
+    place = np.minimum((p * bins).astype(np.int64), bins - 1)
+    count, sums, hits = (np.bincount(place, weights=w, minlength=bins) for w in (np.ones_like(p), p, right))
+    base = float(right.mean())
+    return Calibration(
+        count=len(p),
+        certificate=float(p.mean()),
+        right=base,
+        error=float(np.abs(sums - hits).sum() / len(p)),
+        brier=float(np.mean((p - right) ** 2)),
+        brier_constant=base * (1.0 - base),
+        brier_share=float(np.mean((share - right) ** 2)),
+        bins=tuple(
+            Bin(b / bins, (b + 1) / bins, int(n), s / n if n else None, h / n if n else None)
+            for b, (n, s, h) in enumerate(zip(count.tolist(), sums.tolist(), hits.tolist(), strict=True))
+        ),
+    )
+
+
+def _sizes(policy: Policy, drawn: Draw, budgets: Sequence[float]) -> list[Sizes]:
+    """Traces of each question at each mean budget."""
+    N = len(drawn.pool.questions)
+    totals = [round(budget * N) for budget in budgets]
+    if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
+        order = batch_order(policy, drawn, drawn.repetition)
+        return [np.bincount(order[:total], minlength=N) for total in totals]
+    return [stream_sizes(policy, drawn, range(N), total, drawn.repetition) for total in totals]
+
+
+def _moment(drawn: Draw, sizes: Sizes) -> Floats:
+    """Certificate, leader's share and right or not, of every question; shape (3, N)."""
+    tallies = [_tally(drawn, row, size) for row, size in enumerate(sizes.tolist())]
+    prior = fit_prior(Counter(tallies))
+    certificates = [certificate(tally, prior, drawn.size) for tally in tallies]
+    shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
+    return np.array([certificates, shares, drawn.agree[np.arange(len(sizes)), sizes]])
+
+
+def _tally(drawn: Draw, row: int, size: int) -> Tally:
+    """The first traces of a question, as the allocator would tell it."""
+    traces = drawn.traces[drawn.pool.questions[row].id][:size]
+    votes = Counter(trace.answer for trace in traces if trace.answer is not None)
+    counts = tuple(sorted(votes.values(), reverse=True))
+    tokens = sum(trace.tokens for trace in traces) / size if size else 0.0
+    return Tally(counts, size - sum(counts), options=drawn.pool.options, mean_tokens=tokens)
