@@ -1,0 +1,154 @@
+"""Budget against difficulty: what each question got where its policy first reaches a self-consistency.
+
+Results keep totals, not sizes, so a few repetitions are run once more, each policy at that one spend.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pets.policies.uniform import Uniform
+from pets.replay import PoolResult, Protocol, mean_curve
+from pets.replay.draws import Draw, draw
+from pets.replay.metrics import SLACK
+from pets.replay.readings import ReadPool, ReadQuestion
+from pets.replay.results import Floats, Result
+from pets.replay.runs import batch_order, stream_sizes, uniform_sizes
+from pets.replay.settings import Contender, contenders, hardest_first
+from pets.replay.stopping import States, stop_sizes
+from pets.replay.training import Split, fitted, split
+from pets.report.canvas import GREY, PALETTE, blank, quiet_grid
+from pets.report.curves import title_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Spread", "draw_difficulty", "spreads"]
+
+LEVEL = 0.99
+NONE = 0.5  # where no trace at all stands on a logarithmic axis
+DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Mean traces given to each question, (N,); NaN where it only trained. ``None``: the level is never reached."""
+
+    label: str
+    traces: Floats | None
+
+
+def spreads(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> list[Spread]:
+    """What every policy gives to each question where its mean curve first reaches ``level``."""
+    repetitions = range(min(found.protocol.repetitions, 3, max(1, DOTS // found.questions)))
+    chosen = contenders([result.policy for result in found.results])
+    points = [_point(result, level) for result in found.results]
+    sizes: list[list[Floats]] = [[] for _ in chosen]
+    for repetition in repetitions:
+        drawn, states = draw(pool, found.protocol, repetition), States()
+        for rows, contender, result, point in zip(sizes, chosen, found.results, points, strict=True):
+            if point is not None:
+                rows.append(_sizes(contender, result, point, drawn, found.protocol, states))
+    labels = [f"{r.policy} (stream)" if r.setting == "online" else r.policy for r in found.results]
+    return [Spread(label, _mean(rows) if rows else None) for label, rows in zip(labels, sizes, strict=True)]
+
+
+def leader_share(question: ReadQuestion) -> float:
+    """The leader's share of all votes that were recorded; 0 where there is none."""
+    votes = [label for label in question.labels if label is not None]
+    return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
+
+
+def draw_difficulty(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> "Figure":
+    """A panel a policy: a dot a question, and the mean of each tenth of the leader's share."""
+    panels = spreads(found, pool, level)
+    shares = np.array([leader_share(question) for question in pool.questions])
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = blank(3.1 * columns, 2.5 * rows + 1.0)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    _trace_ticks(grid[0], panels, found.size)
+    for axes, spread in zip(grid, panels, strict=False):
+        _panel(axes, spread, shares, level)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    of = " of the ceiling" if found.protocol.target == "disjoint" else ""
+    figure.suptitle(f"{title_of(found)}\ntraces a question where self-consistency first is {level:g}{of}", fontsize=11)
+    figure.supxlabel("the leader's share of all recorded votes (right: easy)", fontsize=10)
+    figure.supylabel("traces", fontsize=10)
+    return figure
+
+
+def _point(result: Result, level: float) -> int | None:
+    """The cheapest point of the mean curve at the level."""
+    traces, consistency = mean_curve(result)
+    good = np.flatnonzero(consistency >= float(result.bar(level).mean()) - SLACK)
+    return int(good[traces[good].argmin()]) if good.size else None
+
+
+def _sizes(contender: Contender, result: Result, point: int, drawn: Draw, protocol: Protocol, states: States) -> Floats:
+    """Traces of each question in one repetition, as the replay itself gave them."""
+    N, seeds = len(drawn.paths), protocol.seeds(drawn.pool.name, drawn.repetition)
+    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
+    if contender.setting == "offline":
+        return np.bincount(batch_order(contender.policy, drawn, seed)[:point], minlength=N).astype(np.float64)
+    value = result.values[point] if result.values else None
+    if contender.setting == "online":
+        assert value is not None
+        parts = split(drawn.pool, protocol, drawn.repetition)
+        return _placed(_stream(contender, drawn, parts, value, seed), parts.arrivals, N)
+    rule = contender.rule(value, drawn.size)
+    if contender.setting == "stopping":
+        return stop_sizes(rule, drawn, states).astype(np.float64)
+    ranking = hardest_first(drawn)
+    return _placed(stream_sizes(rule, drawn, ranking, drawn.paths.size, seed).astype(np.float64), ranking, N)
+
+
+def _stream(contender: Contender, drawn: Draw, parts: Split, value: float, seed: int) -> Floats:
+    total = int(value * len(parts.arrivals))
+    if isinstance(contender.policy, Uniform):
+        return uniform_sizes(contender.policy, len(parts.arrivals), total, drawn.size).astype(np.float64)
+    return stream_sizes(fitted(contender.policy, parts), drawn, parts.arrivals, total, seed).astype(np.float64)
+
+
+def _placed(sizes: Floats, rows: Sequence[int], questions: int) -> Floats:
+    placed = np.full(questions, np.nan)
+    placed[list(rows)] = sizes
+    return placed
+
+
+def _mean(rows: Sequence[Floats]) -> Floats:
+    """The mean of what is known of each question; a question that trained every time has none."""
+    known = np.isfinite(rows)
+    return np.where(
+        known.any(axis=0), np.where(known, rows, 0.0).sum(axis=0) / np.maximum(1, known.sum(axis=0)), np.nan
+    )
+
+
+def _trace_ticks(axes: "Axes", panels: Sequence[Spread], size: int) -> None:
+    """A logarithmic axis of traces; a question that got none stands at a tick of its own."""
+    ticks = [2**power for power in range(20) if 2**power <= size]
+    names = list(map(str, ticks))
+    none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
+    axes.set_yscale("log", base=2)
+    axes.set_yticks([NONE] * none + ticks, labels=["<1"] * none + names)
+    axes.set_ylim(0.8 * (NONE if none else 1), size * 1.25)
+
+
+def _panel(axes: "Axes", spread: Spread, shares: Floats, level: float) -> None:
+    axes.set_xlim(min(0.95, float(shares.min())) - 0.03, 1.03)
+    quiet_grid([axes])
+    axes.set_title(spread.label, fontsize=10)
+    if spread.traces is None:
+        axes.text(0.5, 0.5, f"never reaches {level:g}", transform=axes.transAxes, ha="center", color=GREY)
+        return
+    known = np.isfinite(spread.traces)
+    x, y = shares[known], spread.traces[known]
+    axes.set_title(f"{spread.label}: mean {y.mean():.1f}", fontsize=10)
+    axes.scatter(x, np.maximum(y, NONE), s=12, alpha=0.3, color=PALETTE[0], linewidths=0)
+    tenths = np.minimum((x * 10).astype(int), 9)
+    means = [(x[tenths == t].mean(), y[tenths == t].mean()) for t in np.unique(tenths).tolist()]
+    axes.plot(*zip(*means, strict=True), color=PALETTE[1], linewidth=1.6, marker="o", markersize=3)

@@ -1,0 +1,88 @@
+"""``pets figures``, ``pets replay --plots`` and ``make paper`` from the shell."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+
+PNG = b"\x89PNG\r\n\x1a\n"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def file(pool, tmp_path):
+    path = tmp_path / "toy.jsonl"
+    lines = [{"id": q.id, "gold": q.gold, "answers": list(q.answers)} for q in pool.questions]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def run(*args):
+    return CliRunner().invoke(cli, list(map(str, args)), catch_exceptions=False)
+
+
+def test_without_pools_two_figures_are_written_and_named(tmp_path):
+    result = run("figures", "--out", tmp_path / "new" / "out", "--batches", 2)
+    out = tmp_path / "new" / "out"
+    written = {path.name for path in out.iterdir()}
+    assert written == {"voting_curves.png", "voting_curves.csv", "budget_plan.png", "budget_plan.csv"}
+    assert all(f"{out / name} written." in result.stderr for name in written)
+    assert result.stdout == "" and "No pools" in result.stderr
+    assert all(path.read_bytes().startswith(PNG) for path in out.glob("*.png"))
+
+
+def test_with_pools_the_tables_are_printed_and_written(file, tmp_path):
+    options = ("--mean-budget", 8, "--repetitions", 2, "--workers", 1, "--batches", 2)
+    result = run("figures", "--out", tmp_path / "out", "--pools", file, *options)
+    assert result.exit_code == 0 and all(word in result.stdout for word in ("Oracle", "Predictor", "Wall clock"))
+    for name, count in (("bin_sweeps.csv", 8), ("wall_clock.csv", 3)):
+        assert len(list(csv.DictReader((tmp_path / "out" / name).read_text().splitlines()))) == count
+
+
+@pytest.mark.parametrize(
+    ("lines", "mean", "why"),
+    [
+        (14, 32, "24 traces a question are fewer than the mean budget of 32."),
+        (9, 8, "9 questions are too few to train"),
+    ],
+)
+def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, mean, why):
+    file.write_text("\n".join(file.read_text().splitlines()[:lines]))
+    result = run("figures", "--out", tmp_path / "out", "--pools", file, "--mean-budget", mean, "--batches", 2)
+    assert result.exit_code == 0 and f"toy is left out of the tables: {why}" in result.stderr
+    assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
+
+
+def test_replay_draws_two_pictures_a_pool(file, tmp_path):
+    few = ("--repetitions", 1, "--pool-size", 8, "--workers", 1, "--policy", "uniform", "--policy", "asc")
+    result = run("replay", file, *few, "--plots", tmp_path / "plots")
+    assert "toy: 14 questions x 8 traces" in result.stdout
+    for name in ("toy.curves.png", "toy.difficulty.png"):
+        assert (tmp_path / "plots" / name).read_bytes().startswith(PNG)
+        assert f"{tmp_path / 'plots' / name} written." in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["figures", "replay"])
+def test_missing_matplotlib_is_one_line_and_exit_2(verb, file, tmp_path):
+    args = ["figures", "--out", "out"] if verb == "figures" else ["replay", str(file), "--plots", "out"]
+    code = "import sys; sys.modules['matplotlib'] = None; from pets.cli.main import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert found.returncode == 2 and found.stdout == "" and not (tmp_path / "out").exists()
+    assert found.stderr == "pets: plots need matplotlib, which is not here. Try: pip install 'pets[plots]'\n"
+
+
+@pytest.mark.parametrize("pools", ["", "one.jsonl two.jsonl"])
+def test_make_paper_says_what_it_would_run(pools):
+    made = ["make", "--dry-run", "--assume-old=.venv/.ready", "paper", "OUT=o", *([f"POOLS={pools}"] if pools else [])]
+    said = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert ("pets replay one.jsonl two.jsonl --plots o -o o/rows.csv" in said) == bool(pools)
+    assert ("No recorded pools" in said) == (not pools)
+    assert f"pets figures --out o {'--pools one.jsonl --pools two.jsonl' if pools else ''}" in said

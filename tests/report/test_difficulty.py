@@ -1,0 +1,40 @@
+"""Budget against difficulty: the sizes drawn are those that the replay spent."""
+
+import numpy as np
+import pytest
+
+from pets.replay import Protocol, read_answers, replay, traces_at_mean
+from pets.report.difficulty import draw_difficulty, leader_share, spreads
+
+
+def test_a_curve_spends_what_its_mean_curve_needs(found, pool):
+    by_label = {spread.label: spread.traces for spread in spreads(found, read_answers(pool))}
+    for policy in ("uniform", "okg:prior=1"):
+        assert by_label[policy].mean() == pytest.approx(traces_at_mean(found.result(policy), 0.99))
+
+
+def test_a_sweep_spends_what_its_cheapest_good_value_spent(found, pool):
+    by_label = {spread.label: spread.traces for spread in spreads(found, read_answers(pool))}
+    for policy in ("asc", "dsc"):
+        result = found.result(policy)
+        means = result.traces.mean(axis=0)[result.consistency.mean(axis=0) >= 0.99]
+        assert by_label[policy].mean() == pytest.approx(means.min())
+
+
+def test_streams_leave_training_questions_out(pool):
+    (found,) = replay([pool], ["online_grid"], protocol=Protocol(1, 16, budgets=(16.0,)))
+    (spread,) = spreads(found, read_answers(pool))
+    assert np.isnan(spread.traces).sum() == 10
+    assert np.nansum(spread.traces) == found.results[0].spent[0, 0]
+
+
+def test_a_level_that_is_never_reached_is_said(pool):
+    (found,) = replay([pool], ["uniform", "online_grid"], protocol=Protocol(1, 16, budgets=(4.0,)))
+    figure = draw_difficulty(found, read_answers(pool), level=1.0)
+    assert spreads(found, read_answers(pool), 1.0)[1].traces is None
+    assert [text.get_text() for text in figure.axes[1].texts] == ["never reaches 1"]
+
+
+def test_difficulty_is_the_leaders_share_of_the_votes(pool):
+    question = read_answers(pool).questions[0]
+    assert leader_share(question) == max(map(question.labels.count, "ABC")) / len(question.labels)
