@@ -1,0 +1,162 @@
+"""The limit against every sequence of votes and every stopping rule of tiny pools, and against asc followed exactly."""
+
+from collections import Counter, defaultdict
+from fractions import Fraction
+from functools import cache
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pets.core.policy import View
+from pets.core.tally import Tally, majority
+from pets.errors import InputError
+from pets.policies.asc import ASC
+from pets.replay import mean_curve, read_answers, replay
+from pets.replay.limit import Lattice, optimal_frontier, vote_counts
+
+POOL = [(9, 0), (9, 0), (8, 1), (6, 3), (5, 4)]
+THREE = [(12,), (11, 1), (8, 4), (7, 3, 2), (5, 4, 3), (6, 6)]
+
+
+def sequences(counts, size):
+    """P(the votes come in this order), labels named in the order in which they appear."""
+    chances = defaultdict(Fraction)
+    for row in counts:
+        labels = [m for m, c in enumerate(row) for _ in range(c)]
+        orders = list(permutations(labels, size))
+        for order in orders:
+            names = {label: name for name, label in enumerate(dict.fromkeys(order))}
+            chances[tuple(names[label] for label in order)] += Fraction(1, len(orders) * len(counts))
+    return {order: float(chance) for order, chance in chances.items()}
+
+
+def prefixes(chances, size):
+    """Each prefix's chance, and its chance together with each target."""
+    weight, joint = Counter(), defaultdict(Counter)
+    for order, chance in chances.items():
+        for t in range(size + 1):
+            weight[order[:t]] += chance
+            joint[order[:t]][int(majority([str(vote) for vote in order]))] += chance
+    return weight, joint
+
+
+def brute_value(counts, size, price):
+    """The best expected agreement minus price x traces over rules that remember the whole sequence."""
+    weight, joint = prefixes(sequences(counts, size), size)
+
+    @cache
+    def value(prefix):
+        here = max(joint[prefix].values()) if prefix else 0.0
+        if len(prefix) == size:
+            return here
+        after = [(*prefix, m) for m in range(len(set(prefix)) + 1)]
+        return max(here, -price * weight[prefix] + sum(value(longer) for longer in after if longer in weight))
+
+    return value(())
+
+
+FULL_COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=3).filter(lambda counts: 3 <= sum(counts) <= 6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(FULL_COUNTS, min_size=1, max_size=4), st.integers(1, 4), st.floats(0.001, 0.4))
+def test_optimum_is_that_of_rules_that_remember_the_whole_sequence(counts, size, price):
+    size = min(size, *map(sum, counts))
+    traces, consistency = Lattice.of(counts, size).optimum([price])
+    assert consistency[0] - price * traces[0] == pytest.approx(brute_value(counts, size, price), abs=1e-9)
+
+
+def test_every_stopping_rule_of_a_tiny_pool_is_under_the_frontier_and_its_corners_are_rules():
+    counts, size = [(6, 0), (5, 1), (3, 3)], 4
+    weight, joint = prefixes(sequences(counts, size), size)
+    inner = [prefix for prefix in weight if len(prefix) < size]
+    points = []
+    for stops in product([False, True], repeat=len(inner)):
+        stop = dict(zip(inner, stops, strict=True))
+
+        def follow(prefix, stop=stop):
+            if stop.get(prefix, True):
+                return len(prefix) * weight[prefix], max(joint[prefix].values()) if prefix else 0.0
+            after = [follow(longer) for m in range(2) if (longer := (*prefix, m)) in weight]
+            return sum(traces for traces, _ in after), sum(agree for _, agree in after)
+
+        points.append(follow(()))
+    frontier = optimal_frontier(counts, size, tolerance=1e-10)
+    assert all(agree <= frontier.consistency_at(traces) + 1e-9 for traces, agree in points)
+    for corner in zip(frontier.traces, frontier.consistency, strict=True):
+        assert min(abs(corner[0] - t) + abs(corner[1] - c) for t, c in points) < 1e-9
+
+
+@pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (POOL, 6), (THREE, 12), (THREE, 7)])
+def test_frontier_rises_is_concave_and_ends_at_one(counts, size):
+    frontier = optimal_frontier(counts, size)
+    x, y = frontier.traces, frontier.consistency
+    slopes = np.diff(y) / np.diff(x)
+    assert (x[0], y[0]) == (0.0, 0.0) and (slopes > 0).all() and (np.diff(slopes) < 0).all()
+    assert y[-1] == pytest.approx(1.0, abs=1e-12) and x[-1] <= size
+    assert frontier.traces_at(1.0) == x[-1] and frontier.consistency_at(size) == y[-1]
+    assert Lattice.of(counts, size).follow(lambda counts: False) == pytest.approx((size, 1.0))
+
+
+@pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 12)])
+def test_between_the_corners_no_price_finds_more_than_the_tolerance(counts, size):
+    frontier, prices = optimal_frontier(counts, size, tolerance=1e-4), np.geomspace(1e-4, 1.0, 200)
+    for traces, consistency in zip(*Lattice.of(counts, size).optimum(prices), strict=True):
+        assert consistency <= frontier.consistency_at(traces) + 1e-4 + 1e-9
+
+
+def asc(threshold, size):
+    rule = ASC(threshold=threshold, cap=size)
+    return lambda counts: rule.quota(Tally(counts), View()) == sum(counts)
+
+
+@pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 12)])
+@pytest.mark.parametrize("threshold", [0.6, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_asc_never_beats_it(counts, size, threshold):
+    traces, consistency = Lattice.of(counts, size).follow(asc(threshold, size))
+    assert consistency <= optimal_frontier(counts, size).consistency_at(traces) + 1e-6
+
+
+def test_a_replay_agrees_with_a_rule_followed_exactly(build):
+    """The lattice is the lab's protocol: the same draws, target and ties."""
+    pool = build(questions=15, traces=10, nulls=0.0, seed=3)
+    lattice = Lattice.of(vote_counts(read_answers(pool)), 8)
+    (found,) = replay([pool], ["asc"], repetitions=400, size=8)
+    result = found.result("asc")
+    exact = np.array([lattice.follow(asc(value, 8)) for value in result.values]).T
+    error = np.array([result.traces.std(axis=0), result.consistency.std(axis=0)]) / np.sqrt(400)
+    assert (np.abs(mean_curve(result) - exact) <= 4 * error + 1e-9).all()
+
+
+def test_labels_their_order_and_unused_options_do_not_matter():
+    one, other = Lattice.of([(5, 1), (4, 2)], 5), Lattice.of([(1, 5, 0), (0, 2, 4)], 5)
+    np.testing.assert_allclose(one.optimum([0.01, 0.1]), other.optimum([0.01, 0.1]), rtol=1e-12)
+
+
+def test_questions_may_have_different_numbers_of_traces():
+    best = brute_value([(4, 0), (3, 3)], 4, 0.02)
+    traces, consistency = Lattice.of([(4,), (3, 3)], 4).optimum([0.02])
+    assert consistency[0] - 0.02 * traces[0] == pytest.approx(best, abs=1e-12)
+
+
+def test_the_likeliest_answer_need_not_be_the_vote():
+    """Of a sure 2:2 the answer launched first is the target, whoever leads after three."""
+    third = Lattice.of([(2, 2)], 4).layers[3]
+    behind = third.votes.tolist().index([1, 2])
+    assert (third.best[behind], third.vote[behind]) == (1.0, 0.0)
+
+
+def test_refusals(build):
+    with pytest.raises(InputError, match="has no answer"):
+        vote_counts(read_answers(build(nulls=0.5)))
+    with pytest.raises(InputError, match="Ask for fewer traces"):
+        optimal_frontier([(100, 10, 5)], 100)
+    with pytest.raises(InputError, match="add up to at least"):
+        optimal_frontier([(5, 1), (3,)], 6)
+    with pytest.raises(InputError, match="needs a question"):
+        optimal_frontier([], 6)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        optimal_frontier([(5, 1)], 6).traces_at(1.5)
