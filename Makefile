@@ -27,7 +27,7 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## every benchmark, one after another (about 10 minutes)
+bench: $(READY)  ## every benchmark, one after another (about half an hour; those on recorded pools say so when there are none)
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	  name=$$(basename $$file .py); echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
 

@@ -11,6 +11,7 @@ NAMES = [
     "InputError",
     "Launch",
     "PetsError",
+    "PoolError",
     "Question",
     "QuotaPolicy",
     "SpecError",

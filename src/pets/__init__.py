@@ -13,7 +13,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
 from pets.core.tally import Tally
-from pets.errors import BudgetError, InputError, PetsError, SpecError, StateError
+from pets.errors import BudgetError, InputError, PetsError, PoolError, SpecError, StateError
 from pets.registry import make_policy
 from pets.types import Launch, Question, Trace, Verdict
 
@@ -26,6 +26,7 @@ __all__ = [
     "InputError",
     "Launch",
     "PetsError",
+    "PoolError",
     "Question",
     "QuotaPolicy",
     "SpecError",
