@@ -197,7 +197,7 @@ class QuotaQueue:
         self._owed += extra
         if grant.record.spent >= self.policy.warmup:
             grant.rounds += 1
-            if grant.rounds == self.policy.rounds:
+            if 0 < self.policy.rounds <= grant.rounds:
                 self._close(grant)
         self._offer(grant)
 
