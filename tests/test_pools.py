@@ -165,7 +165,7 @@ def test_the_papers_record_without_confidence_or_gold(tmp_path):
 
 
 def test_an_unknown_metric_is_told(tmp_path):
-    with pytest.raises(InputError, match="confidence is one of mean, tail, bottom; got 'best'"):
+    with pytest.raises(InputError, match="confidence is one of mean, tail, lowest, bottom; got 'best'"):
         read_pool(lines(tmp_path, GOOD), confidence="best")
 
 
@@ -386,3 +386,41 @@ def test_a_recorded_question_without_any_answer_raises_or_is_counted(recorded, n
     with pytest.raises(PoolError, match=rf'^pool "{name}.jsonl" line \d+: all \d+ traces failed'):
         read_pool(path)
     assert len(read_pool(path, skip_bad=True).skipped) == failed
+
+
+KINDS = {"mean": (1.0, None), "tail": (2.0, 3.0), "lowest": (0.5, 0.25)}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".parquet"])
+def test_every_kind_of_confidence_survives_and_one_is_chosen(tmp_path, suffix):
+    path = tmp_path / f"kinds{suffix}"
+    question = PooledQuestion("q1", ("A", None), "A", confidence=KINDS["tail"], confidences=KINDS)
+    write_pool(Pool("kinds", (question,)), path)
+    assert read_pool(path).questions == (question,)
+    assert read_pool(path, confidence="lowest").questions[0].confidence == KINDS["lowest"]
+    with pytest.raises(PoolError, match="has mean, tail, lowest and not bottom"):
+        read_pool(path, confidence="bottom")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ('{"tail": [1.0]}', '"confidences.tail" has 1 entries for 2 answers'),
+        ('{"tail": [1.0, -1.0]}', "confidences.tail[1] is -1.0"),
+        ("[1.0, 2.0]", '"confidences" is [1.0, 2.0]; expected an object'),
+        ('{"tail": 3}', '"tail" is 3; expected a list'),
+    ],
+)
+def test_bad_kinds_are_named(tmp_path, kinds, said):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(f'{{"id": "q1", "gold": null, "answers": ["A", "B"], "confidences": {kinds}}}\n')
+    with pytest.raises(PoolError) as error:
+        read_pool(path)
+    assert said in str(error.value)
+
+
+def test_the_papers_records_have_no_lowest_group(tmp_path):
+    path = tmp_path / "paper.jsonl"
+    path.write_text('{"id": "q", "answer": "A", "answers": ["A"], "trace_confidence": [{"mean_confidence": 1.0}]}\n')
+    with pytest.raises(PoolError, match="hold no lowest confidence"):
+        read_pool(path, confidence="lowest")

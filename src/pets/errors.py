@@ -5,7 +5,12 @@ PetsError                   the user can act on it: the message says what was fo
 ├── BudgetError             a budget that cannot be kept, or an amount that was never reserved
 ├── SpecError               "okg:prior=x": an unknown name, an unknown option or a bad value
 ├── StateError              saved state that does not fit: another version, another policy, corrupt
-└── PoolError               a recorded pool that cannot be read, or a bad line in one: file and line are named
+├── PoolError               a recorded pool that cannot be read, or a bad line in one: file and line are named
+└── SamplerError            a model gave no traces; ``status`` and ``retry_after`` as the server sent them
+    ├── RefusedError        it understood and will not: a bad key, no such model, a prompt too long. Do not try again
+    ├── BusyError           it cannot now: 429, 5xx, a timeout, a lost connection. Try again, not before retry_after
+    ├── ReplyError          it answered what cannot be read: half a body, wrong JSON, missing fields. Try again
+    └── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
 
 >>> issubclass(BudgetError, PetsError)
 True
@@ -34,3 +39,30 @@ class StateError(PetsError, ValueError):
 
 class PoolError(PetsError, ValueError):
     """A recorded pool, or a line of one, that cannot be used."""
+
+
+class SamplerError(PetsError, RuntimeError):
+    """A model gave no traces."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status, where there was one."""
+        self.retry_after = retry_after
+        """Seconds that the server asks to wait."""
+
+
+class RefusedError(SamplerError):
+    """The server understood the request and will not serve it: trying again is of no use."""
+
+
+class BusyError(SamplerError):
+    """The server cannot serve the request now."""
+
+
+class ReplyError(SamplerError):
+    """The server's reply cannot be read."""
+
+
+class LocalModelError(SamplerError):
+    """The model on this machine cannot be started, or has died."""

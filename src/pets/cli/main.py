@@ -6,8 +6,11 @@ import click
 
 from pets.cli.demo import demo
 from pets.cli.figures import figures
+from pets.cli.mock import mock
 from pets.cli.pools import pools
+from pets.cli.questions import questions
 from pets.cli.replay import replay
+from pets.cli.sample import sample
 from pets.errors import PetsError
 
 __all__ = ["cli", "main"]
@@ -24,8 +27,11 @@ def cli() -> None:
 
 cli.add_command(demo)
 cli.add_command(figures)
+cli.add_command(mock)
 cli.add_command(pools)
+cli.add_command(questions)
 cli.add_command(replay)
+cli.add_command(sample)
 
 
 def main() -> None:

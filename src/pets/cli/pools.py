@@ -30,10 +30,10 @@ def pools() -> None:
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 confidence = click.option(
     "--confidence",
-    type=click.Choice(list(METRICS)),
+    type=click.Choice(METRICS),
     default="tail",
     show_default=True,
-    help="Which trace confidence to take from the paper's records.",
+    help="Which trace confidence to take where a pool has several.",
 )
 skip_bad = click.option("--skip-bad", is_flag=True, help="Pass over bad lines and say how many they were.")
 

@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pets.errors import PoolError
 
@@ -15,6 +16,8 @@ AGAIN = "Drop the line or sample it again."
 class PooledQuestion:
     """One question and its traces in recorded order; ``None`` among the answers is a trace that gave none.
 
+    ``confidence`` is the kind that votes are weighted by, ``confidences`` every kind that was recorded, by name.
+
     >>> PooledQuestion("q1", ("A", None, "A"), gold="A", tokens=(310, 900))
     Traceback (most recent call last):
     pets.errors.PoolError: "tokens" has 2 entries for 3 answers; give one a trace. Correct it or leave "tokens" out.
@@ -25,6 +28,7 @@ class PooledQuestion:
     gold: str | None = None
     tokens: tuple[int, ...] | None = None
     confidence: tuple[float | None, ...] | None = None
+    confidences: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.id or self.gold == "":
@@ -34,17 +38,19 @@ class PooledQuestion:
         if "" in self.answers:
             at = self.answers.index("")
             raise PoolError(f"answers[{at}] is an empty string; a trace without an answer is null. Write null.")
-        for key, values in (("tokens", self.tokens), ("confidence", self.confidence)):
+        kinds = {f"confidences.{kind}": values for kind, values in self.confidences.items()}
+        for key, values in {"tokens": self.tokens, **kinds, "confidence": self.confidence}.items():
             if values is not None and len(values) != len(self.answers):
                 found = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'
                 raise PoolError(f'{found}; give one a trace. Correct it or leave "{key}" out.')
         for at, count in enumerate(self.tokens or ()):
             if type(count) is not int or not 0 <= count < 2**63:
                 raise PoolError(f"tokens[{at}] is {shown(count)}; tokens are whole numbers, 0 or more. Correct it.")
-        for at, value in enumerate(self.confidence or ()):
-            if value is not None and not (type(value) is float and 0.0 <= value < math.inf):
-                law = "a confidence is finite and not negative, null where there is none"
-                raise PoolError(f"confidence[{at}] is {shown(value)}; {law}. Correct it.")
+        for key, values in {**kinds, "confidence": self.confidence}.items():
+            for at, value in enumerate(values or ()):
+                if value is not None and not (type(value) is float and 0.0 <= value < math.inf):
+                    law = "a confidence is finite and not negative, null where there is none"
+                    raise PoolError(f"{key}[{at}] is {shown(value)}; {law}. Correct it.")
 
 
 @dataclass(frozen=True, slots=True)

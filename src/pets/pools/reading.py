@@ -15,13 +15,16 @@ from pets.pools.question import AGAIN, Pool, PooledQuestion, shown
 
 __all__ = ["METRICS", "Metric", "check_pool", "pool_files", "read_pool", "read_pools"]
 
-Metric = Literal["mean", "tail", "bottom"]
-METRICS: dict[Metric, str] = {
+Metric = Literal["mean", "tail", "lowest", "bottom"]
+METRICS: tuple[Metric, ...] = ("mean", "tail", "lowest", "bottom")
+"""The kinds of trace confidence, as :mod:`pets.confidence` defines them."""
+
+PAPER = {
     "mean": "mean_confidence",
     "tail": "tail_2048_mean_conf",
     "bottom": "bottom_0.1_sliding_2048_mean_conf",
 }
-"""Which entry of the paper's ``trace_confidence`` becomes a trace's confidence."""
+"""Where the paper's ``trace_confidence`` holds them; it has no lowest group."""
 
 MANIFEST = "MANIFEST.json"
 KEYS = {
@@ -36,7 +39,7 @@ def read_pool(path: str | os.PathLike[str], *, confidence: Metric = "tail", skip
     """The pool in one file; its name is the file's name without the suffix.
 
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
-    ``confidence`` chooses among the paper's three trace confidences and does nothing for other pools.
+    ``confidence`` chooses the kind where a pool has several, and does nothing for other pools.
     """
     path = Path(path)
     questions, problems = _load(path, confidence)
@@ -177,13 +180,28 @@ def _question(raw: object, metric: Metric) -> PooledQuestion:
         found = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
         raise PoolError(f"{found}. {AGAIN}")
     tokens, confidence = _list(record, "tokens"), _list(record, "confidence")
+    kinds = _kinds(record)
+    if kinds and confidence is None:
+        if metric not in kinds:
+            raise PoolError(f'"confidences" has {", ".join(kinds)} and not {metric}. Choose one of these.')
+        confidence = kinds[metric]
     return PooledQuestion(
         id=_text(record["id"], '"id"') or "",
         answers=tuple(answers),
         gold=_text(record["gold"], '"gold"'),
         tokens=None if tokens is None else tuple(tokens),
         confidence=None if confidence is None else tuple(map(_float, confidence)),
+        confidences={kind: tuple(map(_float, values)) for kind, values in kinds.items()},
     )
+
+
+def _kinds(record: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Several kinds of confidence at once: an object of lists."""
+    kinds = record.get("confidences") or {}  # Parquet has null where there are none
+    if not isinstance(kinds, dict):
+        raise PoolError(f'"confidences" is {shown(kinds)}; expected an object with a list for each kind. {REPAIR}')
+    found = {str(kind): _list(kinds, kind) for kind in kinds}
+    return {kind: values for kind, values in found.items() if values is not None}
 
 
 def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -201,9 +219,11 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
 def _picked(entry: Any, where: str, metric: Metric) -> Any:
     if isinstance(entry, dict) and "conf_summary" in entry:
         entry = entry["conf_summary"]
+    if metric not in PAPER:
+        raise PoolError(f"the paper's records hold no {metric} confidence. Choose one of {', '.join(PAPER)}.")
     if entry is not None and not isinstance(entry, dict):
-        raise PoolError(f"{where} is {shown(entry)}; expected an object with {METRICS[metric]}. {REPAIR}")
-    return None if entry is None else entry.get(METRICS[metric])
+        raise PoolError(f"{where} is {shown(entry)}; expected an object with {PAPER[metric]}. {REPAIR}")
+    return None if entry is None else entry.get(PAPER[metric])
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:

@@ -10,7 +10,7 @@ from pets.errors import PoolError
 from pets.pools.formats import named, pyarrow, suffix_of
 from pets.pools.question import Pool, PooledQuestion
 
-__all__ = ["write_pool"]
+__all__ = ["line_of", "write_pool"]
 
 
 def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
@@ -32,8 +32,13 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
         draft.unlink(missing_ok=True)
 
 
+def line_of(question: PooledQuestion) -> str:
+    """A question as one line of JSON."""
+    return json.dumps(_record(question), separators=(",", ":"))
+
+
 def _json_bytes(pool: Pool, suffix: str) -> bytes:
-    lines = [json.dumps(_record(question), separators=(",", ":")) for question in pool.questions]
+    lines = [line_of(question) for question in pool.questions]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(f"{line}\n" for line in lines)
     return gzip.compress(text.encode(), mtime=0) if suffix == ".jsonl.gz" else text.encode()
 
@@ -43,6 +48,9 @@ def _parquet_bytes(pool: Pool) -> bytes:
     text, many = arrow.string(), arrow.list_
     columns = {"id": text, "gold": text, "answers": many(text)}
     columns |= {"tokens": many(arrow.int64()), "confidence": many(arrow.float64())}
+    kinds = dict.fromkeys(kind for question in pool.questions for kind in question.confidences)
+    if kinds:
+        columns["confidences"] = arrow.struct([(kind, many(arrow.float64())) for kind in kinds])
     table = arrow.Table.from_pylist([_record(q) for q in pool.questions], schema=arrow.schema(columns.items()))
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink)
@@ -50,6 +58,9 @@ def _parquet_bytes(pool: Pool) -> bytes:
 
 
 def _record(question: PooledQuestion) -> dict[str, object]:
-    optional = {"tokens": question.tokens, "confidence": question.confidence}
+    kinds = dict(question.confidences)
+    # The kind that was chosen on reading is one of them: written once, and chosen anew on the next reading.
+    confidence = None if question.confidence in kinds.values() else question.confidence
+    optional = {"tokens": question.tokens, "confidence": confidence, "confidences": kinds or None}
     recorded = {key: values for key, values in optional.items() if values is not None}
     return {"id": question.id, "gold": question.gold, "answers": question.answers, **recorded}

@@ -1,0 +1,69 @@
+"""``pets sample``: record traces of every question as a pool."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pets.cli.sampling import Source, drawing_options, source_options, the_questions, the_sampling
+from pets.pools import PooledQuestion
+from pets.recording import Recording, record
+from pets.samplers import Sampler
+
+__all__ = ["sample"]
+
+
+@click.command(short_help="Record traces of every question as a pool.")
+@click.argument("questions", metavar="QUESTIONS")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="A .jsonl file.")
+@click.option("--traces", type=click.IntRange(min=1), default=64, show_default=True, help="Traces a question.")
+@click.option("--first", type=click.IntRange(min=1), help="Only so many questions, from the first on.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same traces.")
+@click.option("--at-once", type=click.IntRange(min=1), default=2, show_default=True, help="Questions in flight.")
+@source_options
+@drawing_options
+def sample(
+    questions: str,
+    output: Path,
+    traces: int,
+    first: int | None,
+    seed: int,
+    at_once: int,
+    temperature: float | None,
+    max_tokens: int | None,
+    stop: tuple[str, ...],
+    window: int | None,
+    **source: str,
+) -> None:
+    """Record traces of every question of QUESTIONS, a JSONL file or a named set, as a pool.
+
+    \b
+    pets sample starter -o starter.jsonl --traces 16 --first 10
+    pets sample mine.jsonl -o mine.pool.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B
+
+    A question is written when its last trace is back. Broken off, the same command goes on where it stopped.
+    """
+    asked = the_questions(questions)
+    sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
+    recording = Recording(asked.problems[:first], traces, sampling, seed, at_once)
+    if output.suffix != ".jsonl":
+        raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
+    chosen = Source(**source)  # type: ignore[arg-type]
+    sampled = asyncio.run(_run(recording, chosen.sampler(), output))
+    click.echo(f"{output}: {sampled} questions sampled, {len(recording.problems)} in all.", err=True)
+
+
+async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        bar = progress.add_task("loading the model" if not output.exists() else "reading", total=None)
+
+        def told(question: PooledQuestion | None) -> None:
+            progress.update(bar, advance=0 if question is None else 1)
+
+        async with sampler:
+            progress.update(bar, description="questions", total=len(recording.problems))
+            return await record(recording, sampler, output, told)

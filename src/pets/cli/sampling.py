@@ -1,0 +1,94 @@
+"""The options that say where traces come from and how they are drawn, shared by the verbs that sample."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pets.errors import InputError
+from pets.questions import QuestionSet, named_sets, question_set, read_questions
+from pets.samplers import Sampler, Sampling
+from pets.samplers.local import LocalSampler
+from pets.samplers.openai import OpenAISampler
+
+__all__ = ["Source", "drawing_options", "source_options", "the_questions", "the_sampling"]
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which model: a server, or a GGUF file on this machine."""
+
+    endpoint: str | None
+    model: str | None
+    slots: int | None
+    context: int | None
+    threads: int | None
+
+    def sampler(self) -> Sampler:
+        """The sampler of this source; the key of a server comes from OPENAI_API_KEY."""
+        if self.endpoint is None:
+            return LocalSampler(self.model, slots=self.slots, context=self.context, threads=self.threads)
+        if self.model is None:
+            raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
+        return OpenAISampler(self.endpoint, self.model, key=os.environ.get("OPENAI_API_KEY"))
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.model or "SmolLM2-135M-Instruct"
+
+
+def source_options(verb: Verb) -> Verb:
+    """--endpoint, --model and what the local model takes."""
+    at_least_1 = click.IntRange(min=1)
+    for option in (
+        click.option("--threads", type=at_least_1, help="Of the local model; default: one a core."),
+        click.option("--context", type=at_least_1, help="Tokens of prompt and trace that the local model holds."),
+        click.option("--slots", type=at_least_1, help="Traces that the local model decodes together."),
+        click.option("--model", help="The server's model, or a GGUF file; default: SmolLM2-135M-Instruct."),
+        click.option(
+            "--endpoint", metavar="URL", help="An OpenAI-compatible server, such as http://localhost:8000/v1."
+        ),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def drawing_options(verb: Verb) -> Verb:
+    """How traces are drawn; what is not given is the question set's own choice."""
+    for option in (
+        click.option("--window", type=click.IntRange(min=1), help="Tokens in a group of trace confidence."),
+        click.option("--stop", multiple=True, help="Text that ends a trace; give it again for more."),
+        click.option("--max-tokens", type=click.IntRange(min=1), help="Where a trace is cut; a cut one casts no vote."),
+        click.option("--temperature", type=click.FloatRange(min=0.0), help="1 is the model's own distribution."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def the_questions(name: str) -> QuestionSet:
+    """A named set, or a file."""
+    if name in named_sets():
+        return question_set(name)
+    path = Path(name)
+    if not path.exists():
+        raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
+    return read_questions(path)
+
+
+def the_sampling(
+    chosen: Sampling, temperature: float | None, max_tokens: int | None, stop: tuple[str, ...], window: int | None
+) -> Sampling:
+    """The set's own sampling, with what the user gave instead."""
+    return replace(
+        chosen,
+        temperature=chosen.temperature if temperature is None else temperature,
+        max_tokens=max_tokens or chosen.max_tokens,
+        stop=stop or chosen.stop,
+        window=window or chosen.window,
+    )

@@ -1,0 +1,186 @@
+r"""Trace confidence from token log-probabilities (DeepConf: Fu et al., *Deep Think with Confidence*, arXiv:2508.15260).
+
+    c_t    = - mean of the k largest log-probabilities reported for token t        token confidence
+    mean   = mean of c_t over the trace
+    tail   = mean of c_t over its last W tokens
+    lowest = least mean of c_t over any W tokens in a row                          lowest group
+    bottom = mean of the lowest max(1, floor(G / 10)) of the G = T - W + 1 groups  bottom 10 %
+
+A trace of T <= W tokens is one group, the whole trace: then all four are one number. On short traces, choose a
+short window.
+
+k is ``top``. A server gives k + 1 where the sampled token was not among the k likeliest (the k largest are used) and
+may give fewer (all are used). Where it says that a token is impossible, as ``-inf``, as -9999.0 (OpenAI, vLLM) or as
+the lowest float32 (llama.cpp), that token counts as :data:`FLOOR`: left out, it would make the surest tokens look
+unsure; taken at its word, one of them would outweigh the rest of the trace. So 0 <= c_t <= 87.34. No
+log-probabilities, NaN, or one above 0 (by more than rounding) raise: a confidence is never made up.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from pets.errors import InputError
+
+__all__ = ["FLOOR", "KINDS", "Confidence", "Kind", "Meter", "measure", "token_confidence"]
+
+Kind = Literal["mean", "tail", "lowest", "bottom"]
+KINDS: tuple[Kind, ...] = ("mean", "tail", "lowest", "bottom")
+FLOOR = math.log(2.0**-126)
+"""-87.34, the logarithm of the smallest normal float32: no token counts as less likely."""
+
+ROUNDING = 1e-3
+EXACT = 4096  # groups whose means are kept one by one
+BINS = 256  # in one unit of confidence, for the groups beyond
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """The four confidences of a trace of ``tokens`` tokens; higher is surer, all lie in [0, 87.34]."""
+
+    mean: float
+    tail: float
+    lowest: float
+    bottom: float
+    tokens: int
+
+
+def token_confidence(logprobs: Iterable[float], top: int = 20) -> float:
+    """Minus the mean of the ``top`` largest log-probabilities.
+
+    >>> token_confidence([-0.5, -1.5, -4.0]), token_confidence([-0.5, -1.5, -4.0], top=2)
+    (2.0, 1.0)
+    >>> round(token_confidence([0.0, -9999.0]), 2)
+    43.67
+    """
+    values = list(logprobs)
+    if not values:
+        raise InputError("a token came without log-probabilities; its confidence is unknown. Ask for top_logprobs.")
+    if len(values) > top:
+        values.sort(reverse=True)
+        del values[top:]
+    total = sum(values)
+    if min(values) < FLOOR or max(values) > 0.0 or total != total:
+        total = _cautious(values)
+    return -total / len(values) if total else 0.0
+
+
+def _cautious(values: list[float]) -> float:
+    """The sum of log-probabilities some of which are at or beyond the ends of the scale."""
+    for value in values:
+        if math.isnan(value) or value > ROUNDING:
+            raise InputError(f"a log-probability is {value}; it is at most 0. Check what the server sends.")
+    return sum(min(0.0, max(FLOOR, value)) for value in values)
+
+
+class Meter:
+    """Confidence while the tokens come in. Memory depends on the window, never on the length of the trace.
+
+    Up to 4,096 groups ``bottom`` is exact; beyond, group means are counted in bins of 1/256 that keep their sums, so
+    that only the bin which the 10 % border cuts is approximated: ``bottom`` is then at most 1/256 too high and never
+    too low. ``mean``, ``tail`` and ``lowest`` are always exact up to rounding.
+
+    >>> meter = Meter(window=2, top=2)
+    >>> for logprobs in ([-0.1, -3.9], [-1.0, -1.0], [-0.2, -2.8], [-0.1, -4.9]):
+    ...     meter.add(logprobs)
+    >>> result = meter.result()
+    >>> print(f"{result.mean:.3f} {result.tail:.1f} {result.lowest:.2f} {result.bottom:.2f} {result.tokens}")
+    1.750 2.0 1.25 1.25 4
+    >>> Meter().result() is None
+    True
+    """
+
+    __slots__ = ("_at", "_closed", "_counts", "_lowest", "_means", "_ring", "_running", "_sums", "_top", "_window")
+
+    def __init__(self, window: int = 2048, top: int = 20) -> None:
+        if window < 1 or top < 1:
+            raise InputError(f"the window and top are at least 1; got window={window}, top={top}.")
+        self._window, self._top = window, top
+        self._ring = array("d")  # the last tokens' confidences; grows to the window, then is written over
+        self._at = 0  # where the next one goes
+        self._running = 0.0  # sum of the ring
+        self._closed: list[float] = [0.0, 0.0]  # sum and number of the tokens of completed rounds of the ring
+        self._lowest = math.inf
+        self._means = array("d")
+        self._counts: dict[int, int] = {}
+        self._sums: dict[int, float] = {}
+
+    def add(self, logprobs: Iterable[float]) -> None:
+        """One token: the log-probabilities that were reported for its place, in any order."""
+        value = token_confidence(logprobs, self._top)
+        ring, at, window = self._ring, self._at, self._window
+        if len(ring) < window:
+            ring.append(value)
+            self._running += value
+        else:
+            self._running += value - ring[at]
+            ring[at] = value
+        self._at = at = at + 1
+        if at == window:
+            self._close()
+        if len(ring) == window:
+            self._group(self._running / window)
+
+    def result(self) -> Confidence | None:
+        """The confidences so far; ``None`` before the first token. Changes nothing: more tokens may follow."""
+        ring = self._ring
+        if not ring:
+            return None
+        total, tokens = self._closed[0] + math.fsum(ring[: self._at]), int(self._closed[1]) + self._at
+        tail = math.fsum(ring) / len(ring)
+        if tokens <= self._window:
+            return Confidence(tail, tail, tail, tail, tokens)
+        return Confidence(total / tokens, tail, self._lowest, self._bottom(), tokens)
+
+    def _close(self) -> None:
+        """A round of the ring is complete: count it, and sum it afresh so that rounding never piles up."""
+        self._at = 0
+        self._running = math.fsum(self._ring)
+        self._closed[0] += self._running
+        self._closed[1] += self._window
+
+    def _group(self, mean: float) -> None:
+        if mean < 0.0:  # by rounding, where a sure window follows an unsure one
+            mean = 0.0
+        if mean < self._lowest:
+            self._lowest = mean
+        if self._counts:
+            self._bin(mean)
+            return
+        self._means.append(mean)
+        if len(self._means) > EXACT:
+            for kept in self._means:
+                self._bin(kept)
+            self._means = array("d")
+
+    def _bin(self, mean: float) -> None:
+        bin_ = int(mean * BINS)
+        self._counts[bin_] = self._counts.get(bin_, 0) + 1
+        self._sums[bin_] = self._sums.get(bin_, 0.0) + mean
+
+    def _bottom(self) -> float:
+        if not self._counts:
+            lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
+            return math.fsum(lowest) / len(lowest)
+        wanted = left = max(1, sum(self._counts.values()) // 10)
+        total = 0.0
+        for bin_ in sorted(self._counts):
+            count, here = self._counts[bin_], self._sums[bin_]
+            if count >= left:
+                return (total + here * left / count) / wanted
+            total, left = total + here, left - count
+        raise AssertionError("a tenth of the groups is fewer than all of them")
+
+
+def measure(tokens: Iterable[Iterable[float]], window: int = 2048, top: int = 20) -> Confidence | None:
+    """The confidence of a whole trace at once; ``None`` for a trace without tokens.
+
+    >>> measure([[-1.0, -3.0]] * 3, window=2)
+    Confidence(mean=2.0, tail=2.0, lowest=2.0, bottom=2.0, tokens=3)
+    """
+    meter = Meter(window, top)
+    for logprobs in tokens:
+        meter.add(logprobs)
+    return meter.result()

@@ -1,0 +1,46 @@
+"""Which question a prompt asks: the longest id that stands in it as a word of its own, the last of equals.
+
+A prompt that names no question gets the one that its hash picks: always the same one, and counted as unmatched.
+
+>>> finder = Finder(["q1", "q12", "Capital of France?"])
+>>> finder.find("Q: q1. And now q12:"), finder.find("What is the Capital of France? One word."), finder.find("q123")
+(('q12', True), ('Capital of France?', True), ('q12', False))
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+__all__ = ["Finder"]
+
+WORD = re.compile(r"\w")
+STARTS = re.compile(r"(?<!\w)(?=\S)")
+
+
+class Finder:
+    """The ids of a book, by length: a prompt of W words is looked up W times for each length, however many ids."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids = list(ids)
+        self._known = set(self._ids)
+        self._lengths = sorted({len(id) for id in self._ids}, reverse=True)
+        self.find = lru_cache(maxsize=1024)(self._find)
+
+    def _find(self, prompt: str) -> tuple[str, bool]:
+        """The question, and whether the prompt names it."""
+        if prompt in self._known:
+            return prompt, True
+        starts = [found.start() for found in STARTS.finditer(prompt)]
+        for length in self._lengths:
+            for start in reversed(starts):
+                end = start + length
+                if prompt[start:end] in self._known and end <= len(prompt) and _ends(prompt, end):
+                    return prompt[start:end], True
+        digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return self._ids[int.from_bytes(digest, "big") % len(self._ids)], False
+
+
+def _ends(text: str, end: int) -> bool:
+    """Whether no word runs across ``end``."""
+    return not (WORD.match(text, end - 1) and WORD.match(text, end))

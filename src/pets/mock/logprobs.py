@@ -1,0 +1,117 @@
+"""Log-probabilities whose token confidence is the one that the trace has, in both of OpenAI's forms.
+
+A recorded confidence c shows at every token: minus the mean of the top k is c, so whatever a client computes from
+them (mean, tail, lowest group) is c again. Where none was recorded, a level between 8 and 16 is drawn for each trace,
+unrelated to its answer, and rises and falls along the trace so that the kinds of confidence differ.
+
+JSON is put together from cached fragments: a trace of 2,048 tokens with 20 log-probabilities each is 3 MB.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+from pets.mock.speech import Said
+
+__all__ = ["chat_content", "completion_form", "completion_logprobs", "top_logprobs"]
+
+LEVELS = 16
+WAVE = [1.0, 1.05, 1.1, 1.05, 1.0, 0.95, 0.9, 0.95]
+RUN = 8  # tokens before the wave moves on
+
+
+@lru_cache(maxsize=1024)
+def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
+    """k log-probabilities, largest first, with mean -confidence.
+
+    They belong to a distribution where one exists (confidence >= log k); below that none does, and all are equal.
+
+    >>> top_logprobs(4.0, 3)
+    (-0.2, -4.72, -7.08)
+    """
+    first = 0.05 * confidence if k > 1 else confidence
+    rest = (k * confidence - first) / max(1, k - 1)
+    slope = [0.8 + 0.4 * at / (k - 2) if k > 2 else 1.0 for at in range(k - 1)]
+    values = [-first, *(-rest * factor for factor in slope)]
+    if math.fsum(map(math.exp, values)) > 1:
+        values = [-confidence] * k
+    return tuple(round(value, 6) for value in values)
+
+
+def chat_content(said: Said, pieces: list[str], k: int, extra: bool) -> Iterator[str]:
+    """For each token, its entry in ``logprobs.content``, as JSON."""
+    for piece, confidence in zip(pieces, _levels(said), strict=False):
+        sampled, others = _chat_others(confidence, k, extra)
+        named = f'{{"token":{_text(piece)},"logprob":{sampled},"bytes":{_bytes(piece)}'
+        tops = "" if k == 0 else f"{others}{named}}}" if extra else f"{named}}}{others}"
+        yield f'{named},"top_logprobs":[{tops}]}}'
+
+
+def completion_logprobs(said: Said, pieces: list[str], k: int, extra: bool) -> Iterator[tuple[str, str]]:
+    """For each token, its log-probability and its entry in ``top_logprobs``, as JSON."""
+    for piece, confidence in zip(pieces, _levels(said), strict=False):
+        sampled, others = _completion_others(confidence, k, extra)
+        named = f"{_text(piece)}:{sampled}"
+        yield str(sampled), f"{{{others}{named}}}" if extra else f"{{{named}{others}}}"
+
+
+def completion_form(pieces: Sequence[str], entries: Iterable[tuple[str, str]], offset: int = 0) -> str:
+    """The ``logprobs`` object of ``/v1/completions`` for a run of tokens, the first of which starts at ``offset``."""
+    sampled, tops = zip(*entries, strict=True) if pieces else ((), ())
+    offsets = list(accumulate(map(len, pieces), initial=offset))[:-1]
+    return (
+        f'{{"tokens":[{",".join(map(_text, pieces))}],"token_logprobs":[{",".join(sampled)}],'
+        f'"top_logprobs":[{",".join(tops)}],"text_offset":[{",".join(map(str, offsets))}]}}'
+    )
+
+
+def _levels(said: Said) -> Iterator[float]:
+    """The confidence of each token, without end."""
+    if said.confidence is not None:
+        while True:
+            yield said.confidence
+    level = 8 + 8 * int(said.mood * LEVELS) / LEVELS
+    while True:
+        for factor in WAVE:
+            for _ in range(RUN):
+                yield level * factor
+
+
+@lru_cache(maxsize=1024)
+def _split(confidence: float, k: int, extra: bool) -> tuple[float, list[tuple[str, float]]]:
+    """The sampled token's log-probability, and the other tokens' in the list: with ``extra``, k of them above it."""
+    values = top_logprobs(confidence, max(1, k))
+    others = values if extra else values[1:] if k else ()
+    sampled = round(values[-1] - 1, 6) if extra else values[0]
+    return sampled, [(f" ~{at}", value) for at, value in enumerate(others, 1)]
+
+
+@lru_cache(maxsize=1024)
+def _chat_others(confidence: float, k: int, extra: bool) -> tuple[float, str]:
+    sampled, others = _split(confidence, k, extra)
+    entries = [f'{{"token":{_text(token)},"logprob":{value},"bytes":{_bytes(token)}}}' for token, value in others]
+    return sampled, _joined(entries, extra)
+
+
+@lru_cache(maxsize=1024)
+def _completion_others(confidence: float, k: int, extra: bool) -> tuple[float, str]:
+    sampled, others = _split(confidence, k, extra)
+    return sampled, _joined([f"{_text(token)}:{value}" for token, value in others], extra)
+
+
+def _joined(entries: list[str], first: bool) -> str:
+    """With the comma that parts them from the sampled token's, which stands after or before them."""
+    text = ",".join(entries)
+    return text and (f"{text}," if first else f",{text}")
+
+
+@lru_cache(maxsize=4096)
+def _text(token: str) -> str:
+    return json.dumps(token)
+
+
+@lru_cache(maxsize=4096)
+def _bytes(token: str) -> str:
+    return json.dumps(list(token.encode("utf-8", "surrogatepass")), separators=(",", ":"))

@@ -1,0 +1,110 @@
+"""The starter set: short questions that a model of 135 million parameters can try, made here.
+
+Sums and differences of one and two digits, products to 12 and general knowledge with one-word answers, in few-shot
+completion form: a chat or a letter-only form is near chance for so small a model. Every worked example takes about 40
+tokens, so that the four trace confidences differ over windows of 8. The order is fixed and mixes the levels, so that
+any first part of the set is a fair sample of it.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from pets.questions.problem import Problem, QuestionSet
+from pets.samplers.base import Prompt, Sampling
+
+__all__ = ["starter"]
+
+ORDER = 2026  # the seed of the operands and of the mixed order
+SAMPLING = Sampling(max_tokens=64, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
+SIGNS = {"sum": "+", "difference": "-", "product": "x"}
+WORKED = {
+    "sum": "To add {a} and {b} we work out {a} + {b} = {c}. So when {a} and {b} are put together there are {c} in all.",
+    "difference": "To take {b} from {a} we work out {a} - {b} = {c}. "
+    "So when {b} is taken away from {a} there are {c} left over.",
+    "product": "To multiply {a} by {b} we work out {a} x {b} = {c}. "
+    "So when {a} is taken {b} times there are {c} in all.",
+}
+SHOTS = {
+    "sum": ((6, 3), (24, 13), (9, 8), (57, 26)),
+    "difference": ((9, 4), (38, 15), (17, 8), (64, 27)),
+    "product": ((3, 4), (7, 5), (9, 6), (12, 3)),
+}
+KNOWN = (
+    "{c} is the word that fits here. Anyone who has learned this at school would also say {c}, "
+    "and every book agrees on {c}."
+)
+KNOWN_SHOTS = (
+    ("What is the capital of Italy?", "Rome"),
+    ("Which animal says moo?", "cow"),
+    ("What is the opposite of up?", "down"),
+    ("Which gas do we breathe to stay alive?", "oxygen"),
+    ("In which month is Christmas?", "December"),
+)
+# level -> how many, the least and the largest operand
+ARITHMETIC = {
+    "sum of one digit": (24, 1, 9),
+    "sum of two digits": (48, 11, 99),
+    "difference of one digit": (20, 1, 9),
+    "difference of two digits": (40, 11, 99),
+    "product to 12": (48, 2, 12),
+}
+
+
+@cache
+def starter() -> QuestionSet:
+    """The set itself.
+
+    >>> problems = starter().problems
+    >>> sorted({problem.level for problem in problems})[:2]
+    ['difference of one digit', 'difference of two digits']
+    """
+    problems = [*_arithmetic(), *_knowledge()]
+    order = np.random.default_rng(ORDER).permutation(len(problems))
+    return QuestionSet("starter", tuple(problems[at] for at in order), SAMPLING)
+
+
+def _arithmetic() -> Iterator[Problem]:
+    rng = np.random.default_rng(ORDER)
+    for level, (many, low, high) in ARITHMETIC.items():
+        kind = level.split()[0]
+        taken = set(SHOTS[kind])
+        left = many
+        while left:
+            a, b = (int(x) for x in rng.integers(low, high, size=2, endpoint=True))
+            if kind == "difference":
+                a, b = max(a, b), min(a, b)
+            if (a, b) in taken:
+                continue
+            taken.add((a, b))
+            left -= 1
+            prompt = _shots(kind) + _asked(f"What is {a} {SIGNS[kind]} {b}?")
+            yield Problem(f"{kind}-{a}-{b}", Prompt(prompt), "number", str(_result(kind, a, b)), level)
+
+
+def _knowledge() -> Iterator[Problem]:
+    shots = "".join(_asked(question) + _answered(KNOWN, c=gold) for question, gold in KNOWN_SHOTS)
+    for line in files(__package__).joinpath("knowledge.tsv").read_text("utf-8").splitlines():
+        id, question, gold = line.split("\t")
+        yield Problem(f"fact-{id}", Prompt(shots + _asked(question)), "text", gold, "general knowledge")
+
+
+def _shots(kind: str) -> str:
+    return "".join(
+        _asked(f"What is {a} {SIGNS[kind]} {b}?") + _answered(WORKED[kind], a=a, b=b, c=_result(kind, a, b))
+        for a, b in SHOTS[kind]
+    )
+
+
+def _result(kind: str, a: int, b: int) -> int:
+    return a + b if kind == "sum" else a - b if kind == "difference" else a * b
+
+
+def _asked(question: str) -> str:
+    return f"Question: {question}\nAnswer:"
+
+
+def _answered(form: str, **values: object) -> str:
+    return f" {form.format(**values)} The answer is {values['c']}.\n\n"

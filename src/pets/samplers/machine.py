@@ -1,0 +1,71 @@
+"""What this machine can carry: cores, memory, and a plan for a local model on them."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pets.errors import InputError, LocalModelError
+from pets.samplers.weights import Weights
+
+__all__ = ["MOST_SLOTS", "Plan", "cores", "memory", "plan"]
+
+MOST_SLOTS = 256  # sequences that llama.cpp decodes together
+CONTEXT = 2048
+WORK = 512 << 20  # compute buffers, the process itself
+GB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``slots`` traces decoded together, each of at most ``context`` tokens with its prompt, on ``threads`` threads."""
+
+    slots: int
+    context: int
+    threads: int
+
+
+def cores() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory() -> int:
+    """Bytes that may be taken without swapping: what the system has available, within the container's limit."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    with suppress(OSError, ValueError):  # "max" is no number: no limit
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        found = min(found, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    return found
+
+
+def plan(
+    weights: Weights, *, slots: int | None = None, context: int | None = None, threads: int | None = None, free: int
+) -> Plan:
+    """What was asked for, the rest chosen; one clear line if it cannot fit into ``free`` bytes.
+
+    >>> plan(Weights(Path("m.gguf"), 100 << 20, context=8192, cache=23040), threads=2, free=8 * GB)
+    Plan(slots=16, context=2048, threads=2)
+    """
+    if (slots is not None and not 1 <= slots <= MOST_SLOTS) or min(context or 1, threads or 1) < 1:
+        raise InputError(
+            f"slots lie in 1..{MOST_SLOTS}, context and threads are at least 1; got {slots=}, {context=}, {threads=}."
+        )
+    threads = threads or cores()
+    context = context or min(CONTEXT, weights.context or CONTEXT)
+    room = free - weights.size - WORK
+    one = max(1, context * weights.cache)
+    wanted = slots or 16 * max(1, min(4, threads // 4))
+    fitting = min(wanted, room // one) if slots is None else wanted
+    if fitting < 1 or fitting * one > room:
+        need = (weights.size + WORK + max(1, fitting) * one) / GB
+        raise LocalModelError(
+            f'"{weights.path.name}" with {max(1, fitting)} slots of {context} tokens needs about {need:.1f} GB of '
+            f"memory; {free / GB:.1f} GB are free. Take fewer slots, a shorter context or a smaller model."
+        )
+    return Plan(int(fitting), context, threads)

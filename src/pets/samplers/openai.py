@@ -1,0 +1,132 @@
+"""Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, hosted APIs."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+
+import httpx
+
+from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
+from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.samplers.replies import Reply, message_of
+from pets.samplers.requests import DIALECTS, body_of, path_of
+
+__all__ = ["OpenAISampler"]
+
+
+class OpenAISampler(Sampler):
+    """Traces from the server at ``url`` (with its ``/v1``), several in one request.
+
+    ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
+    says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
+    ``"llama.cpp"``. Tries nothing twice.
+
+        async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
+            traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        key: str | None = None,
+        dialect: Literal["openai", "vllm", "llama.cpp"] = "vllm",
+        stream: bool = False,
+        timeout: float = 600.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+        environment: bool = True,
+    ) -> None:
+        self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
+        self._base = url.rstrip("/")
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(timeout, connect=10.0, pool=None),
+            limits=httpx.Limits(max_connections=None),  # how many are in flight is the caller's business
+            transport=transport,
+            trust_env=environment,  # proxies; never for a server of this machine
+        )
+        self.usage_of_one = False
+        """Whether this server was seen to count the tokens of one choice only."""
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
+        if self._stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        reply = Reply(n, sampling)
+        async with self._post(self._base + path_of(prompt), body) as response:
+            if self._stream:
+                await self._events(response, reply)
+            else:
+                reply.read(await response.aread())
+        self.usage_of_one = self.usage_of_one or reply.usage_of_one
+        return reply.completions()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
+        """Another question, to a path beside /v1: JSON there and back."""
+        async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
+            text = await response.aread()
+        try:
+            found: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise ReplyError(
+                f"{path}: the server's reply is not JSON: {message_of(text.decode(errors='replace'))}"
+            ) from error
+        return found
+
+    async def _events(self, response: httpx.Response, reply: Reply) -> None:
+        async for line in response.aiter_lines():
+            if line.startswith("data:"):
+                data = line[5:].strip()
+                if data == "[DONE]":
+                    return
+                reply.read(data)
+
+    @asynccontextmanager
+    async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
+        """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
+        try:
+            async with self._client.stream("POST", url, json=body) as response:
+                if response.status_code != httpx.codes.OK:
+                    await response.aread()
+                    raise error_of(response)
+                yield response
+        except httpx.TimeoutException as error:
+            raise BusyError(f"{self._base} gave no answer in time ({type(error).__name__}).") from error
+        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            raise ReplyError(f"{self._base} broke off its reply: {error}") from error
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise RefusedError(f"{self._base} is no address of a server: {error}") from error
+        except httpx.HTTPError as error:
+            raise BusyError(f"{self._base} cannot be reached: {error}. Is the server running?") from error
+
+
+def error_of(response: httpx.Response) -> SamplerError:
+    """429, 408, 409 and 5xx may pass; other refusals will not."""
+    status = response.status_code
+    try:
+        words = message_of(response.json())
+    except ValueError:
+        words = message_of(response.text)
+    kind = BusyError if status in {408, 409, 425, 429} or status >= 500 else RefusedError
+    return kind(f"the server says {status}: {words}", status=status, retry_after=seconds_of(response))
+
+
+def seconds_of(response: httpx.Response) -> float | None:
+    """Retry-After, in seconds or as a date; ``None`` where it is missing or makes no sense."""
+    given = response.headers.get("retry-after", "")
+    try:
+        return max(0.0, float(given))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(given)
+    except ValueError:
+        return None
+    return max(0.0, (moment - datetime.now(moment.tzinfo and UTC)).total_seconds())

@@ -1,0 +1,140 @@
+"""What an OpenAI-compatible server answers: whole bodies and streams become completions.
+
+Both forms of log-probabilities are read wherever they come: ``content[].top_logprobs`` (chat, and llama.cpp
+everywhere) and ``top_logprobs`` as one mapping a token (completions).
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pets.confidence import Meter
+from pets.errors import InputError, ReplyError
+from pets.samplers.base import Completion, Sampling
+
+__all__ = ["Reply"]
+
+
+class Choice:
+    """One trace while it comes in."""
+
+    __slots__ = ("finish", "meter", "text", "tokens", "usage")
+
+    def __init__(self, sampling: Sampling) -> None:
+        self.text: list[str] = []
+        self.finish: str | None = None
+        self.tokens = 0  # counted where log-probabilities came
+        self.usage: int | None = None  # what a stream says of this choice alone
+        self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
+
+    def add(self, part: dict[str, Any]) -> None:
+        """A whole choice or a chunk of one."""
+        content = part.get("text")
+        if content is None:
+            content = (part.get("message") or part.get("delta") or {}).get("content")
+        if content:
+            self.text.append(content)
+        if part.get("finish_reason") is not None:
+            self.finish = str(part["finish_reason"])
+        for given in tops(part.get("logprobs") or {}):
+            self.tokens += 1
+            if given and self.meter is not None:
+                self.meter.add(given)
+            elif not given:
+                self.meter = None  # a confidence of some of the tokens would be none
+
+
+def tops(logprobs: dict[str, Any]) -> Iterator[list[float]]:
+    """For each token the log-probabilities at its place; empty where the server left them out."""
+    if logprobs.get("content") is not None:
+        for token in logprobs["content"]:
+            yield [one["logprob"] for one in token.get("top_logprobs") or ()]
+    else:
+        given = logprobs.get("top_logprobs") or [None] * len(logprobs.get("tokens") or ())
+        for mapping in given:
+            yield list(mapping.values()) if mapping else []
+
+
+class Reply:
+    """Collects the answer to one request for ``n`` traces.
+
+    >>> reply = Reply(2, Sampling(max_tokens=5))
+    >>> reply.read('{"choices": [{"index": 1, "text": " 4", "finish_reason": "stop"}]}')
+    >>> [one] = reply.completions()
+    >>> one.text, one.finish, one.tokens
+    (' 4', 'stop', None)
+    """
+
+    def __init__(self, n: int, sampling: Sampling) -> None:
+        self._n, self._sampling = n, sampling
+        self._choices: dict[int, Choice] = {}
+        self._usage: dict[str, Any] = {}
+
+    def read(self, text: str | bytes) -> None:
+        """A whole body, or the data of one event of a stream."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ReplyError(f"the server's reply is not JSON: {shown(text)}") from error
+        try:
+            self._take(data)
+        except (AttributeError, KeyError, TypeError, InputError) as error:
+            raise ReplyError(f"the server's reply has not OpenAI's form ({error}): {shown(text)}") from error
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if "error" in data and "choices" not in data:
+            raise ReplyError(f"the server broke off: {message_of(data)}")
+        choices = data["choices"]
+        for position, part in enumerate(choices):
+            index = int(part.get("index", position))
+            if not 0 <= index < self._n:
+                continue  # more than was asked for
+            choice = self._choices.setdefault(index, Choice(self._sampling))
+            choice.add(part)
+            if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
+                choice.usage = data["usage"].get("completion_tokens")
+        self._usage = data.get("usage") or self._usage
+
+    @property
+    def usage_of_one(self) -> bool:
+        """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
+        total = self._usage.get("completion_tokens")
+        return total is not None and total < sum(choice.tokens for choice in self._choices.values())
+
+    def completions(self) -> list[Completion]:
+        """The traces, in the order of their seeds."""
+        if not self._choices:
+            raise ReplyError("the server's reply has no choices; at least one was expected.")
+        prompt_tokens = self._usage.get("prompt_tokens")
+        found = []
+        for index, choice in sorted(self._choices.items()):
+            if choice.finish is None:
+                raise ReplyError(f"choice {index} breaks off without a finish_reason; the connection ended early.")
+            confidence = choice.meter.result() if choice.meter else None
+            found.append(
+                Completion("".join(choice.text), choice.finish, self._tokens(choice), prompt_tokens, confidence)
+            )
+        return found
+
+    def _tokens(self, choice: Choice) -> int | None:
+        """Counted; else what the usage says, where it can only mean this choice; else unknown."""
+        if choice.tokens:
+            return choice.tokens
+        total: int | None = self._usage.get("completion_tokens")
+        if len(self._choices) == 1:
+            return total
+        return choice.usage
+
+
+def message_of(data: object) -> str:
+    """The words of an error in OpenAI's form, or the beginning of what came instead."""
+    error = data.get("error", data) if isinstance(data, dict) else data
+    words = error.get("message", error) if isinstance(error, dict) else error
+    return shown(str(words))
+
+
+def shown(text: str | bytes) -> str:
+    """A reply's beginning, on one line."""
+    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    line = " ".join(words.split())
+    return (line[:200] + " ...") if len(line) > 200 else line or "(nothing)"

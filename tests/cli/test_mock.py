@@ -1,0 +1,129 @@
+"""``pets mock`` from the shell: it serves, says where, stops cleanly, and refuses in one line."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.mock.faults import BENDS, SPOILERS
+
+MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+
+
+@pytest.fixture
+def start():
+    """``start(...)`` runs the verb until the test is over; gives the process and its URL."""
+    running = []
+
+    def run(*args):
+        command = [sys.executable, "-c", MAIN, "mock", "--port", "0", *map(str, args)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        running.append(process)
+        line = process.stderr.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+/v1) ", line)
+        assert found, line + process.stderr.read()
+        return process, found[1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def pets(*args, before=""):
+    command = [sys.executable, "-c", before + MAIN, "mock", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def refused(*args, **rest):
+    result = pets(*args, **rest)
+    assert result.returncode == 2 and result.stdout == ""
+    return result.stderr
+
+
+def ask(url, prompt, **fields):
+    return httpx.post(f"{url}/completions", json={"model": "mock", "prompt": prompt, **fields})
+
+
+def test_it_serves_until_interrupted(start):
+    process, url = start("--questions", 3)
+    assert ask(url, "q1", n=4).json()["usage"]["completion_tokens"] > 4
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "", "Requests: 1, traces served: 4.\n")
+
+
+def test_a_hanging_client_does_not_keep_it_from_stopping(start):
+    process, url = start("--hang", 1)
+    with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.3) as client:
+        client.post(f"{url}/completions", json={"model": "mock", "prompt": "q1"})
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20) == ("", "Requests: 1, traces served: 0, hang 1.\n")
+    assert process.returncode == 0
+
+
+def test_it_answers_from_a_pool_and_from_a_file_of_answers(start, tmp_path):
+    pool, answers = tmp_path / "pool.jsonl", tmp_path / "answers.json"
+    pool.write_text('{"id": "p1", "gold": "B", "answers": ["B", "B"], "tokens": [5, 6]}\n')
+    answers.write_text('{"Capital of France?": {"Paris": 1}}')
+    _, recorded = start(pool)
+    _, known = start("--answers", answers, "--model", "m", "--api-key", "k")
+    replies = [ask(recorded, "p1", seed=seed).json() for seed in (0, 1)]
+    assert sorted(reply["usage"]["completion_tokens"] for reply in replies) == [5, 6]
+    body, key = {"model": "m", "prompt": "Capital of France?"}, {"authorization": "Bearer k"}
+    reply = httpx.post(f"{known}/completions", json=body, headers=key)
+    assert r"\boxed{Paris}" in reply.text
+
+
+def test_every_fault_is_a_flag_with_its_rate(start):
+    text = CliRunner().invoke(cli, ["mock", "--help"]).output
+    assert all(re.search(rf"--{name.replace('_', '-')} RATE +\S", text) for name in (*SPOILERS, *BENDS))
+    _, url = start("--error-500", 1)
+    assert ask(url, "q1").status_code == 500
+    assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}
+
+
+def test_a_busy_port_is_one_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        line = refused("--port", port)
+    found = f"pets: cannot listen on 127.0.0.1:{port}: Address already in use."
+    assert line == f"{found} Choose another --port; 0 takes a free one.\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nowhere.jsonl"], "nowhere"),
+        (["--hang", "1.5"], "hang is 1.5; a rate lies between 0 and 1"),
+        (["--hang", "0.6", "--error-500", "0.6"], "add up to 1.2"),
+        (["--answers", "nowhere.json"], "No such file"),
+        (["--questions", "0"], "at least 1 question"),
+        (["--tokens-per-second", "-1"], "tokens per second"),
+        (["pool.jsonl", "--answers", "a.json"], "two sources"),
+        (["--host", "198.51.100.7"], "cannot listen on 198.51.100.7"),
+    ],
+)
+def test_a_mistake_is_one_line(args, says):
+    line = refused(*args)
+    assert line.startswith("pets: ") and says in line and line.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"q": 5}', '{"q": {"A": 2}}', "{}"])
+def test_bad_answers_are_one_line(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    assert refused("--answers", tmp_path / "a.json").count("\n") == 1
+
+
+def test_without_the_extra_it_says_how_to_get_it():
+    line = refused(before="import sys; sys.modules['uvicorn'] = None; ")
+    assert line == 'pets: the mock needs uvicorn, which is not here. Try: pip install "pets[mock]"\n'

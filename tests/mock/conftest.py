@@ -1,0 +1,48 @@
+"""A client of a mock that runs for one test."""
+
+import contextlib
+
+import httpx
+import pytest
+
+from pets.mock import Mock, Recorded, running
+from pets.pools import Pool, PooledQuestion
+
+TRACES = ("A", "B", "A", None, "C", "A", "B", "A")
+POOL = Pool(
+    "small",
+    (
+        PooledQuestion("q1", TRACES, gold="A", tokens=(12, 9, 30, 20, 15, 11, 8, 25), confidence=(9.5,) * 8),
+        PooledQuestion("q2", ("7", "8"), gold="7"),
+    ),
+)
+
+
+class Client(httpx.Client):
+    """Asks for completions of q1 unless told otherwise."""
+
+    def __init__(self, mock, url):
+        super().__init__(base_url=url.removesuffix("/v1"), timeout=20, trust_env=False)
+        self.mock, self.v1 = mock, url
+
+    def chat(self, prompt="Question q1", **fields):
+        messages = [{"role": "user", "content": prompt}]
+        return self.post("/v1/chat/completions", json={"model": "mock", "messages": messages, **fields})
+
+    def complete(self, prompt="Question q1", **fields):
+        return self.post("/v1/completions", json={"model": "mock", "prompt": prompt, **fields})
+
+    def stats(self):
+        return self.get("/mock/stats").json()
+
+
+@pytest.fixture
+def serve():
+    """``serve(faults=..., ...)`` gives a client of a mock with these settings."""
+    with contextlib.ExitStack() as stack:
+
+        def start(book=None, **settings):
+            mock = Mock(book or Recorded(POOL), **settings)
+            return stack.enter_context(Client(mock, stack.enter_context(running(mock))))
+
+        yield start

@@ -1,0 +1,45 @@
+"""Faults come at their rates, from a seeded generator."""
+
+import random
+
+import pytest
+
+from pets.errors import InputError
+from pets.mock import Faults
+from pets.mock.faults import BENDS, SPOILERS, draw_bends, draw_spoiler
+
+
+def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
+    faults = Faults(**dict.fromkeys(SPOILERS, 0.1), **dict.fromkeys(BENDS, 0.3))
+    spoiled = [[draw_spoiler(faults, rng) for _ in range(20_000)] for rng in (random.Random(1), random.Random(1))]
+    assert spoiled[0] == spoiled[1]
+    assert all(spoiled[0].count(name) / 20_000 == pytest.approx(0.1, abs=0.01) for name in SPOILERS)
+    rng = random.Random(2)
+    bent = [draw_bends(faults, rng) for _ in range(20_000)]
+    assert all(sum(name in bends for bends in bent) / 20_000 == pytest.approx(0.3, abs=0.015) for name in BENDS)
+
+
+def test_without_faults_none_comes():
+    rng = random.Random(0)
+    assert {draw_spoiler(Faults(), rng) for _ in range(1000)} == {None}
+    assert {draw_bends(Faults(), rng) for _ in range(1000)} == {frozenset()}
+
+
+def test_every_rate_is_explained():
+    assert set(Faults.help()) == {*SPOILERS, *BENDS}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hang": -0.1},
+        {"slow": 1.1},
+        {"hang": float("nan")},
+        {"hang": 0.6, "error_500": 0.5},
+        {"slow_seconds": -1},
+        {"retry_after": float("inf")},
+    ],
+)
+def test_a_rate_or_a_time_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(InputError):
+        Faults(**wrong)

@@ -1,0 +1,61 @@
+"""Log-probabilities that carry the confidence of the trace, in both forms."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.confidence import measure
+from pets.mock.logprobs import chat_content, completion_form, completion_logprobs, top_logprobs
+from pets.mock.speech import Said, speak
+
+
+@given(st.floats(0.0, 60.0), st.integers(1, 20))
+def test_their_mean_is_the_confidence(confidence, k):
+    values = top_logprobs(confidence, k)
+    assert len(values) == k and list(values) == sorted(values, reverse=True) and max(values) <= 0
+    assert -sum(values) / k == pytest.approx(confidence, abs=1e-5)
+
+
+@given(st.floats(math.log(20) + 1e-6, 60.0))
+def test_they_are_probabilities_wherever_that_can_be(confidence):
+    assert math.fsum(map(math.exp, top_logprobs(confidence, 20))) <= 1 + 1e-4
+
+
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_both_forms_hold_the_recorded_confidence(k, extra):
+    said = Said("A", 30, confidence=11.25)
+    pieces = speak(said).pieces()
+    content = [json.loads(entry) for entry in chat_content(said, pieces, k, extra)]
+    plain = json.loads(completion_form(pieces, completion_logprobs(said, pieces, k, extra)))
+    assert [entry["token"] for entry in content] == plain["tokens"] == pieces
+    for entry, tops, sampled in zip(content, plain["top_logprobs"], plain["token_logprobs"], strict=True):
+        assert {top["token"]: top["logprob"] for top in entry["top_logprobs"]} == tops
+        assert len(tops) == k + extra and tops[entry["token"]] == sampled == entry["logprob"]
+        assert (sampled == min(tops.values())) if extra else (sampled == max(tops.values()))
+        assert bytes(entry["bytes"]).decode() == entry["token"]
+    result = measure((tops.values() for tops in plain["top_logprobs"]), window=8, top=k)
+    assert (result.mean, result.tail, result.lowest, result.bottom) == pytest.approx((11.25,) * 4, abs=1e-5)
+
+
+def test_a_confidence_that_was_not_recorded_rises_and_falls():
+    said = Said("A", 100, mood=0.5)
+    pieces = speak(said).pieces()
+    entries = (json.loads(tops) for _, tops in completion_logprobs(said, pieces, 20, False))
+    result = measure((tops.values() for tops in entries), window=8)
+    assert 8 < result.lowest < result.bottom + 1e-9 < result.mean < 16 and result.tail != result.mean
+
+
+def test_offsets_are_where_the_tokens_start():
+    pieces = speak(Said("A", 9)).pieces()
+    form = json.loads(completion_form(pieces, completion_logprobs(Said("A", 9), pieces, 0, False), offset=4))
+    assert [("____" + "".join(pieces)).index(piece, at) for piece, at in zip(pieces, form["text_offset"], strict=True)]
+    assert form["text_offset"][:3] == [4, 11, 14] and all(len(tops) == 1 for tops in form["top_logprobs"])
+
+
+def test_without_top_the_chat_form_has_an_empty_list():
+    entries = [json.loads(entry) for entry in chat_content(Said("A", 2), ["x", "y"], 0, False)]
+    assert [entry["top_logprobs"] for entry in entries] == [[], []] and all(entry["logprob"] <= 0 for entry in entries)

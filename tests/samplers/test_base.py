@@ -1,0 +1,41 @@
+"""Prompts and sampling parameters refuse what makes no sense."""
+
+import pytest
+
+from pets.errors import InputError
+from pets.samplers import Message, Prompt, Sampling
+
+
+def test_the_default_is_the_models_own_distribution():
+    plain = Sampling()
+    assert (plain.temperature, plain.top_p, plain.top_k, plain.min_p) == (1.0, 1.0, 0, 0.0)
+
+
+def test_a_chat_puts_the_system_message_first():
+    assert Prompt.chat("hi", system="brief").content == (Message("system", "brief"), Message("user", "hi"))
+
+
+@pytest.mark.parametrize("empty", ["", ()])
+def test_an_empty_prompt(empty):
+    with pytest.raises(InputError, match="prompt is empty"):
+        Prompt(empty)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_tokens": 0},
+        {"temperature": -0.1},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+        {"top_k": -1},
+        {"min_p": 2.0},
+        {"stop": ("",)},
+        {"top_logprobs": 0},
+        {"window": 0},
+        {"temperature": float("nan")},
+    ],
+)
+def test_parameters_outside_their_domain(wrong):
+    with pytest.raises(InputError):
+        Sampling(**wrong)

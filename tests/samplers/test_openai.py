@@ -1,0 +1,235 @@
+"""The client against servers that answer well and badly."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+
+from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
+from pets.samplers import Prompt, Sampling
+from pets.samplers.openai import OpenAISampler
+
+TEXT, CHAT = Prompt("2 + 2 ="), Prompt.chat("2 + 2?")
+TOPS = Sampling(top_logprobs=2, window=2)
+CONTENT = [{"token": "4", "logprob": -1.0, "top_logprobs": [{"logprob": -1.0}, {"logprob": -3.0}]}] * 3
+DICTS = {"tokens": ["4"] * 3, "token_logprobs": [-1.0] * 3, "top_logprobs": [{"4": -1.0, "5": -3.0}] * 3}
+
+
+def sample(handler, prompt=TEXT, n=2, sampling=TOPS, **settings):
+    async def go():
+        transport = httpx.MockTransport(handler)
+        async with OpenAISampler("http://server/v1", "m", transport=transport, **settings) as sampler:
+            return await sampler.sample(prompt, n, 5, sampling), sampler
+
+    return asyncio.run(go())
+
+
+def choice(index=0, text=" 4", finish="stop", **more):
+    return {"index": index, "text": text, "finish_reason": finish, **more}
+
+
+def answer(*choices, **usage):
+    return lambda _: httpx.Response(200, json={"choices": choices, "usage": usage})
+
+
+def events(*parts, done=True):
+    lines = [f"data: {json.dumps(part)}\n\n" for part in parts] + ["data: [DONE]\n\n"] * done
+    return lambda _: httpx.Response(200, text=": ping\n\n" + "".join(lines))
+
+
+@pytest.mark.parametrize("logprobs", [{"content": CONTENT}, DICTS], ids=["chat form", "completions form"])
+def test_both_forms_of_log_probabilities(logprobs):
+    traces, _ = sample(answer(choice(1, " five", logprobs=logprobs), choice(logprobs=logprobs), prompt_tokens=6))
+    assert [trace.text for trace in traces] == [" 4", " five"]  # in the order of the seeds
+    assert [trace.tokens for trace in traces] == [3, 3]
+    assert [trace.confidence.mean for trace in traces] == [2.0, 2.0]
+    assert traces[0].prompt_tokens == 6
+
+
+def test_a_chat():
+    def handler(request):
+        assert request.url.path == "/v1/chat/completions"
+        assert request.headers["authorization"] == "Bearer secret"
+        message = {"role": "assistant", "content": "4"}
+        one = {"index": 0, "message": message, "finish_reason": "length", "logprobs": {"content": CONTENT}}
+        return httpx.Response(200, json={"choices": [one], "usage": {"completion_tokens": 3}})
+
+    [trace], _ = sample(handler, CHAT, key="secret")
+    assert (trace.text, trace.finish, trace.tokens) == ("4", "length", 3)
+
+
+def test_fewer_choices_come_as_they_are_and_more_are_dropped():
+    assert len(sample(answer(choice(), completion_tokens=1), n=8)[0]) == 1
+    assert len(sample(answer(choice(0), choice(1), choice(2)), n=2)[0]) == 2
+
+
+def test_tokens_of_one_choice_are_known_from_the_usage_only_where_it_must_mean_it():
+    plain = Sampling()
+    [one], _ = sample(answer(choice(), completion_tokens=7), n=1, sampling=plain)
+    assert one.tokens == 7
+    two, _ = sample(answer(choice(), choice(1), completion_tokens=7), sampling=plain)
+    assert [trace.tokens for trace in two] == [None, None]
+
+
+def test_usage_that_counts_one_choice_only_is_noticed():
+    both = [choice(index, logprobs={"content": CONTENT}) for index in (0, 1)]
+    traces, sampler = sample(answer(*both, completion_tokens=3))
+    assert sampler.usage_of_one
+    assert sum(trace.tokens for trace in traces) == 6
+    _, sampler = sample(answer(*both, completion_tokens=6))
+    assert not sampler.usage_of_one
+
+
+def test_without_log_probabilities_there_is_no_confidence():
+    [trace], _ = sample(answer(choice(logprobs=None)), n=1)
+    assert trace.confidence is None
+    partly = {"content": [CONTENT[0], {"token": "x", "logprob": -1.0}]}
+    [trace], _ = sample(answer(choice(logprobs=partly)), n=1)
+    assert (trace.confidence, trace.tokens) == (None, 2)
+
+
+def test_a_stream():
+    one = {"content": CONTENT[:1]}
+    traces, _ = sample(
+        events(
+            {"choices": [choice(1, " f", None, logprobs=one)]},
+            {"choices": [choice(0, " 4", None, logprobs=one)]},
+            {"choices": [choice(1, "ive", None, logprobs=one)]},
+            {"choices": [choice(0, "", "stop", logprobs=None)]},
+            {"choices": [choice(1, "", "length", logprobs=None)]},
+            {"choices": [], "usage": {"prompt_tokens": 6, "completion_tokens": 3}},
+        ),
+        stream=True,
+    )
+    assert [(t.text, t.finish, t.tokens, t.prompt_tokens) for t in traces] == [
+        (" 4", "stop", 1, 6),
+        (" five", "length", 2, 6),
+    ]
+
+
+def test_a_chat_stream():
+    deltas = ({"role": "assistant", "content": None}, {"content": "fo"}, {"content": "ur"}, {})
+    parts = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    parts[-1]["choices"][0]["finish_reason"] = "stop"
+    [trace], _ = sample(events(*parts), CHAT, n=1, stream=True)
+    assert trace.text == "four"
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (lambda _: httpx.Response(200, text='{"choices": [{"ind'), "not JSON"),
+        (lambda _: httpx.Response(200, text=""), "not JSON"),
+        (lambda _: httpx.Response(200, json={"no": "choices"}), "OpenAI's form"),
+        (lambda _: httpx.Response(200, json=["list"]), "OpenAI's form"),
+        (lambda _: httpx.Response(200, json={"choices": None}), "OpenAI's form"),
+        (lambda _: httpx.Response(200, json={"error": {"message": "out of memory"}}), "out of memory"),
+        (answer(), "no choices"),
+        (answer(choice(finish=None)), "breaks off"),
+        (answer(choice(logprobs={"content": [{"top_logprobs": [{"logprob": "x"}]}]})), "OpenAI's form"),
+    ],
+)
+def test_replies_that_cannot_be_read(handler, words):
+    with pytest.raises(ReplyError, match=words):
+        sample(handler)
+
+
+def test_a_stream_that_breaks_off():
+    with pytest.raises(ReplyError, match="breaks off"):
+        sample(events({"choices": [choice(0, " 4", None)]}, done=False), stream=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, RefusedError), (401, RefusedError), (404, RefusedError), (429, BusyError), (503, BusyError)],
+)
+def test_errors_carry_the_status_and_the_words(status, kind):
+    with pytest.raises(kind, match="the words") as caught:
+        sample(lambda _: httpx.Response(status, json={"error": {"message": "the words"}}))
+    assert (caught.value.status, caught.value.retry_after) == (status, None)
+
+
+def test_an_error_page_that_is_no_json():
+    with pytest.raises(BusyError, match="502: <html>"):
+        sample(lambda _: httpx.Response(502, text="<html>\nbad gateway"))
+
+
+@pytest.mark.parametrize(
+    ("header", "low", "high"),
+    [
+        ("7", 7, 7),
+        ("-3", 0, 0),
+        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600),
+    ],
+)
+def test_retry_after_in_seconds_and_as_a_date(header, low, high):
+    with pytest.raises(BusyError) as caught:
+        sample(lambda _: httpx.Response(429, headers={"Retry-After": header}))
+    assert low <= caught.value.retry_after <= high
+
+
+def test_a_retry_after_that_makes_no_sense():
+    with pytest.raises(BusyError) as caught:
+        sample(lambda _: httpx.Response(429, headers={"Retry-After": "soon"}))
+    assert caught.value.retry_after is None
+
+
+def real(raw: bytes) -> SamplerError:
+    """What the sampler raises when a server of this machine sends ``raw`` and hangs up."""
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw)
+        writer.close()
+        await writer.wait_closed()
+
+    async def go():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, OpenAISampler(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "m") as sampler:
+            with pytest.raises(SamplerError) as caught:
+                await sampler.sample(TEXT, 1, 0, Sampling())
+            return caught.value
+
+    return asyncio.run(go())
+
+
+def test_half_a_body():
+    assert isinstance(real(b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"choices": ['), ReplyError)
+
+
+def test_a_connection_that_ends_without_a_word():
+    assert isinstance(real(b""), ReplyError)
+
+
+def test_nobody_listens():
+    async def go():
+        async with OpenAISampler("http://127.0.0.1:9/v1", "m", environment=False) as sampler:
+            await sampler.sample(TEXT, 1, 0, Sampling())
+
+    with pytest.raises(BusyError, match="Is the server running"):
+        asyncio.run(go())
+
+
+def test_a_timeout():
+    def slow(_):
+        raise httpx.ReadTimeout("slow")
+
+    with pytest.raises(BusyError, match="in time"):
+        sample(slow)
+
+
+def test_an_address_that_is_none():
+    async def go():
+        async with OpenAISampler("nowhere", "m") as sampler:
+            await sampler.sample(TEXT, 1, 0, Sampling())
+
+    with pytest.raises(RefusedError, match="no address"):
+        asyncio.run(go())
+
+
+def test_top_k_for_openai_is_refused_before_anything_is_sent():
+    with pytest.raises(InputError, match="dialect"):
+        sample(answer(choice()), sampling=Sampling(top_k=3), dialect="openai")
