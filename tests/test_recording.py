@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pets.confidence import Confidence
-from pets.errors import BusyError, PoolError
+from pets.errors import BusyError, InputError, PoolError
 from pets.pools import read_pool
 from pets.questions import Problem
 from pets.recording import Recording, record
@@ -67,3 +67,13 @@ def test_a_file_of_another_recording_is_refused(tmp_path):
     run(Counting(), tmp_path / "pool.jsonl")
     with pytest.raises(PoolError, match=r"holds 6 traces of 'q.'; this recording has 7"):
         run(Counting(), tmp_path / "pool.jsonl", replace(RECORDING, traces=7))
+
+
+def test_parts_put_together_are_the_whole(tmp_path):
+    run(Counting(), tmp_path / "whole.jsonl")
+    for i in (1, 2):
+        run(Counting(), tmp_path / f"{i}.jsonl", replace(RECORDING, part=(i, 2)))
+    parts = (tmp_path / "1.jsonl").read_bytes() + (tmp_path / "2.jsonl").read_bytes()
+    assert sorted(parts.splitlines()) == sorted((tmp_path / "whole.jsonl").read_bytes().splitlines())
+    with pytest.raises(InputError, match="part 3/2"):
+        replace(RECORDING, part=(3, 2))

@@ -23,17 +23,31 @@ __all__ = ["Recording", "record"]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to record: ``traces`` of every problem, drawn as ``sampling`` says, seeds from ``seed``."""
+    """What to record: ``traces`` of every problem, drawn as ``sampling`` says, seeds from ``seed``.
+
+    ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
+    together, are what one machine would have recorded, since a trace's seed depends on its question's place alone.
+    """
 
     problems: Sequence[Problem]
     traces: int
     sampling: Sampling
     seed: int = 0
     at_once: int = 1  # questions in flight
+    part: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
+        i, k = self.part
+        if not 1 <= i <= k:
+            raise InputError(f"part {i}/{k} is none of {k}; parts are counted from 1.")
         if self.traces < 1 or self.at_once < 1:
             raise InputError(f"traces and questions in flight are at least 1; got {self.traces} and {self.at_once}.")
+
+    @property
+    def numbered(self) -> list[tuple[int, Problem]]:
+        """The problems of this part, each with its place among all."""
+        i, k = self.part
+        return list(enumerate(self.problems))[i - 1 :: k]
 
 
 async def record(
@@ -42,7 +56,7 @@ async def record(
     """Sample what the file does not hold yet, appending a line a question; how many questions were sampled."""
     kept = _kept(path, recording)
     seeds = Seeds(recording.seed, cap=max(4096, recording.traces))
-    todo = [(number, problem) for number, problem in enumerate(recording.problems) if problem.id not in kept]
+    todo = [(number, problem) for number, problem in recording.numbered if problem.id not in kept]
     with path.open("ab") as file:
         async for question in _sampled(recording, sampler, seeds, todo):
             file.write(line_of(question).encode() + b"\n")

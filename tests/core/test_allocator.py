@@ -18,6 +18,7 @@ from pets.policies.okg_weighted import OKGWeighted
 from pets.policies.online_grid import OnlineGrid
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
+from pets.registry import make_policy
 from pets.types import Launch, Question, Trace
 
 
@@ -432,3 +433,41 @@ def test_an_index_that_is_no_number_and_a_policy_of_no_kind_are_refused():
     with pytest.raises(InputError, match="neither an index nor a quota"):
         Allocator(object.__new__(type("Neither", (OKG.__mro__[2],), {})), Budget(5))
     assert len(Allocator(Greedy(), Budget(5, cap=3), questions(1)).ask(9)) == 3
+
+
+@pytest.mark.parametrize(
+    "spec", ["okg", "okg:prior=1", "uniform", "asc", "esc", "its_adaptive", "boinf", "okg_weighted"]
+)
+def test_adopted_traces_count_as_told_and_the_rest_of_the_budget_is_kept(spec):
+    questions = [Question(f"q{i}") for i in range(6)]
+
+    def trace(launch):
+        answer = "AB"[(launch.number * 7 + int(launch.question[1:])) % 3 % 2]
+        return Trace(launch.question, launch.number, answer, confidence=1.0 + launch.number % 3, tokens=5)
+
+    first = Allocator(make_policy(spec), Budget(total=40, cap=12), questions)
+    while first.budget.settled < 23 and (launches := first.ask(3)):
+        for launch in launches:
+            first.tell(trace(launch))
+    kept = [trace(Launch(v.question, number)) for v in first.verdicts() for number in range(v.traces)]
+    again = Allocator(make_policy(spec), Budget(total=40, cap=12), questions)
+    again.adopt(kept)
+    assert again.verdicts() == first.verdicts() and again.budget.spent == first.budget.spent == len(kept)
+    asked = []
+    while launches := again.ask(5):
+        asked += launches
+        for launch in launches:
+            again.tell(trace(launch))
+    assert len({*asked}) == len(asked) and not {*asked} & {Launch(t.question, t.number) for t in kept}
+    assert again.budget.spent <= 40 and all(verdict.traces <= 12 for verdict in again.verdicts())
+    if spec.startswith(("okg", "uniform")):
+        assert again.budget.spent == 40
+
+
+def test_adopted_traces_come_in_launch_order_and_before_the_first_launch():
+    allocator = Allocator(make_policy("okg"), Budget(total=4), [Question("q")])
+    with pytest.raises(InputError, match="number 0 is next"):
+        allocator.adopt([Trace("q", 1, "A")])
+    allocator.ask(1)
+    with pytest.raises(StateError, match="has begun"):
+        allocator.adopt([Trace("q", 1, "A")])

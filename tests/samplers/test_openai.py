@@ -206,7 +206,7 @@ def test_a_connection_that_ends_without_a_word():
 
 def test_nobody_listens():
     async def go():
-        async with OpenAISampler("http://127.0.0.1:9/v1", "m", environment=False) as sampler:
+        async with OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True) as sampler:
             await sampler.sample(TEXT, 1, 0, Sampling())
 
     with pytest.raises(BusyError, match="Is the server running"):

@@ -23,6 +23,7 @@ __all__ = ["sample"]
 @click.option("--first", type=click.IntRange(min=1), help="Only so many questions, from the first on.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same traces.")
 @click.option("--at-once", type=click.IntRange(min=1), default=2, show_default=True, help="Questions in flight.")
+@click.option("--part", default="1/1", show_default=True, metavar="I/K", help="Every K-th question from the I-th on.")
 @source_options
 @drawing_options
 def sample(
@@ -32,6 +33,7 @@ def sample(
     first: int | None,
     seed: int,
     at_once: int,
+    part: str,
     temperature: float | None,
     max_tokens: int | None,
     stop: tuple[str, ...],
@@ -48,12 +50,19 @@ def sample(
     """
     asked = the_questions(questions)
     sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
-    recording = Recording(asked.problems[:first], traces, sampling, seed, at_once)
+    recording = Recording(asked.problems[:first], traces, sampling, seed, at_once, _part(part))
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     chosen = Source(**source)  # type: ignore[arg-type]
     sampled = asyncio.run(_run(recording, chosen.sampler(), output))
-    click.echo(f"{output}: {sampled} questions sampled, {len(recording.problems)} in all.", err=True)
+    click.echo(f"{output}: {sampled} questions sampled, {len(recording.numbered)} in all.", err=True)
+
+
+def _part(text: str) -> tuple[int, int]:
+    i, slash, k = text.partition("/")
+    if not (slash and i.isdecimal() and k.isdecimal()):
+        raise click.UsageError(f"--part is I/K, such as 1/4; got {text!r}.")
+    return int(i), int(k)
 
 
 async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
@@ -65,5 +74,5 @@ async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
             progress.update(bar, advance=0 if question is None else 1)
 
         async with sampler:
-            progress.update(bar, description="questions", total=len(recording.problems))
+            progress.update(bar, description="questions", total=len(recording.numbered))
             return await record(recording, sampler, output, told)

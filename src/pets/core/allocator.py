@@ -96,6 +96,42 @@ class Allocator:
         self.budget.reserve(len(launches))
         return launches
 
+    def adopt(self, traces: Iterable[Trace]) -> None:
+        """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
+
+        They count as launched, told and spent, whatever the budget: it may have been overrun. Before the first ask.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
+        >>> allocator.adopt([Trace("q1", 0, "A"), Trace("q1", 1, "A")])
+        >>> allocator.ask(9), allocator.verdict("q1").traces
+        ([Launch(question='q2', number=0)], 2)
+        """
+        if self.told or self.budget.reserved:
+            raise StateError("traces are adopted before the first launch; this allocator has begun.")
+        for trace in traces:
+            record = self._record(trace.question)
+            _check_trace(trace)
+            if trace.number != record.launched:
+                raise InputError(
+                    f"trace {trace.number} of {record.id!r} is adopted where number {record.launched} is next; "
+                    "give each question's traces in launch order, a lost one with answer=None."
+                )
+            if self._keep_traces:
+                self.policy.check(trace)
+            record.launched += 1
+            record.count(trace)
+            self.budget.charge(trace)
+            self.told += 1
+        records = list(self._records.values())
+        self._queue = _queue_for(self.policy, self.budget, self.horizon, self.seed)
+        self._queue.only_warmup = self._waits_for_warmup()
+        for record in reversed(records) if self._queue.newest_first else records:
+            self._queue.add(record)
+        if self.told >= self._refit_at:
+            self._refit()
+
     def top_up(self, amount: int) -> None:
         """More budget: what had stopped for want of it goes on."""
         self.budget.grow(amount)
@@ -106,16 +142,8 @@ class Allocator:
 
         A trace that failed is told with ``answer=None``: it was paid for.
         """
-        record, number, answer = self._record(trace.question), trace.number, trace.answer
-        if answer == "":
-            raise InputError(f"trace {number} of {record.id!r} answers ''; a trace without an answer has answer=None.")
-        confidence = trace.confidence
-        if confidence is not None and not 0.0 <= confidence < math.inf:
-            raise InputError(
-                f"trace {number} of {record.id!r} has confidence {confidence}; it is finite and not negative, or None."
-            )
-        if trace.tokens < 0 or trace.prompt_tokens < 0:
-            raise InputError(f"trace {number} of {record.id!r} has a negative number of tokens.")
+        record, number = self._record(trace.question), trace.number
+        _check_trace(trace)
         if number >= record.launched or number < 0:
             raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
@@ -287,6 +315,19 @@ class Allocator:
                 f"{traces}. Raise the budget, ask fewer questions, declare the horizon of a stream, or take a policy "
                 "without warm-up (okg, uniform)."
             )
+
+
+def _check_trace(trace: Trace) -> None:
+    """Refuse what no model can have returned."""
+    if trace.answer == "":
+        found = f"trace {trace.number} of {trace.question!r} answers ''"
+        raise InputError(f"{found}; a trace without an answer has answer=None.")
+    confidence = trace.confidence
+    if confidence is not None and not 0.0 <= confidence < math.inf:
+        found = f"trace {trace.number} of {trace.question!r} has confidence {confidence}"
+        raise InputError(f"{found}; it is finite and not negative, or None.")
+    if trace.tokens < 0 or trace.prompt_tokens < 0:
+        raise InputError(f"trace {trace.number} of {trace.question!r} has a negative number of tokens.")
 
 
 def _queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> StateQueue | RankQueue | QuotaQueue:

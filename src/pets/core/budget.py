@@ -8,7 +8,7 @@ A trace that costs more than was held for it is charged in full (the money is go
 over the total that went, and nothing more is granted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pets.errors import BudgetError
@@ -146,6 +146,10 @@ class Budget:
     def settle(self, trace: Trace) -> None:
         """Turn one reservation into what the trace really cost."""
         self.refund()
+        self.charge(trace)
+
+    def charge(self, trace: Trace) -> None:
+        """Count a trace that was paid for without a reservation: by an earlier run."""
         self.settled += 1
         self.spent += self.currency.cost(trace)
 
@@ -155,6 +159,18 @@ class Budget:
         if amount > self.reserved:
             raise BudgetError(f"cannot settle or refund {amount} {self.currency.unit}: {self.reserved} are reserved.")
         self.reserved -= amount
+
+    def hold_at(self, hold: int) -> None:
+        """Hold another amount for every trace from now on, those in flight included: what they turn out to cost.
+
+        >>> budget = Budget(total=1000, currency=Currency.tokens(hold=400))
+        >>> budget.reserve(2); budget.hold_at(100)
+        >>> budget.reserved, budget.affordable
+        (200, 8)
+        """
+        in_flight = self.reserved // self.currency.hold
+        self.currency = replace(self.currency, hold=hold)
+        self.reserved = in_flight * hold
 
     def grow(self, amount: int) -> None:
         """A top-up: more of the same currency."""

@@ -70,8 +70,9 @@ class QuotaQueue:
         self._finals = 0
 
     def add(self, record: Record) -> None:
-        """Let a question in; it is looked at when the next launch is asked for."""
-        grant = _Grant(record)
+        """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
+        grant = _Grant(record, record.spent)
+        self._open += record.spent
         self._grants.append(grant)
         self._fresh.append(grant)
 
@@ -144,7 +145,6 @@ class QuotaQueue:
         for grant, (total, rounds, final, stopped, fresh) in zip(self._grants, data["grants"], strict=True):
             grant.total, grant.rounds, grant.stopped = total, rounds, stopped
             self._owed += grant.owed
-            self._open += grant.record.spent
             if fresh:
                 self._fresh.append(grant)
             if final:

@@ -1,7 +1,7 @@
 """The starter set: short questions that a model of 135 million parameters can try, made here.
 
 Sums and differences of one and two digits, products to 12 and general knowledge with one-word answers, in few-shot
-completion form: a chat or a letter-only form is near chance for so small a model. Every worked example takes about 40
+completion form: a chat or a letter-only form is near chance for so small a model. A worked example takes 30 to 40
 tokens, so that the four trace confidences differ over windows of 8. The order is fixed and mixes the levels, so that
 any first part of the set is a fair sample of it.
 """
@@ -18,19 +18,17 @@ from pets.samplers.base import Prompt, Sampling
 __all__ = ["starter"]
 
 ORDER = 2026  # the seed of the operands and of the mixed order
-SAMPLING = Sampling(max_tokens=64, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
+SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
 SIGNS = {"sum": "+", "difference": "-", "product": "x"}
 WORKED = {
-    "sum": "To add {a} and {b} we work out {a} + {b} = {c}. So when {a} and {b} are put together there are {c} in all.",
-    "difference": "To take {b} from {a} we work out {a} - {b} = {c}. "
-    "So when {b} is taken away from {a} there are {c} left over.",
-    "product": "To multiply {a} by {b} we work out {a} x {b} = {c}. "
-    "So when {a} is taken {b} times there are {c} in all.",
+    "sum": "We work out {a} + {b} = {c}, so together {a} and {b} make {c}.",
+    "difference": "We work out {a} - {b} = {c}, so taking {b} from {a} leaves {c}.",
+    "product": "We work out {a} x {b} = {c}, so {a} times {b} makes {c} in all.",
 }
 SHOTS = {
-    "sum": ((6, 3), (24, 13), (9, 8), (57, 26)),
-    "difference": ((9, 4), (38, 15), (17, 8), (64, 27)),
-    "product": ((3, 4), (7, 5), (9, 6), (12, 3)),
+    "sum": ((6, 3), (24, 13), (57, 26)),
+    "difference": ((9, 4), (38, 15), (64, 27)),
+    "product": ((3, 4), (9, 6), (12, 3)),
 }
 KNOWN = (
     "{c} is the word that fits here. Anyone who has learned this at school would also say {c}, "
@@ -41,15 +39,14 @@ KNOWN_SHOTS = (
     ("Which animal says moo?", "cow"),
     ("What is the opposite of up?", "down"),
     ("Which gas do we breathe to stay alive?", "oxygen"),
-    ("In which month is Christmas?", "December"),
 )
 # level -> how many, the least and the largest operand
 ARITHMETIC = {
-    "sum of one digit": (24, 1, 9),
-    "sum of two digits": (48, 11, 99),
-    "difference of one digit": (20, 1, 9),
-    "difference of two digits": (40, 11, 99),
-    "product to 12": (48, 2, 12),
+    "sum of one digit": (20, 1, 9),
+    "sum of two digits": (36, 11, 99),
+    "difference of one digit": (16, 1, 9),
+    "difference of two digits": (30, 11, 99),
+    "product to 12": (40, 2, 12),
 }
 
 

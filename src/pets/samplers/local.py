@@ -59,6 +59,7 @@ class LocalSampler(Sampler):
         self.plan = machine.plan(self.weights, slots=slots, context=context, threads=threads, free=machine.memory())
         self.key = secrets.token_urlsafe(16)  # the loopback is shared with every user and page of this machine
         self._port = port
+        self._gate = asyncio.Semaphore(self.plan.slots)  # more requests than slots would only wait there, not here
         self._child: Process | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._reader: asyncio.Task[None] | None = None
@@ -92,7 +93,7 @@ class LocalSampler(Sampler):
             await self._check_room(prompt, sampling)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._client.sample(prompt, min(self.plan.slots, n - at), seed + at, asked))
+                    group.create_task(self._request(prompt, min(self.plan.slots, n - at), seed + at, asked))
                     for at in range(0, n, self.plan.slots)
                 ]
         except SamplerError as error:
@@ -133,7 +134,7 @@ class LocalSampler(Sampler):
             raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {self._last_words()}')
         self.url = f"{answer['at']}/v1"
         self._client = OpenAISampler(
-            self.url, self.weights.name, key=self.key, dialect="llama.cpp", timeout=3600.0, environment=False
+            self.url, self.weights.name, key=self.key, dialect="llama.cpp", timeout=3600.0, loopback=True
         )
 
     def _settings(self) -> dict[str, object]:
@@ -150,6 +151,7 @@ class LocalSampler(Sampler):
             "flash_attn_type": 0,
             "port": self._port,
             "api_keys": [self.key],
+            "n_threads_http": self.plan.slots + 16,  # each request holds one; some for other clients
             "verbosity": 1,  # errors alone
             "cache_ram_mib": 0,  # no copies of past prompts: the slots hold the latest ones
             "ui": False,
@@ -173,6 +175,11 @@ class LocalSampler(Sampler):
             code = await asyncio.wait_for(child.wait(), GRACE)
             return LocalModelError(f"the local model has died ({code}): {self._last_words()}")
         return error
+
+    async def _request(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        assert self._client is not None
+        async with self._gate:
+            return await self._client.sample(prompt, n, seed, sampling)
 
     async def _check_room(self, prompt: Prompt, sampling: Sampling) -> None:
         """Prompt and trace fit into the context, so that no trace is cut short in silence."""

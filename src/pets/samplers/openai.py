@@ -22,7 +22,7 @@ class OpenAISampler(Sampler):
 
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
-    ``"llama.cpp"``. Tries nothing twice.
+    ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
 
         async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
             traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
@@ -38,16 +38,20 @@ class OpenAISampler(Sampler):
         stream: bool = False,
         timeout: float = 600.0,
         transport: httpx.AsyncBaseTransport | None = None,
-        environment: bool = True,
+        loopback: bool = False,
     ) -> None:
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(timeout, connect=10.0, pool=None),
-            limits=httpx.Limits(max_connections=None),  # how many are in flight is the caller's business
+            # How many are in flight is the caller's business. Servers hang up on idle connections after 5 s, and a
+            # request that meets the hang-up is lost; llama.cpp's also gives a thread to each of them.
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=0 if loopback else None, keepalive_expiry=2.0
+            ),
             transport=transport,
-            trust_env=environment,  # proxies; never for a server of this machine
+            trust_env=not loopback,
         )
         self.usage_of_one = False
         """Whether this server was seen to count the tokens of one choice only."""
