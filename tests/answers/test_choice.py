@@ -83,6 +83,28 @@ def test_options_bound_the_letters():
             Choice(options=options)
 
 
+@pytest.mark.parametrize("dress", ["{}", "({})", "[{}]", "{}.", "{})", "**{}**", "${}$", r"\boxed{{{}}}", "Answer: {}"])
+def test_declared_digits_are_read_in_every_dress(dress):
+    assert [Choice(digits="0-3").canonical(dress.format(digit)) for digit in "0349"] == ["0", "3", None, None]
+    assert Choice(digits="0-3").extract(f"I count. The answer is {dress.format(2)}") == "2"
+
+
+@pytest.mark.parametrize(
+    "answer", ["1.5", "10", "1/2", "-1", "1, 2", "1 or 2", "(1) and (2)", "1 cat", "A", "(A)", "", "١"]
+)
+def test_a_digit_that_does_not_stand_alone_is_none(answer):
+    assert Choice(digits="0-3").canonical(answer) is None
+    assert Choice(digits="0-3").extract(f"The answer is {answer}") is None
+
+
+@pytest.mark.parametrize("digits", ["", "01", "1-0", "1-1", "a-c", "0-10"])
+def test_digits_are_a_range(digits):
+    with pytest.raises(InputError, match="a range such as"):
+        Choice(digits=digits)
+    with pytest.raises(InputError, match="leave options=2 out"):
+        Choice(options=2, digits="0-1")
+
+
 @given(
     st.sampled_from(string.ascii_letters), st.sampled_from(["{}", "({})", "{}.", "**{}**", r"\text{{({})}}", " {} "])
 )

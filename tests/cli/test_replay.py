@@ -99,3 +99,41 @@ def test_a_mistake_is_one_line_and_exit_2(folder, args, said):
 def test_a_missing_pool_is_named(folder):
     result = pets("replay", folder / "none.jsonl")
     assert result.returncode == 2 and "there is no file" in result.stderr
+
+
+def test_certificates_are_checked_when_asked_for(folder):
+    result = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--certificates")
+    assert (
+        "calibration error" in result.stdout and "calibration error" not in run(folder / "toy.model.jsonl", *FEW).stdout
+    )
+    lines = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--certificates", "--format", "json").stdout.splitlines()
+    scores = [row for row in map(json.loads, lines) if row["metric"] == "certificate_count"]
+    assert [(row["policy"], row["mean"]) for row in scores] == [("uniform", 56.0), ("okg", 56.0)]  # at 4 and 8 of 12
+    refused = pets("replay", folder / "toy.model.jsonl", *FEW, "--certificates", "--target", "disjoint")
+    assert refused.returncode == 2 and "majority vote of the whole pool" in refused.stderr
+
+
+def test_plots_of_disjoint_halves_have_no_certificates(folder):
+    few = ("--policy", "okg", "--repetitions", "1", "--workers", "1", "--target", "disjoint")
+    result = run(folder / "toy.model.jsonl", *few, "--plots", folder / "plots")
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (folder / "plots").iterdir()) == [
+        "toy.model.curves.png",
+        "toy.model.difficulty.png",
+    ]
+
+
+def test_the_attainable_limit_stands_in_the_table_or_why_not(folder):
+    assert (
+        "No attainable limit is given: a question has 4 different answers"
+        in run(folder / "toy.model.jsonl", *FEW).stdout
+    )
+    rng = np.random.default_rng(1)
+    crowd = [
+        {"id": f"q{q}", "gold": None, "answers": rng.choice(["0", "1"], 12, p=[0.7, 0.3]).tolist()} for q in range(14)
+    ]
+    (folder / "crowd.jsonl").write_text("\n".join(map(json.dumps, crowd)))
+    (folder / "MANIFEST.json").write_text('[{"pool": "crowd", "kind": "choice"}]')
+    result = run(folder / "crowd.jsonl", *POLICIES, *FEW)
+    assert "Attainable limit at 0.95 and 0.99: " in result.stdout and "limit 0.99" in result.stdout
+    assert "as recorded" not in result.stderr

@@ -1,14 +1,17 @@
 """The price of a trace: batches against a plain search, tables against a plain replay."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.okg import okg_index
-from pets.core.price import LOG_PRICES, PriceTable, batch, fit_prices
+from pets.core.price import LOG_PRICES, PriceTable, batch, fit_prices, learned_batch
+from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
 
@@ -39,7 +42,7 @@ def test_without_a_limit_of_rounds_it_buys_one_at_a_time_until_the_price_or_the_
 def test_a_table_is_the_mean_spend_of_the_rule_itself():
     rng = np.random.default_rng(0)
     paths = [rng.choice(list("AB"), size=30, p=[p, 1 - p]).tolist() for p in rng.uniform(0.5, 1, 20)]
-    table = fit_prices(index, paths, options=2, rounds=0, warmup=4)
+    table = fit_prices(partial(batch, index), paths, options=2, rounds=0, warmup=4)
     for i in range(0, len(LOG_PRICES), 9):
         stops = []
         for path in paths:
@@ -49,6 +52,33 @@ def test_a_table_is_the_mean_spend_of_the_rule_itself():
             stops.append(n)
         assert table.spends[i] == pytest.approx(np.mean(stops))
     assert table.spends[0] == 4.0 and table.spends[-1] > 20
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=4), st.floats(-9.0, -2.0), st.integers(1, 4), st.integers(0, 3))
+def test_a_learned_batch_is_worth_most_after_it_is_paid_for(counts, log_price, left, pending):
+    counts = tuple(sorted(counts, reverse=True))
+    prior, tally = LearnedPrior(), Tally(counts, pending=pending, options=4)
+    gains = prior.posterior(tally) @ batch_gains(counts, 4, STRENGTHS)
+    net = {int(k): gain - math.exp(log_price) * k for k, gain in zip(BATCHES, gains, strict=True)}
+    best = max(net, key=net.get)
+    wanted = max(0, math.ceil(best / left) - pending) if net[best] > 0 else 0
+    assert learned_batch(prior, tally, log_price, left, cap=200) == wanted
+    assert learned_batch(prior, tally, log_price, left, cap=tally.launched + 2) == min(wanted, 2)
+    assert learned_batch(prior, tally, log_price, 0, cap=200) == (net[best] > 0)
+
+
+def test_a_length_class_counts_in_a_learned_batch():
+    sure, unsure = (0.95, 0.01, 0.01, 0.01, 0.01, 0.01), (0.01, 0.01, 0.01, 0.01, 0.01, 0.95)
+    prior = LearnedPrior((sure, unsure), edges=(500.0,))
+    short, long = (Tally((2,), options=4, mean_tokens=tokens) for tokens in (100.0, 900.0))
+    assert learned_batch(prior, short, math.log(0.01), 0, 64) == 0 < learned_batch(prior, long, math.log(0.01), 0, 64)
+
+
+@given(st.lists(st.floats(1, 60), min_size=2, max_size=9), st.floats(0, 70))
+def test_prices_are_read_on_straight_lines(spends, mean):
+    spends = sorted(spends)
+    table = PriceTable(tuple(-1.0 * n for n in range(len(spends))), tuple(spends))
+    assert table.log_price(mean) == pytest.approx(np.interp(mean, spends, table.log_prices))
 
 
 @given(st.floats(0, 100))
@@ -61,4 +91,4 @@ def test_a_table_needs_rising_spends_and_training():
     with pytest.raises(InputError, match="do not fall"):
         PriceTable((-1.0, -2.0), (4.0, 3.0))
     with pytest.raises(InputError, match="at least one training question"):
-        fit_prices(index, [], options=2, rounds=0, warmup=4)
+        fit_prices(partial(batch, index), [], options=2, rounds=0, warmup=4)

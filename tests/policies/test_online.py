@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pets.core.grid import cold_rows
 from pets.core.policy import View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -13,6 +16,11 @@ from pets.policies.uniform import Uniform
 
 VIEW = View(budget_left=1200, questions_left=100, cap=64)
 POOLS = [((60, 4), 0), ((64,), 0), ((63, 1), 0), ((36, 28), 0), ((30, 20, 14), 0), ((50, 14), 0)]
+ANSWERS = [["ABC"[m] for m, n in enumerate(counts) for _ in range(n)] for counts, _ in POOLS]
+TWINS = [
+    (OnlineGrid(grids=cold_rows(5)), Price(rounds=1)),
+    (OnlineGrid().fit(POOLS), Price(rounds=1).fit(ANSWERS, np.random.default_rng(0), options=3)),
+]
 
 
 def test_a_grid_gives_harder_patterns_more_and_meets_the_mean():
@@ -60,6 +68,33 @@ def test_rounds_bound_the_batches():
     assert rule.quota(Tally((2, 2), options=4, rounds=2), VIEW) == 4
 
 
+@given(
+    st.sampled_from([(4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1), (3,), ()]),
+    st.floats(0, 0.999),
+    st.integers(300, 6000),
+)
+def test_one_round_is_the_one_shot_plan(counts, coin, budget):
+    tally, view = Tally(counts, nulls=4 - sum(counts), options=4), View(budget, 100, 64, coin)
+    for grid, price in TWINS:
+        assert price.quota(tally, view) == grid.quota(tally, view)
+        assert price.quota(Tally((5, 1)), view) == 6
+
+
+def test_a_learned_prior_comes_from_the_training_questions_and_their_lengths():
+    rng = np.random.default_rng(0)
+    sure = [["A"] * 64 for _ in range(20)]
+    torn = [rng.choice(list("ABCD"), size=64, p=[0.4, 0.2, 0.2, 0.2]).tolist() for _ in range(20)]
+    tokens = [[100 + j % 7 for j in range(64)]] * 20 + [[900 + j % 7 for j in range(64)]] * 20
+    rule = Price(prior="learned").fit(sure + torn, rng, options=4, tokens=tokens)
+    short, long = (Tally((4,), options=4, mean_tokens=mean) for mean in (100.0, 900.0))
+    assert rule.edges and rule.shares[0] != rule.shares[-1]
+    ample = View(budget_left=2400, questions_left=100, cap=64)
+    assert rule.quota(short, ample) == 4 < rule.quota(long, ample)
+    plain = Price(prior="learned", lengths=False).fit(sure + torn, rng, options=4, tokens=tokens)
+    assert plain.edges == () and len(plain.shares) == 1 and plain.quota(short, ample) == plain.quota(long, ample)
+    assert Price(prior="learned").fit(sure + torn, rng, options=4).edges == ()
+
+
 def test_a_fitted_price_spends_its_mean_on_questions_like_its_training():
     rng = np.random.default_rng(0)
 
@@ -88,6 +123,8 @@ def test_uniform_gives_the_mean_of_what_is_left():
         lambda: Price(rounds=-1),
         lambda: Price(warmup=0),
         lambda: Price(prior=0.0),
+        lambda: Price(prior="magic"),
+        lambda: Price(rounds=1, warmup=2),
     ],
 )
 def test_bad_options_are_refused(make):

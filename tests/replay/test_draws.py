@@ -40,6 +40,17 @@ def test_halves_do_not_meet(build):
     )
 
 
+def test_what_is_spare_is_neither_drawn_nor_the_target(build):
+    protocol = Protocol(size=5, target="disjoint")
+    drawn = draw(read_answers(build(traces=24)), protocol, 0)
+    rng = np.random.default_rng(protocol.seeds("toy", 0))
+    for spare in drawn.spare:
+        order = rng.permutation(24).tolist()
+        assert sorted(spare.tolist()) == sorted(order[5:12] + order[17:])
+    halves = draw(read_answers(build(traces=24)), Protocol(target="disjoint"), 0)
+    assert all(spare.size == 0 for spare in halves.spare)  # the other half is the target: nobody may rank by it
+
+
 def test_the_traces_are_those_of_the_path(pool):
     drawn = draw(read_answers(pool), Protocol(size=5), 0)
     trace = drawn.traces["q2"][4]

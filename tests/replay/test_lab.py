@@ -30,6 +30,17 @@ def test_workers_change_nothing(build):
     assert rows(alone) == rows(shared)
 
 
+def test_what_each_question_was_given_is_kept_of_a_few_repetitions(build):
+    (found,) = replay([build(questions=15)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=5, size=16, train=4)
+    for result in found.results:
+        assert len(result.given) == 3
+        for repetition, given in enumerate(result.given):
+            for point in (0, result.agree.shape[1] - 1):
+                sizes = given.at(point)
+                assert np.nansum(sizes) == pytest.approx(result.traces[repetition, point] * result.questions)
+                assert np.isnan(sizes).sum() == (4 if result.setting == "online" else 0)
+
+
 def test_company_and_more_repetitions_change_nothing(pool):
     (long,) = replay([pool], ["uniform", "okg", "asc", "price", "online_grid"], repetitions=4, size=16, train=4)
     (short,) = replay([pool], ["price", "asc"], repetitions=2, size=16, train=4)

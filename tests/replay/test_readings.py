@@ -28,9 +28,18 @@ def test_options_are_those_of_the_whole_pool_not_of_a_question():
 
 
 def test_a_kind_that_reads_nothing_is_left_aside_and_told():
-    read = read_answers(pool(PooledQuestion("q", ("0", "1", "1"), gold="1"), kind="choice"))
-    assert read.questions[0].labels == ("0", "1", "1") and "as recorded" in read.note
+    read = read_answers(pool(PooledQuestion("q", ("yes", "no", "no"), gold="no"), kind="choice"))
+    assert read.questions[0].labels == ("yes", "no", "no") and "as recorded" in read.note
     assert (read.answer, read.options) == ("raw", 2)
+
+
+def test_choices_that_are_all_bare_digits_are_read_as_digits():
+    one, other = PooledQuestion("q", ("0", "1", None, "1"), gold="(1)"), PooledQuestion("r", ("4", "0"))
+    read = read_answers(pool(one, other, kind="choice"))
+    assert read.questions[0].labels == ("0", "1", None, "1") and read.questions[0].gold == "1"
+    assert (read.answer, read.options, read.note) == ("choice:digits=0-4", 3, "")
+    mixed = read_answers(pool(one, PooledQuestion("r", ("4", "10")), kind="choice"))
+    assert mixed.answer == "raw" and mixed.questions[1].labels == ("4", "10")
 
 
 def test_an_answer_type_that_was_asked_for_is_not_left_aside():

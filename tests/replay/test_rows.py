@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from pets.errors import InputError
-from pets.replay import area, reached, replay, rows
+from pets.replay import Protocol, area, certificates, reached, read_answers, replay, rows
+from pets.replay.calibration import calibrate, certify
 
 
 @pytest.fixture
@@ -35,6 +36,43 @@ def test_differences_are_paired(found):
     low, high = test.confidence_interval(0.95)
     assert (row.against, row.low, row.high) == ("uniform", pytest.approx(low), pytest.approx(high))
     assert pick(rows(found), "uniform", "area", "offline").against is None
+
+
+def test_the_limit_and_each_policys_multiple_of_it(build):
+    (pool,) = replay([build(nulls=0.0)], ["uniform", "asc"], repetitions=2, size=12)
+    table = rows([pool])
+    least = pick(table, "", "traces_limit_0.95").mean
+    assert least == pytest.approx(pool.limit.traces_at(0.95)) and 0 < least < 12
+    ratio = pick(table, "asc", "limit_ratio_0.95").mean
+    assert ratio == pytest.approx(pick(table, "asc", "traces_at_mean_0.95").mean / least)
+
+
+@pytest.mark.parametrize(
+    ("nulls", "settings", "why"),
+    [
+        (0.5, {}, "some traces have no answer"),
+        (0.0, {"target": "disjoint"}, "unweighted vote of the whole pool"),
+        (0.0, {"size": 70}, "70 traces a question are too many"),
+    ],
+)
+def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
+    (pool,) = replay([build(nulls=nulls, traces=70)], ["uniform"], repetitions=1, **settings)
+    assert pool.limit is None and why in pool.no_limit
+    assert not any("limit" in row.metric for row in rows([pool]))
+
+
+def test_certificates_are_those_that_are_checked_alone(build):
+    pools = [build("one"), build("two", seed=1)]
+    found = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0))
+    alone = [one for pool in pools for one in certify(read_answers(pool), ["okg"], (2.0, 4.0), Protocol(2, 16))]
+    table = rows(found)
+    (together,) = [row for row in table if (row.pool, row.policy, row.metric) == ("", "okg", "certificate_error")]
+    assert together.mean == pytest.approx(calibrate(alone).error)
+    assert list(certificates(found)) == ["uniform", "okg"]
+    (brier,) = [row for row in table if (row.pool, row.policy, row.metric) == ("one", "okg", "certificate_brier")]
+    assert brier.mean == pytest.approx(calibrate(alone[:2]).brier)
+    with pytest.raises(InputError, match="majority vote of the whole pool"):
+        Protocol(target="disjoint", certified=(4.0,))
 
 
 def test_the_matched_policy_is_at_one(found):

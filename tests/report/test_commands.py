@@ -59,11 +59,11 @@ def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, m
     assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
 
 
-def test_replay_draws_two_pictures_a_pool(file, tmp_path):
+def test_replay_draws_three_pictures_a_pool(file, tmp_path):
     few = ("--repetitions", 1, "--pool-size", 8, "--workers", 1, "--policy", "uniform", "--policy", "asc")
     result = run("replay", file, *few, "--plots", tmp_path / "plots")
     assert "toy: 14 questions x 8 traces" in result.stdout
-    for name in ("toy.curves.png", "toy.difficulty.png"):
+    for name in ("toy.curves.png", "toy.difficulty.png", "toy.reliability.png"):
         assert (tmp_path / "plots" / name).read_bytes().startswith(PNG)
         assert f"{tmp_path / 'plots' / name} written." in result.stderr
 

@@ -1,7 +1,8 @@
 r"""Multiple choice: one letter, however it is dressed.
 
 ``C``, ``(C)``, ``c.``, ``**C**``, ``\boxed{C}``, ``Answer: C`` and ``\text{(C)} Cold atoms`` are ``C``. A letter
-within a word is no option, an article is none either, and two options ("A or B") are no answer.
+within a word is no option, an article is none either, and two options ("A or B") are no answer. Sets of digits, as
+crowds label with, are declared: ``choice:digits=0-1``.
 """
 
 import re
@@ -23,23 +24,46 @@ RUNNING = re.compile(r"([B-HJ-Z])\s+(?!and\b|or\b)[a-z]|([AI])\s+(?:because|sinc
 BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
 
 
+# A digit stands alone: what follows it would be more of a number, or a list.
+DIGIT = re.compile(r"([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?")
+RANGE = re.compile(r"([0-9])-([0-9])")
+
+
 @dataclass(frozen=True, slots=True)
 class Choice(AnswerType):
-    """``options`` is how many there are, from A; ``None`` takes any letter.
+    """``options`` is how many letters there are, from A; ``None`` takes any letter.
+
+    ``digits`` declares digits in their place, "0-1" or "1-5": then a digit of that range is the answer, if it stands
+    alone, and no letter is one.
 
     >>> Choice().canonical("c."), Choice(options=4).canonical("(E)"), Choice().canonical("Cold")
     ('C', None, None)
+    >>> crowd = Choice(digits="0-1")
+    >>> crowd.canonical("(1)"), crowd.canonical("2"), crowd.canonical("1.5"), crowd.canonical("A")
+    ('1', None, None, None)
     """
 
     options: int | None = None
+    digits: str | None = None
 
     def __post_init__(self) -> None:
         if self.options is not None and not 1 <= self.options <= 26:
             raise InputError(f"a choice has 1 to 26 options, A to Z; got options={self.options}.")
+        if self.digits is None:
+            return
+        ends = RANGE.fullmatch(self.digits)
+        if ends is None or ends[1] >= ends[2]:
+            raise InputError(f'digits are a range such as "0-1" or "1-5"; got {self.digits!r}.')
+        if self.options is not None:
+            raise InputError(f"digits={self.digits} says how many options there are; leave options={self.options} out.")
 
     def canonical(self, answer: str) -> str | None:
-        """The option that the string starts with."""
+        """The option that the string starts with; the digit that it is."""
         bare = _undress(answer)
+        if self.digits is not None:
+            alone = DIGIT.fullmatch(bare)
+            digit = (alone[1] or alone[2]) if alone else ""
+            return digit if self.digits[0] <= digit <= self.digits[-1] else None
         if SEVERAL.match(bare):
             return None
         found = LETTER.match(bare)
@@ -49,6 +73,8 @@ class Choice(AnswerType):
         """A box, then "answer is", then the last line; there also the only option in brackets."""
         for place, said in places(text):
             option = self.canonical(said)
+            if self.digits is not None and option is None:
+                continue
             if option is None and place == "cue" and (running := RUNNING.match(_undress(said))):
                 option = self._within(running[1] or running[2])
             if option is None and place == "line" and len(letters := set(BRACKETED.findall(_undress(said)))) == 1:

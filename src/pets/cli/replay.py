@@ -16,15 +16,23 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
 from pets.errors import InputError
 from pets.pools import Pool, pool_files, read_pool
-from pets.replay import PoolResult, Protocol, Row, read_answers, rows
+from pets.replay import PoolResult, Protocol, Row, certificates, read_answers, rows
 from pets.replay import replay as run
+from pets.replay.calibration import CERTIFIED_AT
 from pets.replay.lab import Progress
 from pets.replay.protocol import Target
-from pets.report import check_matplotlib, draw_curves, draw_difficulty, save
+from pets.report import (
+    certificate_table,
+    check_matplotlib,
+    draw_curves,
+    draw_difficulty,
+    draw_reliability,
+    pool_table,
+    save,
+)
 
 __all__ = ["WIDE", "progress_bar", "read_telling", "replay"]
 
@@ -48,13 +56,16 @@ WIDE = 240  # where stdout is no terminal, nothing is folded
     help="The vote of the traces drawn, or of others that the policy cannot draw.",
 )
 @click.option("--weighted", is_flag=True, help="Votes weighted by confidence, the top 70 % of them.")
-@click.option("--answer", type=click.Choice(ANSWERS), help="How answers are read; default: as the manifest says.")
+@click.option(
+    "--answer", help=f'How answers are read: {", ".join(ANSWERS)}, "choice:digits=0-1"; default: the manifest.'
+)
 @click.option("--train", type=click.IntRange(1), help="Training questions of online policies; default 30, or 10.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same table.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; default: one a core.")
 @click.option("--skip-bad", is_flag=True, help="Pass over bad lines and say how many they were.")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write rows to .json(l), .csv or .parquet.")
+@click.option("--certificates", "certify", is_flag=True, help="Check certificates, at mean budgets of 4, 8 and 16.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots of each pool to a folder.")
 def replay(
     paths: tuple[Path, ...],
@@ -70,6 +81,7 @@ def replay(
     skip_bad: bool,
     form: str,
     output: Path | None,
+    certify: bool,
     plots: Path | None,
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it.
@@ -82,7 +94,9 @@ def replay(
         _check_output(output)
     if plots is not None:
         check_matplotlib()
-    protocol = Protocol(repetitions, pool_size, target, weighted, train, seed=seed)
+    plain = target == "whole" and not weighted  # what certificates can be checked against
+    certified = CERTIFIED_AT if certify or (plots is not None and plain) else ()
+    protocol = Protocol(repetitions, pool_size, target, weighted, train, seed=seed, certified=certified)
     pools = [read_telling(path, skip_bad) for path in pool_files(paths)]
     specs = policies or _default(pools, protocol)
     with progress_bar() as progress:
@@ -146,72 +160,23 @@ def progress_bar() -> Iterator[Progress]:
 def _print_tables(found: Sequence[PoolResult], table: Sequence[Row]) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False, highlight=False)
     for pool in found:
-        console.print(_table(pool, [row for row in table if row.pool == pool.pool and row.option is None]))
-
-
-COLUMNS = {
-    "first 1": "traces_first_1",
-    "settled 1": "traces_settled_1",
-    "mean 0.95": "traces_at_mean_0.95",
-    "mean 0.99": "traces_at_mean_0.99",
-    "tokens first 1": "tokens_first_1",
-    "consistency*": "consistency_matched",
-    "accuracy*": "accuracy_matched",
-    "area": "area",
-}
-
-
-def _table(pool: PoolResult, of_pool: Sequence[Row]) -> Table:
-    """One row a policy: traces a question at self-consistency 1 and on the mean curve, and a matched budget."""
-    cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
-    metrics = [metric for metric in COLUMNS.values() if any(row.metric == metric for row in of_pool)]
-    table = Table(title=_title(pool), caption=_caption(pool), title_justify="left", caption_justify="left")
-    table.add_column("policy", overflow="fold")
-    table.add_column("setting")
-    for name, metric in COLUMNS.items():
-        if metric in metrics:
-            table.add_column(name, justify="right")
-    for result in pool.results:
-        key = result.policy, result.setting
-        table.add_row(*key, *(_cell(cells.get((*key, metric))) for metric in metrics))
-    return table
-
-
-def _title(pool: PoolResult) -> str:
-    bounds = [("pass@1", pool.pass_at_1), ("vote of all", pool.vote_accuracy)]
-    known = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
-    said = [f"{pool.questions} questions x {pool.size} traces", f"{pool.protocol.repetitions} repetitions", *known]
-    return f"{pool.pool}: {', '.join(said)}"
-
-
-def _caption(pool: PoolResult) -> str:
-    of = "of the ceiling " if pool.protocol.target == "disjoint" else ""
-    said = [
-        f"Traces a question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
-        "* at the spend where okg first reaches 1.",
-        f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
-    ]
-    return "\n".join(said)
-
-
-def _cell(row: Row | None) -> str:
-    if row is None or row.mean is None:
-        return "-"
-    if row.metric.startswith("tokens"):
-        return f"{row.mean:,.0f}"
-    digits = 1 if row.metric.startswith("traces") else 3
-    deviation = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
-    missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
-    return f"{row.mean:.{digits}f}{deviation}{missed}"
+        console.print(pool_table(pool, table))
+    if (certified := certificate_table(table)) is not None:
+        console.print(certified)
 
 
 def _plot(folder: Path, pools: Sequence[Pool], found: Sequence[PoolResult], answer: str | None) -> None:
-    """Two pictures a pool: its curves, and where the budget went."""
+    """Three pictures a pool: its curves, where the budget went, and whether certificates are what they say."""
     folder.mkdir(parents=True, exist_ok=True)
     for pool, result in zip(pools, found, strict=True):
         pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
+        if reliability := certificates([result]):
+            pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: certificates")
         for name, picture in pictures.items():
             click.echo(f"{save(picture, folder / f'{pool.name}.{name}.png')} written.", err=True)
+    if len(found) > 1 and (reliability := certificates(found)):
+        picture = draw_reliability(reliability, f"certificates of {len(found)} pools")
+        click.echo(f"{save(picture, folder / 'reliability.png')} written.", err=True)
 
 
 def _check_output(path: Path) -> None:

@@ -25,17 +25,24 @@ from scipy.stats import binom
 
 from pets.core.consistency import SC_curve
 from pets.core.greedy import Ladder, Plan, Steps, ladder, probit_steps
-from pets.core.patterns import K0, bins, soft_assignment, vote_counts
+from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment, vote_counts
+from pets.core.policy import View
 from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, smooth_theta
+from pets.core.tally import Tally
 from pets.errors import InputError
 
 __all__ = [
+    "Aggregation",
     "Grid",
+    "cold_rows",
     "fit_grid",
     "fit_oracle",
+    "one_shot",
     "plan_for",
     "pool_curve",
 ]
+
+Aggregation = Literal["average", "loss"]
 
 NO_CAP = 1024  # where curves are followed to when a question has no cap
 B_MAX = 64  # the range of budgets over which curves are fitted, as in the paper's panels
@@ -100,9 +107,7 @@ def pool_curve(counts: Sequence[int], nulls: int = 0, B_max: int = B_MAX) -> NDA
     return np.concatenate([SC[:1], np.minimum(cast[1:, 1:] @ SC[1:], 1.0)])
 
 
-def fit_grid(
-    pools: Sequence[Pool], K: int, aggregation: Literal["average", "loss"] = "average", B_max: int = B_MAX
-) -> Grid:
+def fit_grid(pools: Sequence[Pool], K: int, aggregation: Aggregation = "average", B_max: int = B_MAX) -> Grid:
     """Grids of the warm-up patterns from training pools, each ``(vote counts, nulls)``.
 
     With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the
@@ -209,3 +214,28 @@ def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Plan:
     Plan(low=(4, 34), high=(4, 34), rho=0.0)
     """
     return _ladder(grid, floor, cap).plan(B_bar)
+
+
+def one_shot(grid: Grid, tally: Tally, view: View) -> int:
+    """The total budget of a question that has shown its K0 warm-up traces: the plan's for its grid on R_t / H_t.
+
+    A question that has shown more, or less, keeps what it has: the plan knows no other moment (Liu et al., PETS).
+
+    >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
+    >>> view = View(budget_left=100, questions_left=10, cap=64)
+    >>> [one_shot(grid, Tally(counts), view) for counts in ((4,), (3, 1), (5, 1))]
+    [4, 34, 6]
+    """
+    if tally.returned != K0:
+        return tally.launched
+    cap = NO_CAP if view.cap is None else max(view.cap, K0)
+    plan = plan_for(grid, max(view.mean_left, K0), K0, cap)
+    return plan.budget(bin_of(pattern(tally.counts, tally.nulls), grid.K), view.coin)
+
+
+@lru_cache(maxsize=8)
+def cold_rows(K: int, aggregation: Aggregation = "average") -> tuple[Row, ...]:
+    """Grids without training: 200 questions drawn from Dir(1/2) over four options, 64 traces each; a fixed draw."""
+    rng = np.random.default_rng(0)
+    pools: list[Pool] = [(tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)]
+    return fit_grid(pools, K, aggregation).rows

@@ -5,25 +5,37 @@ question when its index falls under a *price*, and steer the price so that the s
 section 5). The steering is one table: the mean spend that each price led to on training questions, read
 backwards at the mean that is left. When the table errs, R_t / H_t moves and the price follows.
 
-``rounds`` bounds latency: a question's traces go out in at most that many parallel batches. A batch is sized by
-the fantasy: the number of pending traces, in the posterior mean's proportions, that brings the index down to the
-price; with ``left`` rounds to go, a share 1/left of it is sent.
+``rounds`` bounds latency: a question's traces go out in at most that many parallel batches. Under a fixed prior a
+batch is sized by the fantasy: the number of pending traces, in the posterior mean's proportions, that brings the index
+down to the price. Under a learned one the gain of k more traces is known for every k (:mod:`pets.core.lookahead`), and
+the batch is the one that is worth most after it is paid for, argmax_k gain(k) - price k. With ``left`` rounds to go, a
+share 1/left of either is sent.
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.okg import voting_chance
+from pets.core.prior import STRENGTHS, LearnedPrior, slots
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["Index", "PriceTable", "batch", "fit_prices"]
+__all__ = ["Buy", "Index", "PriceTable", "batch", "fit_prices", "learned_batch"]
 
 Index = Callable[[Tally], float]
+Buy = Callable[[Tally, float, int, int], int]
+"""How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap."""
 
-LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(0.5, 1e-3, 40), np.geomspace(7e-4, 1e-12, 24)])).tolist())
+# The last ones are under the index of hundreds of unanimous votes: a budget near the cap needs them to be spent.
+PRICES = [(0.5, 1e-3, 40), (7e-4, 1e-12, 24), (1e-13, 1e-24, 12), (1e-26, 1e-300, 12)]
+LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES])).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,11 @@ class PriceTable:
 
     def log_price(self, mean_budget: float) -> float:
         """The price at which the training questions spent ``mean_budget`` on average."""
-        return float(np.interp(mean_budget, self.spends, self.log_prices))
+        spends, prices = self.spends, self.log_prices
+        j = bisect_right(spends, mean_budget) - 1
+        if j < 0 or j == len(spends) - 1:
+            return prices[max(j, 0)]
+        return prices[j] + (prices[j + 1] - prices[j]) * (mean_budget - spends[j]) / (spends[j + 1] - spends[j])
 
 
 def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> int:
@@ -53,70 +69,103 @@ def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> 
 
     Complexity: O(log cap) evaluations of the index; the fantasy index falls as traces are added.
 
-    >>> import math
     >>> from pets.core.okg import okg_index
     >>> index = lambda tally: okg_index(tally, prior=1.0, unseen=1)
     >>> [batch(index, Tally((3, 2), options=4), math.log(0.01), left, cap=64) for left in (0, 1, 3)]
     [1, 59, 20]
     """
 
-    def index_with(more: int) -> float:
-        return index(replace(tally, pending=tally.pending + more) if more else tally)
+    def above(more: int) -> bool:
+        return index(replace(tally, pending=tally.pending + more) if more else tally) > log_price
 
-    return _size(index_with, log_price, left, cap - tally.launched)
-
-
-def _size(index_with: Callable[[int], float], log_price: float, left: int, room: int) -> int:
-    """:func:`batch`, given the index as a function of the traces added as a fantasy."""
-    if room <= 0 or index_with(0) <= log_price:
+    room = cap - tally.launched
+    if room <= 0 or not above(0):
         return 0
     if left == 0:
         return 1
     low, high = 0, 1  # the index is above the price with `low` more, at or under it with `high` (or there is no room)
-    while high < room and index_with(high) > log_price:
+    while high < room and above(high):
         low, high = high, min(2 * high, room)
     while high - low > 1:
         middle = (low + high) // 2
-        if index_with(middle) > log_price:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if above(middle) else (low, middle)
     return -(-high // left)
 
 
-def fit_prices(
-    index: Index, paths: Sequence[Sequence[str | None]], *, options: int | None, rounds: int, warmup: int
-) -> PriceTable:
-    """The table of an index on recorded paths: each a question's answers in a random order.
+def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int, cap: int) -> int:
+    """:func:`batch` under a learned prior: 0 where no batch is worth its price, else a share of the best one.
 
-    A path that ends before its index has fallen to the price spends all of itself. Every index along a path is worked
-    out once, whatever the number of prices.
+    The tally's length class is that of its mean tokens. Traces in flight are part of the batch that was wanted.
+
+    >>> prior = LearnedPrior()
+    >>> [learned_batch(prior, Tally((3, 2), options=4), math.log(0.005), left, cap=64) for left in (0, 1, 3)]
+    [1, 15, 5]
+    """
+    gains, rate = _gains(prior, tally.counts, tally.nulls, tally.options, prior.mark(tally.mean_tokens))
+    price, room = math.exp(log_price), cap - tally.launched
+    if room <= 0 or rate <= price:
+        return 0
+    if left == 0:
+        return 1
+    best = int(BATCHES[np.argmax(gains - price * BATCHES)])
+    return max(0, min(-(-best // left) - tally.pending, room))
+
+
+@lru_cache(maxsize=1 << 16)
+def _gains(
+    prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int
+) -> tuple[NDArray[np.float64], float]:
+    """Expected gain of BATCHES traces times the chance that a trace votes, (batches,); and the best one's a trace."""
+    tally = Tally(counts, nulls, options=options, mark=mark)
+    gains: NDArray[np.float64] = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
+    gains *= voting_chance(tally)
+    return gains, float((gains / BATCHES).max())
+
+
+def fit_prices(
+    buy: Buy,
+    paths: Sequence[Sequence[str | None]],
+    tokens: Sequence[Sequence[int]] | None = None,
+    *,
+    options: int | None,
+    rounds: int,
+    warmup: int,
+) -> PriceTable:
+    """The table of a rule on recorded paths: each a question's answers in a random order, ``tokens`` theirs.
+
+    A path that ends before its index has fallen to the price spends all of itself.
     """
     if not paths:
         raise InputError("a price table needs at least one training question.")
-    spends = np.mean([_spends(index, path, options, rounds, warmup) for path in paths], axis=0)
+    lengths = [[0] * len(path) for path in paths] if tokens is None else tokens
+    prefixes = [_prefixes(path, length, options) for path, length in zip(paths, lengths, strict=True)]
+    spends = np.mean([_spends(buy, tallies, rounds, warmup) for tallies in prefixes], axis=0)
     return PriceTable(LOG_PRICES, tuple(np.maximum.accumulate(spends).tolist()))
 
 
-def _spends(index: Index, path: Sequence[str | None], options: int | None, rounds: int, warmup: int) -> list[int]:
+def _prefixes(path: Sequence[str | None], tokens: Sequence[int], options: int | None) -> list[Tally]:
+    """What a policy is shown after 0, 1, 2, ... traces of a path."""
+    totals = np.concatenate([[0], np.cumsum(tokens)]).tolist()
+    votes: dict[str, int] = {}
+    tallies = [Tally(options=options)]
+    for n, answer in enumerate(path, start=1):
+        if answer is not None:
+            votes[answer] = votes.get(answer, 0) + 1
+        counts = tuple(sorted(votes.values(), reverse=True))
+        tallies.append(Tally(counts, n - sum(counts), options=options, mean_tokens=totals[n] / n))
+    return tallies
+
+
+def _spends(buy: Buy, prefixes: Sequence[Tally], rounds: int, warmup: int) -> list[int]:
     """What the price rule spends along one path at each of LOG_PRICES, the warm-up included."""
-
-    @cache
-    def tally_at(n: int) -> Tally:
-        return Tally.of(path[:n], options=options)
-
-    @cache
-    def index_at(n: int, more: int) -> float:
-        return index(replace(tally_at(n), pending=more) if more else tally_at(n))
-
+    size = len(prefixes) - 1
     spends: list[int] = []
     for log_price in LOG_PRICES:
         # prices fall: without a limit of rounds, what was bought at the last price is bought again
-        spent = spends[-1] if spends and rounds == 0 else min(warmup, len(path))
+        spent = spends[-1] if spends and rounds == 0 else min(warmup, size)
         done = 0
-        while spent < len(path) and not (rounds and done == rounds):
-            left = rounds - done if rounds else 0
-            more = _size(partial(index_at, spent), log_price, left, len(path) - spent)
+        while spent < size and not (rounds and done == rounds):
+            more = buy(replace(prefixes[spent], rounds=done), log_price, rounds - done if rounds else 0, size)
             if more == 0:
                 break
             spent += more

@@ -6,13 +6,10 @@ al., PETS, section 4 and appendix C).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal, Self
+from typing import Self
 
-import numpy as np
-
-from pets.core.grid import NO_CAP, Grid, Pool, Row, fit_grid, plan_for
-from pets.core.patterns import K0, bin_of, pattern
+from pets.core.grid import Aggregation, Grid, Pool, Row, cold_rows, fit_grid, one_shot
+from pets.core.patterns import K0
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -33,7 +30,7 @@ class OnlineGrid(QuotaPolicy):
     """
 
     K: int = 5
-    aggregation: Literal["average", "loss"] = "average"
+    aggregation: Aggregation = "average"
     grids: tuple[Row, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -59,21 +56,9 @@ class OnlineGrid(QuotaPolicy):
     @property
     def grid(self) -> Grid:
         """Shares and curves in force."""
-        rows = _cold(self.K, self.aggregation) if self.grids is None else self.grids
+        rows = cold_rows(self.K, self.aggregation) if self.grids is None else self.grids
         return Grid.from_rows(rows)
 
     def quota(self, tally: Tally, view: View) -> int:
         """The plan's budget for the question's grid."""
-        if tally.returned != K0:
-            return tally.launched
-        grid = bin_of(pattern(tally.counts, tally.nulls), self.K)
-        cap = NO_CAP if view.cap is None else max(view.cap, K0)
-        return plan_for(self.grid, max(view.mean_left, K0), K0, cap).budget(grid, view.coin)
-
-
-@lru_cache(maxsize=8)
-def _cold(K: int, aggregation: Literal["average", "loss"]) -> tuple[Row, ...]:
-    """Grids of 200 questions drawn from Dir(1/2) over four options, 64 traces each; the seed is part of the name."""
-    rng = np.random.default_rng(0)
-    pools: list[Pool] = [(tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)]
-    return fit_grid(pools, K, aggregation).rows
+        return one_shot(self.grid, tally, view)

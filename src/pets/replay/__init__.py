@@ -10,7 +10,17 @@ from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, tra
 from pets.replay.protocol import BUDGETS, Protocol
 from pets.replay.readings import read_answers
 from pets.replay.results import PoolResult, Result
-from pets.replay.rows import Row, rows
+from pets.replay.rows import Row, certificates, rows
 
 __all__ = ["BUDGETS", "LEVELS", "Comparison", "PoolResult", "Protocol", "Result", "Row", "area", "at_spend"]
-__all__ += ["average_ratio", "compare", "mean_curve", "reached", "read_answers", "replay", "rows", "traces_at_mean"]
+__all__ += [
+    "average_ratio",
+    "certificates",
+    "compare",
+    "mean_curve",
+    "reached",
+    "read_answers",
+    "replay",
+    "rows",
+    "traces_at_mean",
+]

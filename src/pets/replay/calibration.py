@@ -23,7 +23,10 @@ from pets.replay.protocol import Protocol
 from pets.replay.readings import ReadPool
 from pets.replay.runs import batch_order, stream_sizes
 
-__all__ = ["Bin", "Calibration", "Certified", "calibrate", "certify"]
+__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment"]
+
+CERTIFIED_AT = (4.0, 8.0, 16.0)
+"""Mean budgets at which certificates are checked."""
 
 Floats = NDArray[np.float64]
 Sizes = NDArray[np.int64]
@@ -42,6 +45,12 @@ class Certified:
     certificate: Floats
     share: Floats
     right: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pool: str, policy: str, budget: float, moments: Sequence[Floats]) -> "Certified":
+        """All repetitions together, each as :func:`moment` gave it."""
+        values = np.concatenate(moments, axis=1)
+        return cls(pool, policy, budget, values[0], values[1], values[2] > 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class Calibration:
 def certify(
     pool: ReadPool,
     policies: Sequence[str] = ("okg", "uniform"),
-    budgets: Sequence[float] = (4.0, 8.0, 16.0),
+    budgets: Sequence[float] = CERTIFIED_AT,
     protocol: Protocol | None = None,
 ) -> list[Certified]:
     """Certificates under every policy at every mean budget, all repetitions of one pool."""
@@ -88,12 +97,8 @@ def certify(
         drawn = draw(pool, protocol, repetition)
         for spec in policies:
             for budget, sizes in zip(budgets, _sizes(make_policy(spec), drawn, budgets), strict=True):
-                found[spec, budget].append(_moment(drawn, sizes))
-    return [
-        Certified(pool.name, spec, budget, values[0], values[1], values[2] > 0.0)
-        for (spec, budget), parts in found.items()
-        for values in [np.concatenate(parts, axis=1)]
-    ]
+                found[spec, budget].append(moment(drawn, sizes))
+    return [Certified.of(pool.name, spec, budget, parts) for (spec, budget), parts in found.items()]
 
 
 def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
@@ -133,7 +138,7 @@ def _sizes(policy: Policy, drawn: Draw, budgets: Sequence[float]) -> list[Sizes]
     return [stream_sizes(policy, drawn, range(N), total, drawn.repetition) for total in totals]
 
 
-def _moment(drawn: Draw, sizes: Sizes) -> Floats:
+def moment(drawn: Draw, sizes: Sizes) -> Floats:
     """Certificate, leader's share and right or not, of every question; shape (3, N)."""
     tallies = [_tally(drawn, row, size) for row, size in enumerate(sizes.tolist())]
     prior = fit_prior(Counter(tallies))

@@ -29,7 +29,8 @@ NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote e
 class Draw:
     """What is fixed before any policy runs. N questions with P traces each.
 
-    ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that were not drawn.
+    ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are
+    neither drawn nor part of the target.
     ``agree`` (N, P + 1) says whether the vote of the first n traces is the target, ``correct`` whether it is gold;
     ``judged`` where gold is known, ``tied`` where two answers share the target's lead. ``tokens`` are cumulative.
     """
@@ -71,9 +72,11 @@ def draw(pool: ReadPool, protocol: Protocol, repetition: int) -> Draw:
     shuffled = [rng.permutation(len(question.labels)) for question in pool.questions]
     paths = np.array([order[:size] for order in shuffled])
     if protocol.target == "whole":
-        targets = list(paths)
+        targets, spare = list(paths), [order[size:] for order in shuffled]
     else:
-        targets = [order[len(order) // 2 :][:size] for order in shuffled]
+        halves = [np.split(order, [len(order) // 2]) for order in shuffled]
+        targets = [other[:size] for _, other in halves]
+        spare = [np.concatenate([own[size:], other[size:]]) for own, other in halves]
     labels = [_taken(question.labels, path) for question, path in zip(pool.questions, paths, strict=True)]
     codes, ranks = coded(labels)
     votes = _weighted(pool, labels, ranks, paths) if protocol.weighted else running_votes(codes)
@@ -84,7 +87,7 @@ def draw(pool: ReadPool, protocol: Protocol, repetition: int) -> Draw:
         pool=pool,
         repetition=repetition,
         paths=paths,
-        spare=tuple(order[size:] for order in shuffled),
+        spare=tuple(spare),
         agree=voted & (votes == np.array(target)[:, None]),
         correct=voted & (votes == np.array(gold)[:, None]),
         judged=np.array([question.gold is not None for question in pool.questions]),

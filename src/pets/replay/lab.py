@@ -9,14 +9,16 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pets.errors import InputError
 from pets.pools import Pool
-from pets.replay.draws import draw, size_of, vote_accuracy
+from pets.replay.calibration import Certified, Floats, moment
+from pets.replay.draws import Draw, draw, size_of, vote_accuracy
+from pets.replay.limit import attainable
 from pets.replay.lines import Line
 from pets.replay.protocol import Protocol
 from pets.replay.readings import ReadPool, read_answers
@@ -29,6 +31,7 @@ __all__ = ["Progress", "replay"]
 
 Progress = Callable[[int, int], None]
 
+KEPT = 3  # repetitions of which is kept what each question was given
 BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
 
 
@@ -50,11 +53,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a task brings back of one repetition: a line for each contender, and what the draw itself says."""
+    """What a task brings back of one repetition: a line for each contender, and what the draw itself says.
+
+    ``moments`` are certificates: for each contender one at each mean budget, none where it runs no batch.
+    """
 
     lines: tuple[Line, ...]
     tied: int
     ceiling: float
+    moments: tuple[dict[float, Floats], ...]
 
 
 def replay(
@@ -161,8 +168,20 @@ def run_task(task: Task) -> list[Outcome]:
         drawn = draw(task.pool, task.protocol, repetition)
         parts = split(task.pool, task.protocol, repetition) if online else None
         lines = tuple(contender.run(drawn, task.protocol, states, parts) for contender in chosen)
-        outcomes.append(Outcome(lines, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean())))
+        moments = tuple(_moments(line, drawn, task.protocol) for line in lines)
+        if repetition >= KEPT:
+            lines = tuple(replace(line, given=None) for line in lines)
+        outcomes.append(Outcome(lines, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean()), moments))
     return outcomes
+
+
+def _moments(line: Line, drawn: Draw, protocol: Protocol) -> dict[float, Floats]:
+    """Certificates at each mean budget of an offline run."""
+    given = line.given
+    if given is None or given.order is None:
+        return {}
+    within = [budget for budget in protocol.certified if budget <= drawn.size]
+    return {budget: moment(drawn, given.at(round(budget * given.questions)).astype(np.int64)) for budget in within}
 
 
 def _gathered(
@@ -189,8 +208,11 @@ def _gathered(
                 judged=np.array([line.judged for line in lines], dtype=np.float64),
                 ceiling=np.array([line.ceiling for line in lines]),
                 relative=protocol.target == "disjoint",
+                given=tuple(line.given for line in lines if line.given is not None),
+                certified=_certified(pool.name, contender.spec, [outcome.moments[place] for outcome in outcomes]),
             )
         )
+    limit, no_limit = attainable(pool, protocol)
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),
@@ -204,4 +226,10 @@ def _gathered(
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
         results=tuple(results),
         note=pool.note,
+        limit=limit,
+        no_limit=no_limit,
     )
+
+
+def _certified(pool: str, policy: str, moments: Sequence[dict[float, Floats]]) -> tuple[Certified, ...]:
+    return tuple(Certified.of(pool, policy, budget, [one[budget] for one in moments]) for budget in moments[0])

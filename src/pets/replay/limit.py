@@ -31,14 +31,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pets.errors import InputError
+from pets.replay.draws import size_of
+from pets.replay.protocol import Protocol
 from pets.replay.readings import ReadPool
-from pets.replay.results import Floats
 
-__all__ = ["Frontier", "Lattice", "optimal_frontier", "vote_counts"]
+__all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "vote_counts"]
 
+Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Stop = Callable[[tuple[int, ...]], bool]
 
+ANSWERS = 3  # different ones a question
 CELLS = 300_000  # of the lattice: 3 answers and 65 traces, or 2 answers and 546
 ROUNDING = 1e-12  # a rule that gains no more than this by going on stops
 
@@ -149,6 +152,21 @@ def optimal_frontier(counts: Sequence[Sequence[int]], size: int, *, tolerance: f
         chords = open_chords
     found = np.array(sorted(corners))
     return Frontier(found[:, 0], found[:, 1])
+
+
+def attainable(pool: ReadPool, protocol: Protocol) -> tuple[Frontier | None, str]:
+    """The limit of a replay, or ``None`` and why there is none; the second is at once, the first under a second."""
+    seen = max(len(set(question.labels) - {None}) for question in pool.questions)
+    if protocol.target != "whole" or protocol.weighted:
+        return None, "it is known for the unweighted vote of the whole pool"
+    if seen > ANSWERS:
+        return None, f"a question has {seen} different answers, it is computed for up to {ANSWERS}"
+    if any(None in question.labels for question in pool.questions):
+        return None, "some traces have no answer"
+    size = size_of(pool, protocol)
+    if (size + 1) ** seen > CELLS:
+        return None, f"{size} traces a question are too many"
+    return optimal_frontier(vote_counts(pool), size), ""
 
 
 def vote_counts(pool: ReadPool) -> list[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""A line: what one policy reached in one repetition, at each spend or at each value of its sweep."""
+"""A line: what one policy reached in one repetition, at each spend or at each value of its sweep; and where it went."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,28 @@ from numpy.typing import NDArray
 
 from pets.replay.draws import Draw
 
-__all__ = ["Line", "line_of_order", "line_of_sizes"]
+__all__ = ["Given", "Line", "line_of_order", "line_of_sizes"]
 
 Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run.
+
+    ``sizes`` (V, N) are those of a sweep, -1 where a question took no part because it trained the policy.
+    """
+
+    questions: int
+    order: NDArray[np.integer] | None = None
+    sizes: NDArray[np.integer] | None = None
+
+    def at(self, point: int) -> NDArray[np.float64]:
+        """Traces of each question at one point of the line, (N,); NaN where it took no part."""
+        if self.order is not None:
+            return np.bincount(self.order[:point], minlength=self.questions).astype(np.float64)
+        assert self.sizes is not None
+        return np.where(self.sizes[point] < 0, np.nan, self.sizes[point])
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +36,7 @@ class Line:
     """Totals over the questions at V points: traces spent, votes that are the target, votes that are gold, tokens.
 
     ``agree`` is out of ``questions``, ``correct`` out of ``judged``; ``ceiling`` is the share of questions that agree
-    when all their traces are in.
+    when all their traces are in. ``given`` is what lies behind the totals.
     """
 
     traces: Counts
@@ -27,6 +46,7 @@ class Line:
     questions: int
     judged: int
     ceiling: float
+    given: Given | None = None
 
 
 def line_of_order(order: Counts, drawn: Draw) -> Line:
@@ -54,6 +74,7 @@ def line_of_order(order: Counts, drawn: Draw) -> Line:
         N,
         int(drawn.judged.sum()),
         float(drawn.agree[:, P].mean()),
+        Given(N, order=order.astype(np.min_scalar_type(N))),
     )
 
 
@@ -61,6 +82,8 @@ def line_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> L
     """The line of runs that gave each question ``sizes`` (V, questions) traces; ``chosen`` are the rows they mean."""
     rows = np.arange(len(drawn.agree)) if chosen is None else chosen
     judged = drawn.judged[rows]
+    placed = np.full((len(sizes), len(drawn.agree)), -1, dtype=np.min_scalar_type(-drawn.size - 1))
+    placed[:, rows] = sizes
     return Line(
         sizes.sum(axis=1),
         drawn.agree[rows, sizes].sum(axis=1),
@@ -69,4 +92,5 @@ def line_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> L
         len(rows),
         int(judged.sum()),
         float(drawn.agree[rows, -1].mean()),
+        Given(len(drawn.agree), sizes=placed),
     )

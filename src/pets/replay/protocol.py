@@ -10,7 +10,7 @@ __all__ = ["BUDGETS", "Protocol", "Target"]
 
 Target = Literal["whole", "disjoint"]
 
-BUDGETS = (4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
+BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
 """Mean traces a question at which online policies are run; those over the size or under a warm-up are left out."""
 
 
@@ -21,6 +21,7 @@ class Protocol:
     ``target`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at most
     ``size`` each: the policy draws from one, the target is the vote of the other. ``train`` is the number of
     training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
+    ``certified`` are mean budgets at which the certificates of offline policies are checked.
 
     >>> Protocol(size=64).train_of(198), Protocol().train_of(30)
     (30, 10)
@@ -32,6 +33,7 @@ class Protocol:
     weighted: bool = False
     train: int | None = None
     budgets: tuple[float, ...] = BUDGETS
+    certified: tuple[float, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -43,6 +45,10 @@ class Protocol:
             raise InputError(f"online policies need at least 1 training question; got train={self.train}.")
         if not self.budgets or min(self.budgets) < 1:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
+        if self.certified and (self.target != "whole" or self.weighted):
+            raise InputError(
+                "certificates are checked against the majority vote of the whole pool; drop the other target."
+            )
 
     def train_of(self, questions: int) -> int:
         """How many of ``questions`` train the online policies; at least one must be left to arrive."""

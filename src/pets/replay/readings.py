@@ -11,6 +11,7 @@ from pets.registry import make_answer_type
 __all__ = ["RAW", "ReadPool", "ReadQuestion", "read_answers"]
 
 RAW = "raw"  # strings as they were recorded
+DIGITS = frozenset("0123456789")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,13 @@ class ReadPool:
 def read_answers(pool: Pool, answer: str | None = None) -> ReadPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
-    A manifest's type that reads fewer than half of the answers is not what these strings are: then they are taken as
-    recorded, and ``note`` says so. In a pool of choices the options are the different answers of the whole pool.
+    Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's type that
+    reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and ``note``
+    says so. In a pool of choices the options are the different answers of the whole pool.
     """
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
-    spec = answer or pool.kind or RAW
+    spec = answer or (_digits(pool) if pool.kind == "choice" else None) or pool.kind or RAW
     questions = _read(pool, None if spec == RAW else make_answer_type(spec))
     note = ""
     if answer is None and spec != RAW and _share_read(pool, questions) < 0.5:
@@ -64,6 +66,14 @@ def read_answers(pool: Pool, answer: str | None = None) -> ReadPool:
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
     return ReadPool(pool.name, tuple(questions), RAW if note else spec, options, note)
+
+
+def _digits(pool: Pool) -> str | None:
+    """The spec of the digits that all answers of a pool of choices are; ``None`` if one is anything else."""
+    recorded = {answer for question in pool.questions for answer in question.answers if answer is not None}
+    if not recorded <= DIGITS or len(recorded) < 2:
+        return None
+    return f"choice:digits={min(recorded)}-{max(recorded)}"
 
 
 def _read(pool: Pool, kind: AnswerType | None) -> list[ReadQuestion]:

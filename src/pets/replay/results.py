@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.errors import InputError
-from pets.replay.lines import Line
+from pets.replay.calibration import Certified
+from pets.replay.limit import Frontier
+from pets.replay.lines import Given, Line
 from pets.replay.protocol import Protocol
 from pets.replay.settings import Setting
 
@@ -25,6 +27,7 @@ class Result:
     ``values`` of ``option``, in their order. ``agree``, ``correct`` (R, V) count questions, ``traces`` (R, V) and
     ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may be
     fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in.
+    ``given`` says for the first few repetitions what each question got, ``certified`` holds certificates if asked for.
     """
 
     pool: str
@@ -41,6 +44,8 @@ class Result:
     judged: Floats
     ceiling: Floats
     relative: bool
+    given: tuple[Given, ...] = ()
+    certified: tuple[Certified, ...] = ()
 
     @property
     def repetitions(self) -> int:
@@ -89,6 +94,7 @@ class PoolResult:
 
     ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. Of each repetition: ``tied``,
     the targets in which two answers share the lead, and ``ceiling``, the agreement of all traces with the target.
+    ``limit`` is the attainable frontier, or ``None`` and ``no_limit`` says why.
     """
 
     pool: str
@@ -103,6 +109,8 @@ class PoolResult:
     ceiling: Floats
     results: tuple[Result, ...]
     note: str = ""
+    limit: Frontier | None = None
+    no_limit: str = ""
 
     def result(self, policy: str, setting: Setting | None = None) -> Result:
         """The result of a policy by its spec; the first one unless a setting is named."""

@@ -1,15 +1,19 @@
 """Results as rows: one for each pool, policy and metric, ready for JSON, CSV or Parquet."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.stats import t as student
 
+from pets.replay.calibration import Calibration, calibrate
 from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
 from pets.replay.results import Floats, PoolResult, Result
 
-__all__ = ["Row", "rows"]
+__all__ = ["LIMITS", "Row", "certificates", "rows"]
+
+LIMITS = (0.95, 0.99)
+"""The levels of self-consistency at which policies are compared with the attainable limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,8 @@ class Row:
     """One metric of one policy on one pool, over repetitions.
 
     ``policy`` is empty for what belongs to the pool itself (``pass_at_1``, ``vote_accuracy``, ``tied_targets``,
-    ``ceiling``); ``option`` and ``value`` are set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the
+    ``ceiling``, ``traces_limit_...``), ``pool`` for certificates of all pools together; ``option`` and ``value`` are
+    set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the
     ``reached`` repetitions of ``repetitions`` that have the metric. ``difference`` is the mean of what this policy
     has more than ``against`` in the same repetitions, ``low`` and ``high`` its 95 % interval (Student's t). Traces
     and tokens are means a question: times ``questions`` they are totals.
@@ -46,7 +51,17 @@ def rows(found: Sequence[PoolResult], *, against: str | None = None, matched: st
 
     ``matched`` is the policy whose first reach of self-consistency 1 sets the spend at which all are compared.
     """
-    return [row for pool in found for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
+    table = [row for pool in found for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
+    return table + (list(_together(found)) if len(found) > 1 else [])
+
+
+def certificates(found: Sequence[PoolResult]) -> dict[str, Calibration]:
+    """The reliability of each policy's certificates, all pools and mean budgets together; empty if none were made."""
+    specs = dict.fromkeys(result.policy for pool in found for result in pool.results if result.certified)
+    chosen = {
+        spec: [one for pool in found for r in pool.results if r.policy == spec for one in r.certified] for spec in specs
+    }
+    return {spec: calibrate(certified) for spec, certified in chosen.items()}
 
 
 def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
@@ -58,7 +73,13 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
             other = reference.get(metric) if result.policy != against else None
             yield _row(result, metric, values, against if other is not None else None, other)
         for level in LEVELS:
-            yield _row(result, f"traces_at_mean_{level:g}", np.array([traces_at_mean(result, level)]))
+            traces = traces_at_mean(result, level)
+            yield _row(result, f"traces_at_mean_{level:g}", np.array([traces]))
+            if pool.limit is not None and level in LIMITS:
+                yield _row(result, f"limit_ratio_{level:g}", np.array([traces / pool.limit.traces_at(level)]))
+        if result.certified:
+            for metric, value in _scores(calibrate(result.certified)):
+                yield _row(result, metric, np.array([value]))
         yield from _sweep(result)
 
 
@@ -107,9 +128,27 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
     for metric, value in (("pass_at_1", pool.pass_at_1), ("vote_accuracy", pool.vote_accuracy)):
         if value is not None:
             bounds[metric] = np.array([value])
+    if pool.limit is not None:
+        bounds |= {f"traces_limit_{level:g}": np.array([pool.limit.traces_at(level)]) for level in LIMITS}
     for metric, values in bounds.items():
         count = len(values)
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
+
+
+def _scores(found: Calibration) -> Iterator[tuple[str, float]]:
+    """What a reliability diagram comes to, as ``certificate_...`` metrics."""
+    for field in fields(Calibration):
+        if field.name not in ("bins", "certificate"):
+            yield f"certificate_{field.name}", float(getattr(found, field.name))
+    yield "certificate_mean", found.certificate
+
+
+def _together(found: Sequence[PoolResult]) -> Iterator[Row]:
+    """Certificates over all pools."""
+    questions = sum(pool.questions for pool in found)
+    for policy, scores in certificates(found).items():
+        for metric, value in _scores(scores):
+            yield Row("", policy, "offline", None, None, metric, value, None, value, 1, 1, questions)
 
 
 def _row(

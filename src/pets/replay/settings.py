@@ -114,8 +114,8 @@ def _online(contender: Contender, drawn: Draw, protocol: Protocol, parts: Split,
 def hardest_first(drawn: Draw) -> list[int]:
     """Rows by the leader's share of the votes, lowest first, no vote at all before any.
 
-    The votes are those of up to 32 traces that are not among those drawn, as a ranking made beforehand would have
-    it; where nothing else was recorded, those of the traces drawn.
+    The votes are those of up to 32 traces that are neither drawn nor part of the target, as a ranking made beforehand
+    would have it; where nothing else was recorded, those of the traces drawn (which flatters the policy).
     """
     shares = []
     for row, question in enumerate(drawn.pool.questions):

@@ -53,8 +53,14 @@ def _(policy: OnlineGrid, parts: Split) -> OnlineGrid:
 
 @fitted.register
 def _(policy: Price, parts: Split) -> Price:
-    answers = [parts.pool.questions[row].labels for row in parts.train]
-    return policy.fit(answers, parts.rng(), parts.pool.options)
+    training = [parts.pool.questions[row] for row in parts.train]
+    tokens = [question.tokens for question in training if question.tokens is not None]
+    return policy.fit(
+        [question.labels for question in training],
+        parts.rng(),
+        parts.pool.options,
+        tokens if len(tokens) == len(training) else None,
+    )
 
 
 @fitted.register

@@ -1,6 +1,6 @@
 """Budget against difficulty: what each question got where its policy first reaches a self-consistency.
 
-Results keep totals, not sizes, so a few repetitions are run once more, each policy at that one spend.
+Results keep what each question was given in a few repetitions: enough to see a shape.
 """
 
 from collections.abc import Sequence
@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pets.policies.uniform import Uniform
-from pets.replay import PoolResult, Protocol, mean_curve
-from pets.replay.draws import Draw, draw
+from pets.replay import PoolResult, mean_curve
 from pets.replay.metrics import SLACK
 from pets.replay.readings import ReadPool, ReadQuestion
 from pets.replay.results import Floats, Result
-from pets.replay.runs import batch_order, stream_sizes, uniform_sizes
-from pets.replay.settings import Contender, contenders, hardest_first
-from pets.replay.stopping import States, stop_sizes
-from pets.replay.training import Split, fitted, split
 from pets.report.canvas import GREY, PALETTE, blank, quiet_grid
 from pets.report.curves import title_of
 
@@ -41,19 +35,16 @@ class Spread:
     traces: Floats | None
 
 
-def spreads(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> list[Spread]:
-    """What every policy gives to each question where its mean curve first reaches ``level``."""
-    repetitions = range(min(found.protocol.repetitions, 3, max(1, DOTS // found.questions)))
-    chosen = contenders([result.policy for result in found.results])
-    points = [_point(result, level) for result in found.results]
-    sizes: list[list[Floats]] = [[] for _ in chosen]
-    for repetition in repetitions:
-        drawn, states = draw(pool, found.protocol, repetition), States()
-        for rows, contender, result, point in zip(sizes, chosen, found.results, points, strict=True):
-            if point is not None:
-                rows.append(_sizes(contender, result, point, drawn, found.protocol, states))
-    labels = [f"{r.policy} (stream)" if r.setting == "online" else r.policy for r in found.results]
-    return [Spread(label, _mean(rows) if rows else None) for label, rows in zip(labels, sizes, strict=True)]
+def spreads(found: PoolResult, level: float = LEVEL) -> list[Spread]:
+    """What every policy gave to each question where its mean curve first reaches ``level``."""
+    repetitions = max(1, DOTS // found.questions)
+    spread = []
+    for result in found.results:
+        point = _point(result, level)
+        rows = [] if point is None else [given.at(point) for given in result.given[:repetitions]]
+        label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
+        spread.append(Spread(label, _mean(rows) if rows else None))
+    return spread
 
 
 def leader_share(question: ReadQuestion) -> float:
@@ -64,7 +55,7 @@ def leader_share(question: ReadQuestion) -> float:
 
 def draw_difficulty(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> "Figure":
     """A panel a policy: a dot a question, and the mean of each tenth of the leader's share."""
-    panels = spreads(found, pool, level)
+    panels = spreads(found, level)
     shares = np.array([leader_share(question) for question in pool.questions])
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
@@ -87,37 +78,6 @@ def _point(result: Result, level: float) -> int | None:
     traces, consistency = mean_curve(result)
     good = np.flatnonzero(consistency >= float(result.bar(level).mean()) - SLACK)
     return int(good[traces[good].argmin()]) if good.size else None
-
-
-def _sizes(contender: Contender, result: Result, point: int, drawn: Draw, protocol: Protocol, states: States) -> Floats:
-    """Traces of each question in one repetition, as the replay itself gave them."""
-    N, seeds = len(drawn.paths), protocol.seeds(drawn.pool.name, drawn.repetition)
-    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
-    if contender.setting == "offline":
-        return np.bincount(batch_order(contender.policy, drawn, seed)[:point], minlength=N).astype(np.float64)
-    value = result.values[point] if result.values else None
-    if contender.setting == "online":
-        assert value is not None
-        parts = split(drawn.pool, protocol, drawn.repetition)
-        return _placed(_stream(contender, drawn, parts, value, seed), parts.arrivals, N)
-    rule = contender.rule(value, drawn.size)
-    if contender.setting == "stopping":
-        return stop_sizes(rule, drawn, states).astype(np.float64)
-    ranking = hardest_first(drawn)
-    return _placed(stream_sizes(rule, drawn, ranking, drawn.paths.size, seed).astype(np.float64), ranking, N)
-
-
-def _stream(contender: Contender, drawn: Draw, parts: Split, value: float, seed: int) -> Floats:
-    total = int(value * len(parts.arrivals))
-    if isinstance(contender.policy, Uniform):
-        return uniform_sizes(contender.policy, len(parts.arrivals), total, drawn.size).astype(np.float64)
-    return stream_sizes(fitted(contender.policy, parts), drawn, parts.arrivals, total, seed).astype(np.float64)
-
-
-def _placed(sizes: Floats, rows: Sequence[int], questions: int) -> Floats:
-    placed = np.full(questions, np.nan)
-    placed[list(rows)] = sizes
-    return placed
 
 
 def _mean(rows: Sequence[Floats]) -> Floats:
