@@ -1,130 +1,142 @@
-"""``pets demo``: any two policies side by side on synthetic questions of known difficulty."""
+"""``pets demo``: the main job on a small real model, okg beside uniform under one budget."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
-import numpy as np
-import plotext
-from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, Policy
-from pets.registry import make_policy
-from pets.types import Question, Trace
+from pets.cli.demo_report import Compared, print_report, write_page
+from pets.core.tally import majority
+from pets.engine import Answer, Engine
+from pets.errors import LocalModelError
+from pets.pools import Pool, load
+from pets.questions import Problem, QuestionSet, question_set
+from pets.registry import make_answer_type
+from pets.samplers import Completion, Sampler
+from pets.samplers.local import LocalSampler
+from pets.samplers.recorded import RecordedSampler
+from pets.samplers.remembered import RememberedSampler
+from pets.store import StoredTrace
 
 __all__ = ["demo"]
 
-OPTIONS = "ABCD"
-STRENGTH = 0.2  # of the Dirichlet that questions come from: how seldom a model disagrees with itself
-CAP = 64
-MEANS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24)
-TARGETS = (0.90, 0.95, 0.98)
+POLICIES = ("okg", "uniform")
+IN_FLIGHT = 16
+SEED = 1  # the shipped pool was recorded with 0: a live demo draws other traces than those it is judged by
 
-Curve = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What answers are held against: the vote of all recorded traces, and the gold; both as answers are written."""
+
+    population: dict[str, str | None]
+    gold: dict[str, str | None]
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem], pool: Pool) -> "Judge":
+        """From the shipped pool."""
+        recorded = {question.id: question for question in pool.questions}
+        gold = {p.id: None if p.gold is None else make_answer_type(p.answer).canonical(p.gold) for p in problems}
+        return cls({id: majority(recorded[id].answers) for id in gold}, gold)
 
 
 @click.command()
-@click.option("--questions", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many.")
-@click.option("--policy", default="okg", show_default=True, help='A policy, such as "okg:prior=0.5".')
-@click.option("--against", default="uniform", show_default=True, help="The policy to compare it with.")
-@click.option("--repetitions", default=10, show_default=True, type=click.IntRange(1, 1000), help="Runs to average.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same table.")
-def demo(questions: int, policy: str, against: str, repetitions: int, seed: int) -> None:
-    """Compare two policies on synthetic questions whose answer distribution is known.
+@click.option("--questions", default=48, show_default=True, type=click.IntRange(2), help="How many starter questions.")
+@click.option("--budget", default="8x", show_default=True, help="Traces a question on average, or in all.")
+@click.option("--replay", is_flag=True, help="Draw from the recorded traces; no model runs.")
+@click.option(
+    "--report", default="pets-demo.html", show_default=True, type=click.Path(path_type=Path), help="The page."
+)
+def demo(questions: int, budget: str, replay: bool, report: Path) -> None:
+    """Answer short questions with a small real model, okg and uniform under the same budget.
 
-    Self-consistency is the share of questions whose vote equals the infinite-budget vote. Both policies see the
-    same traces. Nothing is sampled from a model here.
+    SmolLM2 (135M parameters) runs on this machine. Both policies are told the same traces, each sampled once. Answers
+    are held against the vote of 128 recorded traces of each question. Where the model cannot run, recorded traces
+    stand in for it, and the report says so.
     """
-    policies = {spec: make_policy(spec) for spec in dict.fromkeys((policy, against))}
-    console = Console(stderr=True)
-    population = f"{questions} synthetic questions, {len(OPTIONS)} options, Dir({STRENGTH})"
-    console.print(f"{population}; {repetitions} repetitions, seed {seed}")
-    curves: dict[str, list[Curve]] = {spec: [] for spec in policies}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("running", total=repetitions * len(policies))
-        for repetition in range(repetitions):
-            rng = np.random.default_rng([seed, repetition])
-            theta = rng.dirichlet([STRENGTH] * len(OPTIONS), size=questions)
-            draws = np.array([rng.choice(len(OPTIONS), size=CAP, p=row) for row in theta])
-            for spec, chosen in policies.items():
-                curves[spec].append(consistency_curve(chosen, theta, draws, seed))
-                progress.advance(bar)
-    means = {spec: np.mean(runs, axis=0) for spec, runs in curves.items()}
-    Console().print(_table(means, curves))
-    _plot(means)
+    pool = load("starter")
+    recorded = {question.id for question in pool.questions}
+    everything = question_set("starter")
+    problems = tuple(problem for problem in everything.problems if problem.id in recorded)[:questions]
+    asked = replace(everything, problems=problems)
+    console = Console(stderr=True, highlight=False)
+    sampler, source = _sampler(asked, pool, replay, console)
+    console.print(f"{len(problems)} starter questions, budget {budget}, traces from {source}")
+    compared, drawn = asyncio.run(_compare(asked, sampler, budget, Judge.of(problems, pool), console))
+    print_report(compared, Console(highlight=False))
+    write_page(report, compared, source, drawn, len(problems))
+    console.print(f"Report: {report}")
 
 
-def consistency_curve(policy: Policy, theta: Curve, draws: NDArray[np.int64], seed: int) -> Curve:
-    """Share of questions whose vote is argmax theta with a mean budget of each of MEANS; shape (len(MEANS),).
+def _sampler(asked: QuestionSet, pool: Pool, replay: bool, console: Console) -> tuple[Sampler, str]:
+    """The model, or what stands in for it where it cannot run."""
+    if not replay:
+        try:
+            return LocalSampler(slots=IN_FLIGHT, context=512), "SmolLM2-135M-Instruct, sampled live"
+        except LocalModelError as error:
+            console.print(f"No model can run here: {error}")
+    recorded = {question.id: question for question in pool.questions}
+    traces = {
+        problem.prompt: [
+            Completion(f"The answer is {answer}." if answer else "", "stop", tokens)
+            for answer, tokens in zip(recorded[problem.id].answers, recorded[problem.id].tokens or (), strict=True)
+        ]
+        for problem in asked.problems
+    }
+    return RecordedSampler(traces, SEED), "the recorded starter pool (replayed, no model runs)"
 
-    An index policy's run of a large budget begins with its runs of smaller ones; a quota policy plans for its budget,
-    so that it is run anew for each.
-    """
-    if isinstance(policy, IndexPolicy):
-        curve = _run(policy, theta, draws, seed, MEANS[-1])
-        return curve[[mean * len(theta) - 1 for mean in MEANS]]
-    means = [mean for mean in MEANS if mean >= policy.warmup]
-    ends = [_run(policy, theta, draws, seed, mean)[-1] for mean in means]
-    return np.array([np.nan] * (len(MEANS) - len(means)) + ends)
+
+async def _compare(
+    asked: QuestionSet, sampler: Sampler, budget: str, judge: Judge, console: Console
+) -> tuple[list[Compared], int]:
+    """Both policies on the same traces; and how many traces were really sampled."""
+    columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TextColumn("traces"))
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        loading = progress.add_task("loading", total=None)
+        async with sampler:
+            progress.remove_task(loading)
+            shared = RememberedSampler(sampler)
+            runs = []
+            for policy in POLICIES:
+                bar = progress.add_task(policy, total=None)
+                runs.append(await _run(asked, shared, policy, budget, judge, progress, bar))
+            return runs, shared.drawn
 
 
-def _run(policy: Policy, theta: Curve, draws: NDArray[np.int64], seed: int, mean: int) -> Curve:
-    """The same share after 1, 2, 3, ... traces in all; shape (mean * questions,)."""
-    total = mean * len(theta)
-    target = [OPTIONS[i] for i in theta.argmax(axis=1)]
-    asked = [Question(str(i), options=len(OPTIONS)) for i in range(len(theta))]
-    allocator = Allocator(policy, Budget(total, cap=CAP), asked, seed=seed)
-    right = np.zeros(len(theta), dtype=bool)
+async def _run(
+    asked: QuestionSet,
+    sampler: Sampler,
+    policy: str,
+    budget: str,
+    judge: Judge,
+    progress: Progress,
+    bar: TaskID,
+) -> Compared:
+    """One policy's run, its self-consistency noted after every trace."""
+    right: set[str] = set()
     curve = []
-    for i, number in _launches(allocator):
-        allocator.tell(Trace(str(i), number, OPTIONS[draws[i, number]], confidence=1.0))
-        right[i] = allocator.verdict(str(i)).answer == target[i]
-        curve.append(right.mean())
-    return np.array(curve + curve[-1:] * (total - len(curve)))
+    async with Engine(asked, sampler=sampler, policy=policy, budget=budget, concurrency=IN_FLIGHT, seed=SEED) as engine:
+        progress.update(bar, total=engine.settings.total)
+
+        def told(trace: StoredTrace) -> None:
+            assert engine.allocator is not None
+            verdict = engine.allocator.verdict(trace.question)
+            agrees = verdict.answer is not None and verdict.answer == judge.population[trace.question]
+            (right.add if agrees else right.discard)(trace.question)
+            curve.append(len(right) / len(asked.problems))
+            progress.advance(bar)
+
+        engine.on_trace = told
+        await engine.run()
+        return _compared(policy, list(engine.answers()), curve, judge)
 
 
-def _launches(allocator: Allocator) -> Iterator[tuple[int, int]]:
-    """One launch at a time until the allocator wants no more."""
-    while launches := allocator.ask():
-        yield int(launches[0].question), launches[0].number
-
-
-def _table(means: dict[str, Curve], curves: dict[str, list[Curve]]) -> Table:
-    table = Table(title="self-consistency (mean ± deviation)")
-    table.add_column("traces a question", justify="right")
-    for spec in means:
-        table.add_column(spec, justify="right")
-    for at, mean in enumerate(MEANS):
-        cells = (f"{means[spec][at]:.3f} ± {np.std([run[at] for run in curves[spec]]):.3f}" for spec in means)
-        table.add_row(str(mean), *cells)
-    table.add_section()
-    for target in TARGETS:
-        table.add_row(f"to reach {target:.2f}", *(_reached(curve, target) for curve in means.values()))
-    return table
-
-
-def _reached(curve: Curve, target: float) -> str:
-    """Mean traces a question at which the curve crosses the target, between two of MEANS."""
-    over = np.flatnonzero(curve >= target)
-    if not over.size:
-        return "not reached"
-    i = int(over[0])
-    if i == 0 or np.isnan(curve[i - 1]):
-        return f"{MEANS[i]}"
-    part = (target - curve[i - 1]) / (curve[i] - curve[i - 1])
-    return f"{MEANS[i - 1] + part * (MEANS[i] - MEANS[i - 1]):.1f}"
-
-
-def _plot(means: dict[str, Curve]) -> None:
-    plotext.clear_figure()
-    for spec, curve in means.items():
-        known = np.flatnonzero(~np.isnan(curve))
-        plotext.plot([MEANS[i] for i in known], curve[known].tolist(), label=spec)
-    plotext.title("self-consistency against mean traces a question")
-    plotext.plot_size(width=min(90, plotext.terminal_width() or 90), height=20)
-    click.echo(plotext.build())  # click drops the colours where stdout is no terminal
+def _compared(policy: str, answers: list[Answer], curve: list[float], judge: Judge) -> Compared:
+    same = sum(answer.answer is not None and answer.answer == judge.population[answer.id] for answer in answers)
+    good = sum(answer.answer is not None and answer.answer == judge.gold[answer.id] for answer in answers)
+    many = len(answers)
+    return Compared(policy, tuple(answers), same / many, good / many, tuple(curve), judge.population)

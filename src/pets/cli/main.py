@@ -6,11 +6,14 @@ import click
 
 from pets.cli.demo import demo
 from pets.cli.figures import figures
+from pets.cli.forecast import forecast
 from pets.cli.mock import mock
 from pets.cli.pools import pools
 from pets.cli.questions import questions
 from pets.cli.replay import replay
 from pets.cli.sample import sample
+from pets.cli.solve import solve
+from pets.cli.topup import top_up
 from pets.errors import PetsError
 
 __all__ = ["cli", "main"]
@@ -27,11 +30,14 @@ def cli() -> None:
 
 cli.add_command(demo)
 cli.add_command(figures)
+cli.add_command(forecast)
 cli.add_command(mock)
 cli.add_command(pools)
 cli.add_command(questions)
 cli.add_command(replay)
 cli.add_command(sample)
+cli.add_command(solve)
+cli.add_command(top_up)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import click
 import pets.mock
 from pets.errors import InputError
 from pets.mock import Book, Faults, Known, Mock, Recorded, synthetic
-from pets.pools import read_pool
+from pets.pools import pool_files, read_pool
 
 __all__ = ["mock"]
 
@@ -73,7 +73,7 @@ def _book(pool: Path | None, answers: Path | None, settings: dict[str, Any]) -> 
     if pool is not None and answers is not None:
         raise InputError("a POOL and --answers are two sources; give one.")
     if pool is not None:
-        return Recorded(read_pool(pool), **common)
+        return Recorded(read_pool(pool_files([pool])[0]), **common)
     if answers is not None:
         return Known(_distributions(answers), **common)
     return synthetic(*made_up, **common)

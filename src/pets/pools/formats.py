@@ -6,9 +6,11 @@ from typing import Any
 
 from pets.errors import PoolError
 
-__all__ = ["SUFFIXES", "named", "pyarrow", "suffix_of"]
+__all__ = ["SHIPPED", "SUFFIXES", "named", "pyarrow", "suffix_of"]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
+SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
+"""The pools that come with PETS, by name."""
 
 
 def named(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pets.errors import InputError, PoolError
-from pets.pools.formats import SUFFIXES, named, pyarrow, suffix_of
+from pets.pools.formats import SHIPPED, SUFFIXES, named, pyarrow, suffix_of
 from pets.pools.question import AGAIN, Pool, PooledQuestion, shown
 
 __all__ = ["METRICS", "Metric", "check_pool", "pool_files", "read_pool", "read_pools"]
@@ -57,9 +57,15 @@ def read_pools(
 
 
 def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none."""
+    """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none.
+
+    The name of a pool that comes with PETS stands for it, where no file has that name.
+    """
     files: list[Path] = []
     for path in map(Path, paths):
+        if str(path) in SHIPPED and not path.exists():
+            files.append(SHIPPED[str(path)])
+            continue
         if not path.is_dir():
             files.append(path)
             continue

@@ -1,0 +1,125 @@
+"""``pets solve``: questions in, answers out, each with its certificate, under a budget."""
+
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from pets.cli.sampling import drawing_options, the_questions
+from pets.cli.solving import check_output, run_engine
+from pets.confidence import KINDS
+from pets.engine import Engine, Plan, Price
+from pets.engine.dry import dry_run
+from pets.engine.engine import plan_with
+from pets.engine.sources import Dialect, samplers_of
+from pets.errors import InputError
+
+__all__ = ["solve"]
+
+LOCAL_CONCURRENCY = 16
+
+
+@click.command(short_help="Answer questions under a budget, live.")
+@click.argument("questions", metavar="QUESTIONS", required=False)
+@click.option("--budget", default="16x", show_default=True, help="16x (mean a question), 5000 (traces), 2Mtok, 5usd.")
+@click.option("--policy", default="okg", show_default=True, help='Such as "okg" or "price:rounds=3".')
+@click.option("--max-per-question", type=click.IntRange(min=1), default=64, show_default=True, help="Traces at most.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Traces in flight; default 64, of a local model 16.")
+@click.option("--endpoint", multiple=True, metavar="URL", help="An OpenAI-compatible server; give it again for more.")
+@click.option("--model", help="The servers' model, or a GGUF file; default: SmolLM2-135M-Instruct, local.")
+@click.option("--dialect", type=click.Choice(get_args(Dialect)), help="Of the server, where it is not plain.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds a request.")
+@click.option("--answer", help="How answers are read, for all questions: choice, number, math, text.")
+@click.option("--system", help="A system message for every question.")
+@click.option("--confidence", type=click.Choice(KINDS), help="Ask for log-probabilities; votes may weigh by this.")
+@click.option("--price", help="Dollars per million tokens: in=0.15,out=0.60.")
+@click.option("--target-consistency", type=float, help="Stop when this self-consistency is expected, such as 0.99.")
+@click.option("--overshoot", type=float, default=0.1, show_default=True, help="Most that tokens or money may go over.")
+@click.option("--tries", type=click.IntRange(min=1), default=6, show_default=True, help="Of a trace, then it fails.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the traces' seeds.")
+@click.option("--first", type=click.IntRange(min=1), help="Only so many questions, from the first on.")
+@click.option("--store", type=click.Path(dir_okay=False), help="A file of runs: this one then survives anything.")
+@click.option("--resume", is_flag=True, help="Go on with a run of the store; its own settings hold.")
+@click.option("--run", "number", default="last", show_default=True, help="Which run to resume.")
+@click.option("--dry-run", is_flag=True, help="Say what it would take; ask nothing of any model.")
+@click.option("--expect", metavar="tokens=N,seconds=S", help="Of a trace, for --dry-run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Results as JSONL; else stdout.")
+@drawing_options
+def solve(questions: str | None, output: Path | None, **given: Any) -> None:
+    """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
+
+    \b
+    pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x --store runs.db
+    pets solve --store runs.db --resume
+    pets solve starter --first 20 --budget 4x                  the local model
+
+    Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
+    many traces. Ctrl-C waits for the traces in flight; a run in a store is resumed where it stopped.
+    The key of a server comes from OPENAI_API_KEY.
+    """
+    check_output(output)
+    if given["resume"]:
+        engine = _resumed(questions, given)
+    else:
+        found = _new(questions, given)
+        if found is None:
+            return
+        engine = found
+    run_engine(engine, output)
+
+
+def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
+    if given["store"] is None:
+        raise InputError("--resume needs --store FILE: the file that holds the run.")
+    engine = Engine.resume(
+        given["store"],
+        given["number"],
+        endpoint=given["endpoint"] or None,
+        key=os.environ.get("OPENAI_API_KEY"),
+        concurrency=given["concurrency"],
+    )
+    if questions is not None:
+        asked = [problem.id for problem in the_questions(questions).problems[: given["first"]]]
+        if asked != [problem.id for problem in engine.problems]:
+            engine.close()
+            raise InputError(
+                f'"{questions}" is not what this run asks. Leave the questions out, or name its run with --run.'
+            )
+    return engine
+
+
+def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
+    """The engine of a new run; none where only a dry run was wanted."""
+    if questions is None:
+        raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
+    asked = the_questions(questions)
+    problems = asked.problems[: given["first"]]
+    local = not given["endpoint"]
+    options = {name: given[name] for name in ("budget", "policy", "max_per_question", "answer", "system", "confidence")}
+    options |= {name: given[name] for name in ("target_consistency", "overshoot", "tries", "seed")}
+    options |= {name: given[name] for name in ("temperature", "max_tokens", "stop", "window") if given[name]}
+    if given["temperature"] is not None:
+        options["temperature"] = given["temperature"]
+    options["concurrency"] = given["concurrency"] or (LOCAL_CONCURRENCY if local else Plan().concurrency)
+    options["price"] = None if given["price"] is None else Price.parse(given["price"])
+    plan = plan_with(Plan(sampling=asked.sampling), options)
+    if given["dry_run"]:
+        dry_run(problems, plan, given["model"] or "", given["store"], given["expect"], click.echo)
+        return None
+    samplers = samplers_of(
+        given["endpoint"],
+        given["model"],
+        key=os.environ.get("OPENAI_API_KEY"),
+        dialect=given["dialect"],
+        stream=plan.kind is not None,
+        timeout=given["timeout"],
+    )
+    return Engine(
+        problems,
+        endpoint=given["endpoint"],
+        model=given["model"],
+        sampler=samplers,
+        store=given["store"],
+        plan=plan,
+    )

@@ -1,0 +1,169 @@
+"""What the verbs that run a model live share: progress, Ctrl-C, results and the last word."""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from pets.engine import Engine, Snapshot, Solution
+from pets.engine.outlook import Outlook
+from pets.errors import InputError
+
+__all__ = ["amount", "check_output", "run_engine"]
+
+EVERY = 0.5  # seconds between two looks at the run
+LOOKING = 0.05  # share of the time that the expected self-consistency may take
+
+
+def run_engine(engine: Engine, output: Path | None) -> Solution:
+    """Run to the end or to Ctrl-C, write the results, say how it went."""
+    return asyncio.run(_run(engine, output))
+
+
+async def _run(engine: Engine, output: Path | None) -> Solution:
+    async with engine:
+        with _interruptible(engine):
+            watching = asyncio.create_task(_watch(engine))
+            try:
+                solution = await engine.run()
+            finally:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+        _write(engine, output)
+        _last_word(engine, solution)
+        return solution
+
+
+@contextmanager
+def _interruptible(engine: Engine) -> Iterator[None]:
+    """The first Ctrl-C drains, the second stops at once."""
+    loop, running = asyncio.get_running_loop(), asyncio.current_task()
+    assert running is not None
+    pressed = 0
+
+    def stop() -> None:
+        nonlocal pressed
+        pressed += 1
+        if pressed == 1:
+            click.echo("\nWaiting for the traces in flight; Ctrl-C again stops at once.", err=True)
+            engine.drain()
+        else:
+            running.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(signal.SIGTERM, stop)
+    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _watch(engine: Engine) -> None:
+    """Live figures on a terminal; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return
+    seen: Outlook | None = None
+    next_look = 0.0
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while True:
+            await asyncio.sleep(EVERY)
+            if engine.allocator is None:
+                continue
+            begun = time.perf_counter()
+            look = begun >= next_look
+            snapshot = engine.snapshot(look)
+            if look:
+                seen = snapshot.outlook or seen
+                next_look = time.perf_counter() + (time.perf_counter() - begun) / LOOKING
+            live.update(_figures(snapshot, seen), refresh=True)
+
+
+def _figures(now: Snapshot, seen: Outlook | None) -> Table:
+    left = now.seconds_left
+    table = Table.grid(padding=(0, 2))
+    share = now.spent / now.total if now.total else 1.0
+    table.add_row("spent", f"{amount(now.spent, now.unit)} of {amount(now.total, now.unit)} ({share:.0%})")
+    table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
+    table.add_row("left", "..." if left is None else _clock(left))
+    if seen is not None:
+        table.add_row("self-consistency", f"{seen.consistency:.3f} expected, {seen.answered:.0%} answered")
+        table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in seen.hardest))
+    if now.faults:
+        table.add_row("faults", "  ".join(f"{name} {count}" for name, count in sorted(now.faults.items())))
+    return table
+
+
+def amount(number: int, unit: str) -> str:
+    """An amount for people.
+
+    >>> amount(2_500_000_000_000, "picodollars"), amount(1600, "traces")
+    ('2.5000 usd', '1,600 traces')
+    """
+    return f"{number / 1e12:.4f} usd" if unit == "picodollars" else f"{number:,} {unit}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def check_output(path: Path | None) -> None:
+    """A file that cannot be written must not cost a whole run."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
+
+
+def _write(engine: Engine, output: Path | None) -> None:
+    if output is None:
+        _rows(engine, sys.stdout)
+        return
+    with output.open("w", encoding="utf-8") as file:
+        _rows(engine, file)
+    click.echo(f"{output}: {len(engine.problems)} answers written.", err=True)
+
+
+def _rows(engine: Engine, file: TextIO) -> None:
+    for answer in engine.answers():
+        file.write(json.dumps(answer.to_plain(), ensure_ascii=False) + "\n")
+
+
+def _last_word(engine: Engine, solution: Solution) -> None:
+    mean, low, high = solution.consistency
+    cost = "" if solution.cost is None else f", {solution.cost:.4f} usd"
+    traces = f"{solution.traces:,} traces ({solution.failed:,} failed), {solution.tokens:,} tokens"
+    words = [
+        f"{solution.questions:,} questions, {traces}{cost}.",
+        f"Spent {amount(solution.spent, solution.unit)} of {amount(solution.total, solution.unit)}.",
+        f"Expected self-consistency {mean:.3f} ({low:.3f} to {high:.3f}).",
+    ]
+    if solution.lost:
+        words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
+    if solution.faults:
+        words.append("Faults: " + ", ".join(f"{name} {count}" for name, count in sorted(solution.faults.items())) + ".")
+    if "no log-probabilities" in solution.faults:
+        words.append("The server gave no log-probabilities: those traces have no confidence.")
+    if solution.run is not None:
+        end = "" if solution.complete else "; it is not complete: --resume goes on with it"
+        words.append(f"Run {solution.run}{end}.")
+    elif not solution.complete:
+        words.append("Stopped before the end; without --store it cannot be resumed.")
+    for line in words:
+        click.echo(line, err=True)

@@ -1,0 +1,130 @@
+"""The connection: opened by path or URL, brought to this version, one transaction at a time."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from pets.errors import StateError
+from pets.store.migrations import MIGRATIONS
+
+__all__ = ["Database", "Durability"]
+
+Durability = Literal["process", "machine"]
+SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
+
+MARK = 0x50455453  # "PETS", SQLite's application_id of our files
+PATIENCE = 60.0  # seconds that a write waits for another run's; a million questions take a few
+CACHE = 64_000  # KiB; ids of a million questions arrive in any order, and their index should stay in memory
+MEMORY = ":memory:"
+
+
+class Database:
+    """One SQLite file (or ``:memory:``); ``path`` is None in memory."""
+
+    def __init__(self, place: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
+        self.path = _path_of(place)
+        self.name = f'store "{self.path or MEMORY}"'
+        if self.path is not None and not create and not self.path.exists():
+            raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
+        try:
+            # Calls may come from a worker thread, one at a time.
+            self.connection = sqlite3.connect(
+                self.path or MEMORY, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
+        try:
+            self._prepare(durability)
+        except sqlite3.Error as error:
+            self.connection.close()
+            raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
+        except StateError:
+            self.connection.close()
+            raise
+
+    def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        """The first row."""
+        row: tuple[Any, ...] | None = self._run(sql, values).fetchone()
+        return row
+
+    def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Every row."""
+        return self._run(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and durable when it ends."""
+        self._run("BEGIN IMMEDIATE", ())
+        try:
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self._undo()
+            raise self._failed(error) from None
+        except BaseException:
+            self._undo()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        try:
+            return self.connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: sqlite3.Error) -> StateError:
+        return StateError(f"{self.name} failed ({error}). What was written before is safe; free the file or the disk.")
+
+    def _undo(self) -> None:
+        if self.connection.in_transaction:  # SQLite has rolled back by itself after some errors
+            self.connection.execute("ROLLBACK")
+
+    def _prepare(self, durability: Durability) -> None:
+        self._check_owner()
+        if self.path is not None and self._pragma("journal_mode") != "wal":
+            self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        self.connection.execute(f"PRAGMA cache_size = -{CACHE}")
+        if self._pragma("user_version") < len(MIGRATIONS):
+            with self.transaction() as connection:
+                done = self._pragma("user_version")  # another process may have been first
+                for step in MIGRATIONS[done:]:
+                    step(connection)
+                connection.execute(f"PRAGMA application_id = {MARK}")
+                connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    def _check_owner(self) -> None:
+        """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
+        version, here = self._pragma("user_version"), len(MIGRATIONS)
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and self._pragma("application_id") != MARK:
+            raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
+        if version > here:
+            raise StateError(
+                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {here}). "
+                "Update pets, or name another file."
+            )
+
+    def _pragma(self, name: str) -> Any:
+        return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _path_of(place: str | os.PathLike[str]) -> Path | None:
+    """``runs.db``, ``sqlite:///runs.db``, ``sqlite:////srv/runs.db``; ``None`` for ``:memory:``."""
+    text = os.fspath(place)
+    scheme, mark, rest = text.partition("://")
+    if mark and scheme != "sqlite":
+        raise StateError(f'"{scheme}://..." is no store that pets knows; name a file, or sqlite:///FILE.')
+    if mark:
+        text = unquote(rest.removeprefix("/")) or MEMORY
+    if not text:
+        raise StateError("the store has an empty name; name a file, such as runs.db.")
+    return None if text == MEMORY else Path(text)

@@ -1,0 +1,57 @@
+"""The tables, as an ordered list of small steps: step k brings a store from version k to k + 1.
+
+A step that has shipped is never edited; a change is a new step at the end. Prices and amounts are whole numbers of
+the currency's smallest unit, times are seconds since 1970, plain data is JSON text. Only what PostgreSQL has too,
+but for ``WITHOUT ROWID``.
+"""
+
+import sqlite3
+from collections.abc import Callable
+
+__all__ = ["MIGRATIONS"]
+
+
+def _runs_and_questions(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE runs (id INTEGER PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, "
+        "finished REAL, questions INTEGER NOT NULL, settings TEXT NOT NULL)"
+    )
+    connection.execute(
+        "CREATE TABLE questions (run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, id TEXT NOT NULL, "
+        "prompt TEXT NOT NULL, form INTEGER NOT NULL, answer TEXT NOT NULL, gold TEXT, level TEXT NOT NULL, "
+        "options INTEGER, PRIMARY KEY (run, position), UNIQUE (run, id))"
+    )
+
+
+def _launches_and_traces(connection: sqlite3.Connection) -> None:
+    """A trace points at its launch. Texts stand apart: whoever counts votes does not page through gigabytes."""
+    connection.execute(
+        "CREATE TABLE launches (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
+        "held INTEGER NOT NULL, PRIMARY KEY (run, question, number)) WITHOUT ROWID"
+    )
+    connection.execute(
+        "CREATE TABLE traces (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, answer TEXT, "
+        "finish TEXT NOT NULL, tokens INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, mean REAL, tail REAL, "
+        "lowest REAL, bottom REAL, measured INTEGER, error TEXT, endpoint INTEGER NOT NULL, seconds REAL NOT NULL, "
+        "tries INTEGER NOT NULL, PRIMARY KEY (run, question, number), "
+        "FOREIGN KEY (run, question, number) REFERENCES launches) WITHOUT ROWID"
+    )
+    connection.execute(
+        "CREATE TABLE texts (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
+        "text TEXT NOT NULL, PRIMARY KEY (run, question, number))"
+    )
+
+
+def _states_and_plans(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE states (run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, data TEXT NOT NULL, "
+        "PRIMARY KEY (run, name))"
+    )
+    connection.execute("CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _runs_and_questions,
+    _launches_and_traces,
+    _states_and_plans,
+)

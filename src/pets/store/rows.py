@@ -1,0 +1,64 @@
+"""Records as rows of the store and back: the one place that knows the order of the columns."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pets.confidence import Confidence
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.samplers.base import Message
+from pets.store.records import StoredTrace
+
+__all__ = ["problem_of", "question_row", "text_rows", "trace_of", "trace_row"]
+
+Row = tuple[Any, ...]
+
+# How a prompt stands in the store. A million questions are mostly of the first two forms, which cost nothing to read.
+TEXT, USER, CHAT = 0, 1, 2
+
+
+def question_row(run: int, position: int, problem: Problem) -> Row:
+    """As ``ADD_QUESTION`` wants it."""
+    content, form = _written(problem.prompt.content)
+    return (run, position, problem.id, content, form, problem.answer, problem.gold, problem.level, problem.options)
+
+
+def problem_of(row: Row) -> Problem:
+    """From a row of ``QUESTIONS``."""
+    _, id, content, form, answer, gold, level, options = row
+    if form == USER:
+        content = (Message("user", content),)
+    elif form == CHAT:
+        content = tuple(Message(role, text) for role, text in json.loads(content))
+    return Problem(id, Prompt(content), answer, gold, level, options)
+
+
+def _written(content: str | tuple[Message, ...]) -> tuple[str, int]:
+    """The prompt as a text, and in which form it is one."""
+    if isinstance(content, str):
+        return content, TEXT
+    if len(content) == 1 and content[0].role == "user":
+        return content[0].content, USER
+    return json.dumps([(message.role, message.content) for message in content], ensure_ascii=False), CHAT
+
+
+def trace_row(run: int, trace: StoredTrace) -> Row:
+    """As ``ADD_TRACE`` wants it."""
+    sure = trace.confidences
+    measured = (None,) * 5 if sure is None else (sure.mean, sure.tail, sure.lowest, sure.bottom, sure.tokens)
+    counted = (trace.answer, trace.finish, trace.tokens, trace.prompt_tokens)
+    asked = (trace.error, trace.endpoint, trace.seconds, trace.tries)
+    return (run, trace.question, trace.number, *counted, *measured, *asked)
+
+
+def trace_of(row: Row) -> StoredTrace:
+    """From a row of ``TRACES``."""
+    _, question, number, answer, text, finish, tokens, prompt_tokens, mean, tail, lowest, bottom, measured, *asked = row
+    sure = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
+    return StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, sure, *asked)
+
+
+def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
+    """As ``ADD_TEXT`` wants them; a trace without a text has no row."""
+    return ((run, trace.question, trace.number, trace.text) for trace in traces if trace.text)

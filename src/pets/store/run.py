@@ -1,0 +1,191 @@
+"""One run: read it while another process works on it, or hold it and write."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pets.errors import InputError, StateError
+from pets.questions import Problem
+from pets.store import sql
+from pets.store.database import Database
+from pets.store.lock import RunLock, is_locked
+from pets.store.records import LostLaunch, RunSettings, RunSummary, StoredTrace
+from pets.store.rows import problem_of, question_row, text_rows, trace_of, trace_row
+from pets.types import Launch
+
+__all__ = ["Run", "RunView", "summary_of"]
+
+QUESTIONS_AT_ONCE = 2_000
+TRACES_AT_ONCE = 500  # a text may be long
+
+
+class RunView:
+    """A run as it stands, to read; what another process adds meanwhile is seen.
+
+    Reading goes page by page, so memory is flat and nothing is held open in between.
+    """
+
+    def __init__(self, database: Database, id: int, settings: RunSettings) -> None:
+        self.id = id
+        self.settings = settings
+        self._database = database
+
+    def problems(self) -> Iterator[Problem]:
+        """The questions, in their order."""
+        last = -1
+        while rows := self._database.all(sql.QUESTIONS, self.id, last, QUESTIONS_AT_ONCE):
+            yield from map(problem_of, rows)
+            last = rows[-1][0]
+
+    def traces(self, *, texts: bool = True) -> Iterator[StoredTrace]:
+        """What came back: question by question in their order, each question's traces in launch order.
+
+        Whoever only counts leaves the ``texts`` where they are: that is many times faster.
+        """
+        select = sql.TRACES_WITH_TEXT if texts else sql.TRACES
+        many = TRACES_AT_ONCE if texts else QUESTIONS_AT_ONCE
+        question, number = -1, -1
+        while rows := self._database.all(select, self.id, question, number, many):
+            yield from map(trace_of, rows)
+            question, _, number = rows[-1][:3]
+
+    def lost(self) -> Iterator[LostLaunch]:
+        """Launches without a trace, in the same order: in flight now, or when the process died."""
+        return (LostLaunch(*row) for row in self._database.all(sql.LOST, self.id))
+
+    def summary(self) -> RunSummary:
+        """The run in one line."""
+        row = self._database.one(sql.GET_RUN, self.id)
+        if row is None:
+            raise StateError(f"run {self.id} is no longer in {self._database.name}.")
+        return summary_of(self._database, row)
+
+    def load(self, name: str) -> Any:
+        """What was saved under that name; ``None`` if nothing was."""
+        row = self._database.one(sql.GET_STATE, self.id, name)
+        return None if row is None else json.loads(row[0])
+
+
+class Run(RunView):
+    """A run that this process holds: nobody else can write to it. Use it as ``with run:``.
+
+    A write is durable when it returns, and is whole or not at all. Calls may come from any thread, one at a time.
+    """
+
+    def __init__(self, database: Database, id: int, settings: RunSettings, lock: RunLock) -> None:
+        super().__init__(database, id, settings)
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(
+        self,
+        launched: Sequence[Launch],
+        traces: Sequence[StoredTrace],
+        *,
+        cancelled: Sequence[Launch] = (),
+        held: int = 1,
+    ) -> None:
+        """Launches (``held`` was reserved for each), traces that came back, and launches that were never sent.
+
+        A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
+        every trace that was counted, once, and every launch that may have been paid for.
+        """
+        try:
+            with self._database.transaction() as connection:
+                launches = ((self.id, *launch, held) for launch in launched)
+                self._put(connection, sql.ADD_LAUNCH, launches, [launch.question for launch in launched])
+                rows = (trace_row(self.id, trace) for trace in traces)
+                self._put(connection, sql.ADD_TRACE, rows, [trace.question for trace in traces])
+                connection.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
+                connection.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
+                connection.execute(sql.TOUCH, (self.id, time.time()))
+        except sqlite3.IntegrityError as error:
+            raise StateError(_refused(self.id, error)) from None
+
+    def add(self, problems: Iterable[Problem]) -> int:
+        """More questions after those that there are, streamed; how many."""
+        with self._database.transaction() as connection:
+            row = self._database.one(sql.GET_RUN, self.id)
+            return add_questions(connection, self.id, problems, first=0 if row is None else row[4])
+
+    def change(self, settings: RunSettings) -> None:
+        """Other settings from now on; a top-up is a larger total."""
+        with self._database.transaction() as connection:
+            connection.execute(sql.CHANGE, (self.id, time.time(), json.dumps(settings.to_plain())))
+        self.settings = settings
+
+    def save(self, name: str, plain: Any) -> None:
+        """Keep plain data (allocator state, a learned prior, a fault log) under a name; the last one counts."""
+        with self._database.transaction() as connection:
+            connection.execute(sql.SAVE_STATE, (self.id, name, json.dumps(plain)))
+
+    def finish(self) -> None:
+        """Say that the run is complete. It stays readable, and whatever is written later opens it again."""
+        with self._database.transaction() as connection:
+            connection.execute(sql.FINISH, (self.id, time.time()))
+
+    def close(self) -> None:
+        """Let go of the run; twice does no harm."""
+        self._lock.give_back()
+
+    def _put(
+        self, connection: sqlite3.Connection, insert: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
+    ) -> None:
+        """Insert one row for each question's id."""
+        if connection.executemany(insert, rows).rowcount == len(questions) or not questions:
+            return
+        unknown = [id for id in questions if connection.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
+        raise InputError(f"run {self.id} has no question {unknown[0]!r}; write only what was launched in it.")
+
+
+def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[Problem], first: int) -> int:
+    """Stream questions into a run; how many came."""
+    rows = (question_row(run, position, problem) for position, problem in enumerate(problems, first))
+    try:
+        many = connection.executemany(sql.ADD_QUESTION, rows).rowcount
+    except sqlite3.IntegrityError:
+        raise InputError(f"two questions of run {run} have one id; give each its own.") from None
+    many = max(0, many)  # -1 where there was nothing to insert
+    connection.execute(sql.COUNT, (run, first + many))
+    return many
+
+
+def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
+    """The summary of a row of ``runs``."""
+    id, created, updated, finished, questions, plain = row
+    settings = RunSettings.from_plain(json.loads(plain))
+    traces, answered, tokens, prompt_tokens = database.one(sql.TOTALS, id) or (0, 0, 0, 0)
+    lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
+    price = settings.currency
+    spent = price.per_trace * traces + price.per_token * tokens + price.per_prompt_token * prompt_tokens + held
+    at_work = is_locked(database.path, id)
+    return RunSummary(
+        id=id,
+        state="running" if at_work else "stopped" if finished is None else "finished",
+        created=created,
+        updated=updated,
+        questions=questions,
+        traces=traces,
+        answered=answered,
+        lost=lost,
+        tokens=tokens,
+        prompt_tokens=prompt_tokens,
+        spent=spent,
+        settings=settings,
+    )
+
+
+def _refused(run: int, error: sqlite3.IntegrityError) -> str:
+    if "FOREIGN KEY" in str(error):
+        return f"run {run}: a trace came without a launch; nothing was written. Write the launch first."
+    return f"run {run}: a launch or a trace came twice; nothing was written. Each is written once."

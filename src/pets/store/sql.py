@@ -1,0 +1,70 @@
+"""Every statement of the store, but for the tables themselves: another database needs this file and the migrations.
+
+``?1`` is the run throughout.
+"""
+
+__all__: list[str] = []
+
+# runs
+NEW_RUN = "INSERT INTO runs (created, updated, questions, settings) VALUES (?1, ?1, 0, ?2) RETURNING id"
+GET_RUN = "SELECT id, created, updated, finished, questions, settings FROM runs WHERE id = ?1"
+ALL_RUNS = "SELECT id, created, updated, finished, questions, settings FROM runs ORDER BY id"
+LAST_RUN = "SELECT max(id) FROM runs"
+TOUCH = "UPDATE runs SET updated = ?2, finished = NULL WHERE id = ?1"
+FINISH = "UPDATE runs SET updated = ?2, finished = ?2 WHERE id = ?1"
+COUNT = "UPDATE runs SET questions = ?2 WHERE id = ?1"
+CHANGE = "UPDATE runs SET updated = ?2, finished = NULL, settings = ?3 WHERE id = ?1"
+TOTALS = (
+    "SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0) "
+    "FROM traces WHERE run = ?1"
+)
+
+# questions
+ADD_QUESTION = "INSERT INTO questions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+QUESTIONS = (
+    "SELECT position, id, prompt, form, answer, gold, level, options FROM questions "
+    "WHERE run = ?1 AND position > ?2 ORDER BY position LIMIT ?3"
+)
+HAS_QUESTION = "SELECT 1 FROM questions WHERE run = ?1 AND id = ?2"
+
+# launches and traces
+ADD_LAUNCH = "INSERT INTO launches SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
+DROP_LAUNCH = (
+    "DELETE FROM launches WHERE run = ?1 AND number = ?3 "
+    "AND question = (SELECT position FROM questions WHERE run = ?1 AND id = ?2)"
+)
+ADD_TRACE = (
+    "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16 "
+    "FROM questions WHERE run = ?1 AND id = ?2"
+)
+ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
+_TRACE = (
+    "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
+    "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries "
+    "FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
+    "WHERE t.run = ?1 AND (t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
+)
+TRACES = _TRACE.format(text="''", join="")
+TRACES_WITH_TEXT = _TRACE.format(
+    text="coalesce(x.text, '')",
+    join="LEFT JOIN texts x ON x.run = t.run AND x.question = t.question AND x.number = t.number ",
+)
+_LOST = (
+    "FROM launches l WHERE l.run = ?1 AND NOT EXISTS (SELECT 1 FROM traces t "
+    "WHERE t.run = l.run AND t.question = l.question AND t.number = l.number)"
+)
+LOST = (
+    "SELECT (SELECT id FROM questions q WHERE q.run = l.run AND q.position = l.question), l.number, l.held "
+    f"{_LOST} ORDER BY l.question, l.number"
+)
+COUNT_LOST = f"SELECT count(*), coalesce(sum(l.held), 0) {_LOST}"
+
+# plain data
+SAVE_STATE = "INSERT INTO states VALUES (?1, ?2, ?3) ON CONFLICT (run, name) DO UPDATE SET data = excluded.data"
+GET_STATE = "SELECT data FROM states WHERE run = ?1 AND name = ?2"
+SAVE_PLAN = (
+    "INSERT INTO plans VALUES (?1, ?2, ?3) "
+    "ON CONFLICT (name) DO UPDATE SET created = excluded.created, data = excluded.data"
+)
+GET_PLAN = "SELECT data FROM plans WHERE name = ?1"
+PLAN_NAMES = "SELECT name FROM plans ORDER BY name"

@@ -1,0 +1,118 @@
+"""The file that runs live in."""
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from pets.errors import InputError, StateError
+from pets.questions import Problem
+from pets.store import sql
+from pets.store.database import Database, Durability
+from pets.store.lock import RunLock
+from pets.store.records import RunSettings, RunSummary
+from pets.store.run import Run, RunView, add_questions, summary_of
+
+__all__ = ["Store"]
+
+PATIENCE = 0.5  # seconds for a lock: `pets runs` looks at it for a moment
+
+
+class Store:
+    """Runs by number, in one file. Use it as ``with Store.open(path) as store:``.
+
+    One store is for one thread at a time; any number of processes may open the same file.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
+        """By path or URL (``sqlite:///runs.db``); made if it is not there, brought up to date if it is older.
+
+        ``durability="machine"`` flushes every write to the disk: it then survives a power cut too.
+        """
+        return cls(Database(place, create=create, durability=durability))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return self._database.name
+
+    def create(self, settings: RunSettings, problems: Iterable[Problem]) -> Run:
+        """A new run, held by this process. The questions are streamed in; if one is bad, there is no run."""
+        with ExitStack() as undo:
+            with self._database.transaction() as connection:
+                plain = json.dumps(settings.to_plain())
+                id = int(connection.execute(sql.NEW_RUN, (time.time(), plain)).fetchone()[0])
+                if not add_questions(connection, id, problems, first=0):
+                    raise InputError("a run needs at least one question; there is none.")
+                lock = self._lock(id)  # before anybody can see the run
+                undo.callback(lock.give_back)
+            undo.pop_all()
+        return Run(self._database, id, settings, lock)
+
+    def open_run(self, run: int | str = "last") -> Run:
+        """The run of that number, or the last, held by this process; refused while another process holds it."""
+        id, _ = self._find(run)
+        lock = self._lock(id)
+        _, settings = self._find(id)  # as the last holder left them
+        return Run(self._database, id, settings, lock)
+
+    def view(self, run: int | str = "last") -> RunView:
+        """The same to read alone: also while another process works on it."""
+        return RunView(self._database, *self._find(run))
+
+    def runs(self) -> list[RunSummary]:
+        """Every run in one line, in the order of their making."""
+        return [summary_of(self._database, row) for row in self._database.all(sql.ALL_RUNS)]
+
+    def save_plan(self, name: str, plain: Any) -> None:
+        """Keep a plan under a name; the last one counts."""
+        with self._database.transaction() as connection:
+            connection.execute(sql.SAVE_PLAN, (name, time.time(), json.dumps(plain)))
+
+    def plan(self, name: str) -> Any:
+        """The plan of that name."""
+        row = self._database.one(sql.GET_PLAN, name)
+        if row is None:
+            names = ", ".join(known for (known,) in self._database.all(sql.PLAN_NAMES)) or "none yet"
+            raise InputError(f"{self.name} holds no plan {name!r}. Plans: {names}.")
+        return json.loads(row[0])
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        self._database.close()
+
+    def _lock(self, run: int) -> RunLock:
+        lock = RunLock(self._database.path, run)
+        if not lock.take(PATIENCE):
+            raise StateError(
+                f"run {run} of {self.name} is at work in another process. Wait for it or stop it; "
+                "two would spend its budget twice."
+            )
+        return lock
+
+    def _find(self, run: int | str) -> tuple[int, RunSettings]:
+        last = (self._database.one(sql.LAST_RUN) or (None,))[0]
+        if last is None:
+            raise InputError(f"{self.name} holds no run yet.")
+        text = str(last if run == "last" else run)
+        if not text.isdecimal():
+            raise InputError(f'a run is a number or "last"; got {text!r}. `pets runs` lists them.')
+        row = self._database.one(sql.GET_RUN, min(int(text), 2**62))
+        if row is None:
+            raise InputError(f"{self.name} holds no run {text}; the last is {last}. `pets runs` lists them.")
+        return row[0], RunSettings.from_plain(json.loads(row[5]))

@@ -1,0 +1,53 @@
+"""Models that need no GPU: a mock behind real HTTP, and a scripted sampler."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+
+from pets.mock import Mock, running, synthetic
+from pets.questions import Problem
+from pets.samplers import Completion, Prompt, Sampler
+from pets.samplers.openai import OpenAISampler
+
+
+def asked(ids):
+    """A choice among four for each id."""
+    return [Problem(id, Prompt.chat(f"Question {id}"), "choice:options=4") for id in ids]
+
+
+class Scripted(Sampler):
+    """``answer(prompt, seed)`` says a trace's text, or raises; counts what it is asked, waits for ``gate`` alone."""
+
+    def __init__(self, answer=lambda prompt, seed: "The answer is A.", most=None, tokens=10):
+        self.answer, self.most, self.tokens = answer, most, tokens
+        self.requests, self.seeds, self.in_flight, self.widest = 0, Counter(), 0, 0
+        self.gate = None
+
+    async def sample(self, prompt, n, seed, sampling):
+        self.requests += 1
+        n = min(n, self.most or n)
+        self.in_flight += n
+        self.widest = max(self.widest, self.in_flight)
+        try:
+            await (asyncio.sleep(0) if self.gate is None else self.gate.wait())
+            texts = [self.answer(prompt, seed + at) for at in range(n)]
+        finally:
+            self.in_flight -= n
+        self.seeds.update(range(seed, seed + n))
+        return [Completion(text, "stop", self.tokens, 5) for text in texts]
+
+
+@pytest.fixture
+def serve():
+    """``serve(questions, **settings)``: a mock of made-up questions, its problems, and samplers for it."""
+    with contextlib.ExitStack() as stack:
+
+        def start(questions=20, timeout=20.0, **settings):
+            book = synthetic(questions, strength=0.3)
+            mock = Mock(book, **settings)
+            url = stack.enter_context(running(mock))
+            return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, environment=False)
+
+        yield start

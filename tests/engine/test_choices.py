@@ -1,0 +1,56 @@
+"""Several traces in one request, where the server honours n."""
+
+import asyncio
+
+from pets.engine import solve
+from pets.errors import RefusedError
+from pets.mock import Faults
+from pets.samplers import Completion, Sampler
+
+from .conftest import Scripted, asked
+
+
+def test_one_request_brings_several_traces_with_seeds_of_their_own():
+    sampler = Scripted()
+    assert solve(asked(["q"]), sampler=sampler, budget=32, concurrency=16).spent == 32
+    assert sampler.requests <= 4
+    assert len(sampler.seeds) == 32 and set(sampler.seeds.values()) == {1}
+
+
+def test_a_server_that_ignores_n_is_asked_for_one_at_a_time():
+    sampler = Scripted(most=1)
+    solution = solve(asked(["q"]), sampler=sampler, budget=64, concurrency=8)
+    assert solution.spent == 64 and set(sampler.seeds.values()) == {1} and len(sampler.seeds) == 64
+    assert sampler.requests == 64 and solution.faults["fewer choices"] <= 8
+    assert sampler.widest == 8  # in parallel instead
+
+
+def test_a_server_that_refuses_n_above_its_slots_is_asked_for_fewer(serve):
+    mock, _, problems, sampler = serve(2, n_limit=3)
+    solution = solve(problems, sampler=sampler, budget=64, concurrency=16)
+    assert solution.spent == mock.stats.traces == 64 and solution.failed == 0
+    assert solution.faults["refused"] == mock.stats.faults["n_refused"] <= 8
+
+
+def test_over_http_n_ignored_and_usage_of_one(serve):
+    for faults in (Faults(one_choice=1.0), Faults(usage_of_one=1.0)):
+        mock, _, problems, sampler = serve(4, faults=faults)
+        solution = solve(problems, sampler=sampler, budget="8x", concurrency=16)
+        assert solution.spent == mock.stats.traces == 32
+        assert abs(solution.tokens / mock.stats.completion_tokens - 1) < 0.25  # estimated from the texts' lengths
+
+
+def test_the_refusal_of_a_prompt_does_not_make_requests_small():
+    class Picky(Sampler):
+        def __init__(self):
+            self.sizes = []
+
+        async def sample(self, prompt, n, seed, sampling):
+            await asyncio.sleep(0)
+            if "q1" in str(prompt):
+                raise RefusedError("too long", status=400)
+            self.sizes.append(n)
+            return [Completion("B", "stop", 1, 1)] * n
+
+    solve(asked(["q1", "q2"]), sampler=(picky := Picky()), budget=40, concurrency=16, max_per_question=20)
+    assert max(picky.sizes[1:]) > 1

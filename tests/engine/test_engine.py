@@ -1,0 +1,133 @@
+"""The run itself: budgets, targets, concurrency, launch order."""
+
+import asyncio
+
+import pytest
+
+from pets.confidence import Confidence
+from pets.engine import Engine, Price, solve
+from pets.errors import BudgetError, InputError
+from pets.questions import Problem
+from pets.samplers import Completion, Prompt, Sampler
+
+from .conftest import Scripted, asked
+
+
+def by_seed(prompt, seed):
+    return "The answer is " + "AAAB"[seed % 4] + "."
+
+
+def test_concurrency_is_kept_and_used():
+    sampler = Scripted(by_seed)
+
+    async def run():
+        sampler.gate = asyncio.Event()
+        async with Engine(asked([f"q{i}" for i in range(40)]), sampler=sampler, budget="4x", concurrency=24) as engine:
+            task = asyncio.create_task(engine.run())
+            while sampler.in_flight < 24:
+                await asyncio.sleep(0)
+            assert engine.snapshot().in_flight == 24
+            sampler.gate.set()
+            return await task
+
+    assert asyncio.run(run()).spent == 160
+    assert sampler.widest == 24
+
+
+def test_drain_brings_home_what_is_in_flight_and_run_goes_on_later():
+    sampler = Scripted(by_seed)
+
+    async def run():
+        async with Engine(asked(["a", "b", "c"]), sampler=sampler, budget=60, concurrency=6) as engine:
+            sampler.gate = asyncio.Event()
+            task = asyncio.create_task(engine.run())
+            while sampler.in_flight < 6:
+                await asyncio.sleep(0)
+            engine.drain()
+            sampler.gate.set()
+            first = await task
+            assert not first.complete and first.spent == 6 and engine.allocator.budget.reserved == 0
+            return await engine.run()
+
+    assert asyncio.run(run()).spent == 60
+    assert len(sampler.seeds) == 60
+
+
+def test_the_target_ends_the_run_early():
+    sampler = Scripted()
+    solution = solve(asked([f"q{i}" for i in range(30)]), sampler=sampler, budget="64x", target_consistency=0.9)
+    assert solution.complete and solution.spent < 64 * 30 / 4
+    assert solution.consistency[0] >= 0.9
+
+
+def test_an_answer_comes_with_votes_tokens_cost_and_its_best_trace():
+    class Sure(Scripted):
+        async def sample(self, prompt, n, seed, sampling):
+            found = await super().sample(prompt, n, seed, sampling)
+            return [
+                Completion(f"{one.text} ({seed + at})", one.finish, 100, 10, Confidence(1, seed + at, 1, 1, 100))
+                for at, one in enumerate(found)
+            ]
+
+    sampler = Sure(lambda prompt, seed: "The answer is A because")
+    solution = solve(
+        asked(["q"]), sampler=sampler, budget=6, price=Price(1.0, 2.0), confidence="tail", concurrency=2, model="m"
+    )
+    (answer,) = solution.answers
+    assert answer.votes == {"A": 6} and answer.tokens == 600 and answer.traces == 6
+    assert answer.text.endswith(f"({max(sampler.seeds)})")
+    assert answer.cost == pytest.approx((answer.prompt_tokens + 2 * 600) / 1e6)
+    assert solution.cost == pytest.approx(answer.cost)
+
+
+def test_a_budget_under_one_trace_a_question_is_refused():
+    with pytest.raises(BudgetError, match="leaves some of 3 questions without one"):
+        solve(asked(["a", "b", "c"]), sampler=Scripted(), budget=2)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(InputError, match="there is no option 'temprature'"):
+        solve(asked(["a"]), sampler=Scripted(), temprature=1)
+
+
+@pytest.mark.parametrize(("budget", "price"), [("20ktok", None), ("0.02usd", Price(1.0, 1.0))])
+def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, price):
+    rising = {}
+
+    class Long(Sampler):
+        in_flight = widest = 0
+
+        async def sample(self, prompt, n, seed, sampling):
+            self.in_flight += n
+            self.widest = max(self.widest, self.in_flight)
+            await asyncio.sleep(0)
+            self.in_flight -= n
+            tokens = rising[seed] = 50 + seed % 101
+            return [Completion("The answer is A.", "stop", tokens, 20)] * n
+
+    sampler = Long()
+    solution = solve(
+        asked([f"q{i}" for i in range(20)]), sampler=sampler, budget=budget, price=price, max_tokens=2000,
+        concurrency=32, max_per_question=None,
+    )  # fmt: skip
+    assert 0.95 * solution.total < solution.spent <= 1.1 * solution.total
+    assert sampler.widest > 20_000 // 2000
+
+
+def test_a_budget_that_cannot_pay_for_one_trace_is_refused():
+    with pytest.raises(BudgetError, match="does not pay for one trace"):
+        solve(asked(["q"]), sampler=Scripted(), budget="500tok", max_tokens=2000)
+
+
+def test_formulas_that_turn_out_to_be_one_answer_vote_together():
+    said = [r"\boxed{x+1}", r"\boxed{1+x}", r"\boxed{7}", r"\boxed{7}", r"\boxed{x + 1}"]
+    problem = Problem("f", Prompt("Simplify."), "math")
+    (answer,) = solve([problem], sampler=Scripted(lambda prompt, seed: said[seed % 4096]), budget=5).answers
+    assert answer.answer == "x+1" and list(answer.votes.values()) == [3, 2]
+
+
+def test_a_system_message_and_an_answer_type_for_all():
+    seen = []
+    sampler = Scripted(lambda prompt, seed: seen.append(prompt) or "So it is 12.")
+    (answer,) = solve(["How many?"], sampler=sampler, budget=1, system="Be brief.", answer="number").answers
+    assert answer.answer == "12" and [one.role for one in seen[0].content] == ["system", "user"]

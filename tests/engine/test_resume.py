@@ -1,0 +1,144 @@
+"""A run in a store: broken off in any way, it goes on where it stopped."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from pets.engine import Engine, restored, results
+from pets.errors import BusyError, StateError
+from pets.mock import Mock, running, synthetic
+from pets.questions import write_questions
+from pets.samplers.openai import OpenAISampler
+from pets.store import Store
+
+from .conftest import Scripted, asked
+from .test_engine import by_seed
+
+
+def run_to_end(engine):
+    async def run():
+        async with engine:
+            solution = await engine.run()
+            return solution, list(engine.answers())
+
+    return asyncio.run(run())
+
+
+def test_a_stored_run_gives_the_same_answers_when_read_again(tmp_path):
+    path = tmp_path / "runs.db"
+    engine = Engine(asked("abcd"), sampler=Scripted(by_seed), budget="5x", store=path)
+    solution, answers = run_to_end(engine)
+    assert solution.run == 1 and solution.complete
+    with Store.open(path) as store:
+        view = store.view(1)
+        assert [answer.to_plain() for answer in answers] == list(results(view, restored(view)))
+        assert store.runs()[0].state == "finished" and store.runs()[0].traces == 20
+
+
+def test_every_launch_is_durable_before_it_is_sent_and_every_trace_before_it_counts(tmp_path):
+    path = tmp_path / "runs.db"
+    engine = Engine(asked("abcd"), sampler=(sampler := Scripted(by_seed)), budget="5x", store=path, concurrency=4)
+    seen = []
+
+    def answer(prompt, seed):
+        with Store.open(path) as store:
+            view = store.view(1)
+            launched = len(list(view.lost())) + sum(1 for _ in view.traces())
+            seen.append(launched >= sum(sampler.seeds.values()) + 1 and view.summary().traces >= engine.allocator.told)
+        return by_seed(prompt, seed)
+
+    sampler.answer = answer
+    run_to_end(engine)
+    assert len(seen) == 20 and all(seen)
+
+
+def test_stopped_at_once_what_was_in_flight_is_charged_and_told(tmp_path):
+    path = tmp_path / "runs.db"
+    sampler = Scripted(by_seed)
+
+    async def stop():
+        async with Engine(asked("abc"), sampler=sampler, budget=30, store=path, concurrency=5) as engine:
+            task = asyncio.create_task(engine.run())
+            while sum(sampler.seeds.values()) < 10:
+                await asyncio.sleep(0)
+            sampler.gate = asyncio.Event()
+            while sampler.in_flight < 5:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(stop())
+    sampler.gate = None
+    solution, answers = run_to_end(Engine.resume(path, sampler=sampler))
+    assert solution.spent == 30 and 1 <= solution.lost <= 5
+    assert sum(answer.traces for answer in answers) == 30
+    assert solution.failed == solution.lost
+    again, _ = run_to_end(Engine.resume(path, sampler=sampler))
+    assert again.spent == 30 and again.lost == solution.lost
+
+
+def test_a_top_up_goes_on_and_samples_nothing_twice(tmp_path):
+    path = tmp_path / "runs.db"
+    sampler = Scripted(by_seed)
+    run_to_end(Engine(asked("abc"), sampler=sampler, budget="2x", store=path))
+    solution, _ = run_to_end(Engine.resume(path, sampler=sampler, top_up="+12"))
+    assert solution.spent == solution.total == 18
+    assert len(sampler.seeds) == 18 and set(sampler.seeds.values()) == {1}
+    with pytest.raises(ValueError, match="counts traces"):
+        Engine.resume(path, sampler=sampler, top_up="+1Mtok")
+
+
+def test_a_run_that_nobody_answered_keeps_its_whole_budget(tmp_path):
+    path = tmp_path / "runs.db"
+    dead = OpenAISampler("http://127.0.0.1:9/v1", "m", environment=False)
+    with pytest.raises(BusyError, match="cannot be reached"):
+        run_to_end(Engine(asked("ab"), sampler=dead, budget="3x", store=path))
+    solution, _ = run_to_end(Engine.resume(path, sampler=Scripted(by_seed)))
+    assert solution.spent == 6 and solution.lost == solution.failed == 0
+
+
+def test_a_run_is_held_by_one_process(tmp_path):
+    path = tmp_path / "runs.db"
+    engine = Engine(asked("ab"), sampler=Scripted(by_seed), budget="2x", store=path)
+
+    async def twice():
+        async with engine:
+            await engine.run()
+            with pytest.raises(StateError):
+                Engine.resume(path, sampler=Scripted(by_seed))
+
+    asyncio.run(twice())
+
+
+def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
+    book = synthetic(12, strength=0.3)
+    path, questions = tmp_path / "runs.db", tmp_path / "questions.jsonl"
+    with questions.open("w") as file:
+        write_questions(asked(book.ids()), file)
+    mock = Mock(book, tokens_per_second=400)
+    with running(mock) as url:
+        flags = ["--endpoint", url, "--model", "mock", "--budget", "10x", "--concurrency", "8", "--store", str(path)]
+        command = [sys.executable, "-m", "pets.cli.main", "solve", str(questions), *flags, "-o", str(tmp_path / "o")]
+        child = subprocess.Popen([sys.executable, "-c", "from pets.cli.main import main; main()", *command[3:]])
+        while mock.stats.traces < 20:
+            assert child.poll() is None
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        sampler = OpenAISampler(url, "mock", environment=False)
+        solution, answers = run_to_end(Engine.resume(path, sampler=sampler))
+    assert solution.spent == solution.total == 120
+    assert solution.lost <= 8
+    with Store.open(path) as store:
+        view = store.view()
+        traces = list(view.traces())
+        assert len({trace.launch for trace in traces}) == len(traces) == 120 and not list(view.lost())
+        replayed = restored(view)
+        for answer in answers:
+            votes = Counter(t.answer for t in traces if t.question == answer.id and t.answer is not None)
+            assert answer.votes == dict(votes)
+            assert replayed.verdict(answer.id).answer == answer.answer

@@ -1,0 +1,100 @@
+"""Other formats and other names give the same questions."""
+
+import gzip
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pets.errors import InputError
+from pets.questions import Problem, parse_fields, read_questions
+from pets.samplers import Prompt
+
+ROWS = [
+    {"nr": "a", "problem": 'What is 2 + 2,\n"exactly"?', "answer": "4", "kind": "number", "n": 2},
+    {"nr": "b", "problem": "Qu'est-ce ☃ ?", "answer": None, "kind": "text", "n": None},
+]
+FIELDS = {"id": "nr", "question": "problem", "gold": "answer", "answer": "kind", "options": "n"}
+EXPECTED = (
+    Problem("a", Prompt.chat('What is 2 + 2,\n"exactly"?'), "number", "4", options=2),
+    Problem("b", Prompt.chat("Qu'est-ce ☃ ?"), "text"),
+)
+
+
+def written(path):
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    elif path.suffix in (".csv", ".tsv"):
+        mark = "," if path.suffix == ".csv" else "\t"
+        quoted = [['"{}"'.format(str(cell or "").replace('"', '""')) for cell in row.values()] for row in ROWS]
+        path.write_text("\n".join(map(mark.join, [list(ROWS[0]), *quoted])) + "\n", "utf-8-sig")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(ROWS))
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(lines, "utf-8-sig")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet"])
+def test_every_format_holds_the_same(tmp_path, suffix):
+    asked = read_questions(written(tmp_path / f"mine.v2{suffix}"), fields=FIELDS)
+    assert asked.problems == EXPECTED and asked.name == "mine.v2"
+
+
+def test_a_field_that_stands_for_another_is_not_its_own(tmp_path):
+    """The right answer under "answer" is not taken for how answers are read."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"problem": "2 + 2?", "answer": "4", "level": 3, "prompt": "not this"}\n')
+    fields = parse_fields(["question=problem", "gold=answer"])
+    (problem,) = read_questions(path, fields=fields, answer="number").problems
+    assert problem == Problem("1", Prompt.chat("2 + 2?"), "number", "4", "3")
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["question"], "NAME=COLUMN"),
+        (["colour=problem"], "one of id, question"),
+        (["gold="], "NAME=COLUMN"),
+        (["gold=a", "gold=b"], "given twice"),
+    ],
+)
+def test_a_bad_mapping_is_named(texts, said):
+    with pytest.raises(InputError, match=said):
+        parse_fields(texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "said"),
+    [
+        ("a.csv", "problem,answer\n2+2?,4\n", {"question": "text"}, 'line 2: there is no field "text"; the fields are'),
+        ("a.csv", "question,answer\n2+2?,number\n", {"gold": "gold"}, 'no question has a field "gold"'),
+        ("a.csv", "question,answer\n2+2?,4\n", {}, "--field gold=answer"),
+        ("a.csv", "problem\n2+2?\n", {}, r'fields are "problem"; --field question=NAME'),
+        ("a.csv", "question\n2+2?,4\n", {}, "line 2: it has more cells than the head"),
+        ("a.csv", 'question\n"2+2?\n', {}, "not CSV"),
+        ("a.csv", "question\n", {}, "holds no question"),
+        ("a.csv", "question,options\n2+2?,one\n", {}, '"options" is "one"'),
+        ("a.json", '{"question": "2+2?"}', {}, "is a list"),
+        ("a.json", "[", {}, "not JSON"),
+        ("a.json", "[3]", {}, "entry 1: a question is an object"),
+        ("a.parquet", "nothing", {}, "not Parquet"),
+        ("a.jsonl.gz", "nothing", {}, "cannot be read"),
+        ("a.jsonl", '{"question": "2+2?", "answer": 4}', {}, "it is how the answer is read"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_line(tmp_path, name, content, fields, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=said) as error:
+        read_questions(tmp_path / name, fields=fields)
+    assert "\n" not in str(error.value) and name in str(error.value)
+
+
+def test_a_csv_that_is_not_utf_8_says_so(tmp_path):
+    (tmp_path / "a.csv").write_bytes("question\nQu'est-ce ça ?\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r'"a\.csv": byte \d+ is not UTF-8'):
+        read_questions(tmp_path / "a.csv")

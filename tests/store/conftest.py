@@ -1,0 +1,57 @@
+"""A small run, and other processes to share it with."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import RunSettings, Store
+
+
+@pytest.fixture
+def problems():
+    chat = Prompt.chat("Which is it?", system="Be brief.")
+    return [
+        Problem("q0", Prompt("2 + 2 ="), "number", "4", "easy"),
+        Problem("q1", chat, "choice", "B", options=4),
+        Problem("q2", Prompt("naïve ☃ ="), "text"),
+    ]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path):
+    with Store.open(path) as store:
+        yield store
+
+
+@pytest.fixture
+def run(store, problems):
+    with store.create(RunSettings("okg", 100, name="mine", model="m"), problems) as run:
+        yield run
+
+
+@pytest.fixture
+def child():
+    """Start Python on a source text; it says a line when it is ready. Whatever still runs is killed at the end."""
+    started = []
+
+    def start(source, *args):
+        process = subprocess.Popen(
+            [sys.executable, "-c", source, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()

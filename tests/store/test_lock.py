@@ -1,0 +1,109 @@
+"""Two processes on one run: the second is refused, however the first ends."""
+
+import signal
+
+import pytest
+
+from pets.errors import StateError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import Launch, RunSettings, Store
+
+HOLD = """
+import sys
+from pets.store import Store
+with Store.open(sys.argv[1]) as store, store.open_run(1) as run:
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def made(path, problems):
+    with Store.open(path) as store:
+        store.create(RunSettings("okg", 10), problems).close()
+    return path
+
+
+def held(child, path):
+    process = child(HOLD, path)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_process_is_refused_and_may_read(made, child):
+    held(child, made)
+    with Store.open(made) as store:
+        with pytest.raises(StateError, match=r"run 1 .* at work in another process") as error:
+            store.open_run(1)
+        assert "\n" not in str(error.value)
+        assert store.runs()[0].state == "running" and len(list(store.view(1).problems())) == 3
+
+
+def test_the_lock_goes_with_a_clean_end(made, child):
+    process = held(child, made)
+    process.communicate("done\n")
+    with Store.open(made) as store:
+        assert store.runs()[0].state == "stopped"
+        store.open_run(1).close()
+    assert not list(made.parent.glob("*.lock"))
+
+
+def test_the_lock_goes_with_kill_9(made, child):
+    process = held(child, made)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with Store.open(made) as store:
+        assert store.runs()[0].state == "stopped"
+        with store.open_run(1) as run:
+            run.write([Launch("q0", 0)], [])
+
+
+def test_two_openings_in_one_process_are_two(made):
+    with Store.open(made) as store, Store.open(made) as other, store.open_run(1):
+        assert other.runs()[0].state == "running"  # and looking does not take it away:
+        with pytest.raises(StateError, match="at work"):
+            other.open_run(1)
+        with pytest.raises(StateError, match="at work"):
+            store.open_run("last")
+
+
+def test_two_runs_of_one_store_are_worked_on_at_once(made, child):
+    held(child, made)
+    with Store.open(made) as store, store.create(RunSettings("okg", 10), [Problem("q", Prompt("p"))]) as run:
+        run.write([Launch("q", 0)], [])
+        assert [row.state for row in store.runs()] == ["running", "running"]
+
+
+RACE = """
+import sys
+from pets.errors import StateError
+from pets.store import Store
+with Store.open(sys.argv[1]) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    won = 0
+    for _ in range(60):
+        try:
+            run = store.open_run(1)
+        except StateError:
+            continue
+        before = run.load("holders") or 0
+        run.save("holders", before + 1)
+        run.close()
+        won += 1
+    print(won, flush=True)
+"""
+
+
+def test_nobody_writes_between_a_holders_read_and_write(made, child):
+    """A counter that is read and written under the lock loses no step, whoever removes the lock's file when."""
+    racers = [child(RACE, made) for _ in range(2)]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = [int(racer.stdout.readline()) for racer in racers]
+    with Store.open(made) as store:
+        assert store.view(1).load("holders") == sum(won) > 0

@@ -1,0 +1,134 @@
+"""A run gives back what was written, whole and in order, and refuses what does not fit."""
+
+import threading
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from pets.confidence import Confidence
+from pets.core.budget import Currency
+from pets.errors import InputError, StateError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import Launch, LostLaunch, RunSettings, Store, StoredTrace
+
+SURE = Confidence(mean=2.0, tail=3.0, lowest=1.0, bottom=1.5, tokens=7)
+FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", 7, 30, SURE, None, 1, 0.25, 2)
+FAILED = StoredTrace("q0", 1, error="gave up", prompt_tokens=30, tries=5)
+
+
+def test_questions_come_back_as_they_went_in(run, problems):
+    assert list(run.problems()) == problems
+    assert run.add([Problem("q3", Prompt("more"))]) == 1
+    assert [problem.id for problem in run.problems()] == ["q0", "q1", "q2", "q3"]
+    assert run.summary().questions == 4
+
+
+def test_traces_come_back_by_question_and_launch_whatever_the_order_of_writing(run):
+    run.write([Launch("q1", 0), Launch("q0", 0), Launch("q0", 1), Launch("q1", 1)], [])
+    run.write([], [FULL, FAILED])
+    assert list(run.lost()) == [LostLaunch("q0", 0, 1), LostLaunch("q1", 1, 1)]
+    first = StoredTrace("q0", 0, "4", "four", "stop", 3)
+    run.write([], [first])
+    assert list(run.traces()) == [first, FAILED, FULL]
+    assert list(run.traces(texts=False)) == [replace(trace, text="") for trace in (first, FAILED, FULL)]
+    assert [trace.launch for trace in run.traces()] == [Launch("q0", 0), Launch("q0", 1), Launch("q1", 0)]
+
+
+def test_a_stored_trace_is_told_with_the_confidence_that_was_chosen():
+    assert FULL.trace("lowest").confidence == 1.0 and FULL.trace().confidence is None
+    assert FAILED.trace("tail").confidence is None and FAILED.trace("tail").prompt_tokens == 30
+
+
+@pytest.mark.parametrize(
+    ("launched", "traces", "error", "said"),
+    [
+        ([Launch("q0", 0)], [], StateError, "came twice"),
+        ([], [StoredTrace("q0", 0)], StateError, "came twice"),
+        ([], [StoredTrace("q0", 1)], StateError, "without a launch"),
+        ([Launch("q9", 0)], [], InputError, "no question 'q9'"),
+        ([], [StoredTrace("q9", 0)], InputError, "no question 'q9'"),
+    ],
+)
+def test_a_write_is_whole_or_not_at_all(run, launched, traces, error, said):
+    run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4")])
+    with pytest.raises(error, match=said):
+        run.write([Launch("q2", 0), *launched], [StoredTrace("q2", 0, "x"), *traces])
+    assert [trace.answer for trace in run.traces()] == ["4"] and not list(run.lost())
+    run.write([Launch("q2", 0)], [])  # the run goes on
+
+
+def test_what_was_never_sent_is_taken_back(run):
+    run.write([Launch("q0", 0), Launch("q0", 1)], [], held=5)
+    run.write([], [], cancelled=[Launch("q0", 1)])
+    assert list(run.lost()) == [LostLaunch("q0", 0, 5)]
+
+
+def test_a_launch_that_came_back_is_not_taken_back(run):
+    run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4")])
+    with pytest.raises(StateError):
+        run.write([], [], cancelled=[Launch("q0", 0)])
+    assert len(list(run.traces())) == 1
+
+
+def test_spend_counts_what_may_have_been_paid(store, problems):
+    money = Currency.money(1.0, 2.0, prompt_tokens=10, max_tokens=10)
+    with store.create(RunSettings("okg", 10**9, money), problems) as run:
+        run.write([Launch("q0", 0), Launch("q0", 1)], [StoredTrace("q0", 0, "4", tokens=3, prompt_tokens=8)], held=77)
+        summary = run.summary()
+    assert summary.spent == 8 * 1_000_000 + 3 * 2_000_000 + 77
+    assert (summary.traces, summary.answered, summary.lost, summary.tokens) == (1, 1, 1, 3)
+
+
+def test_state_settings_and_plain_data_are_kept(run, store, path):
+    assert run.load("allocator") is None
+    run.save("allocator", {"version": 1, "told": [1, 2.5, None]})
+    run.save("allocator", {"version": 2})
+    run.change(replace(run.settings, total=300, more={"price": "in=1,out=2"}))
+    run.finish()
+    assert run.summary().state == "running"
+    run.close()
+    with Store.open(path) as other, other.open_run("last") as again:
+        assert again.load("allocator") == {"version": 2}
+        assert (again.settings.total, again.settings.more) == (300, {"price": "in=1,out=2"})
+    assert store.view(1).summary().state == "finished"
+    with store.open_run(1) as again:
+        again.write([Launch("q0", 0)], [])
+    assert store.view(1).summary().state == "stopped"
+
+
+def test_runs_do_not_see_each_other(run, store, problems):
+    with store.create(RunSettings("uniform", 5), problems[:1]) as other:
+        other.write([Launch("q0", 0)], [StoredTrace("q0", 0, "5")])
+        assert not list(run.traces()) and len(list(other.problems())) == 1
+    assert [(row.id, row.questions, row.traces, row.state) for row in store.runs()] == [
+        (1, 3, 0, "running"),
+        (2, 1, 1, "stopped"),
+    ]
+
+
+def test_a_worker_thread_may_write(run):
+    thread = threading.Thread(target=run.write, args=([Launch("q0", 0)], []))
+    thread.start()
+    thread.join()
+    assert list(run.lost()) == [LostLaunch("q0", 0, 1)]
+
+
+def test_pages_join_without_a_seam(store):
+    many = [Problem(f"q{n}", Prompt(f"{n} =")) for n in range(4_001)]
+    with store.create(RunSettings("okg", 10**6), many) as run:
+        assert list(run.problems()) == many
+        launches = [Launch(f"q{n % 7}", n // 7) for n in range(1_501)]
+        run.write(launches, [StoredTrace(*launch, "a", "text") for launch in launches])
+        assert [trace.launch for trace in run.traces()] == sorted(launches)
+
+
+def test_questions_stream_in_and_out_with_flat_memory(store):
+    many = 30_000
+    tracemalloc.start()
+    with store.create(RunSettings("okg", 1), (Problem(f"q{n}", Prompt("x" * 1000)) for n in range(many))) as run:
+        assert sum(1 for _ in run.problems()) == many
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12_000_000  # of 30 MB of prompts, two pages
