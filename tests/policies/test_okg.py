@@ -1,5 +1,6 @@
 """okg beats uniform, spends where the paper says it does, and is near the Bayes optimum."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,7 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
+from pets.registry import make_policy
 from pets.types import Question, Trace
 
 
@@ -80,3 +82,22 @@ def test_okg_gets_nearly_all_of_the_optimal_value():
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         OKG(**options)
+
+
+def test_the_cost_aware_index_prefers_the_short_of_two_equal_doubts():
+    batch = {Tally((2, 1), mean_tokens=100.0): 30, Tally((3, 1), mean_tokens=3000.0): 30}
+    for spec in ("okg:cost=tokens", "okg:cost=tokens,prior=1", "okg:cost=tokens,lengths=false"):
+        policy = make_policy(spec).refit(batch)
+        short, long = (Tally((2, 2), mark=mark) for mark in (0, len(policy.edges)))
+        blind = make_policy("okg:lengths=false" if "prior" not in spec else "okg:prior=1")
+        assert policy.index(short, View()) > policy.index(long, View())
+        assert blind.refit(batch).index(short, View()) == blind.refit(batch).index(long, View())
+
+
+def test_the_cost_aware_index_is_the_gain_over_the_tokens_of_the_class():
+    batch = {Tally((2, 1), mean_tokens=100.0): 30, Tally((3, 1), mean_tokens=3000.0): 30}
+    policy = make_policy("okg:cost=tokens,prior=1").refit(batch)
+    tally = Tally((3, 2), mark=len(policy.edges))
+    assert policy.tokens[0] < policy.tokens[-1]
+    blind = make_policy("okg:prior=1").index(tally, View())
+    assert policy.index(tally, View()) == pytest.approx(blind - math.log(policy.tokens[-1]))

@@ -22,7 +22,7 @@ from scipy.special import gammaln
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.tally import Tally
 
-__all__ = ["STRENGTHS", "LearnedPrior", "fit_prior", "log_evidence"]
+__all__ = ["STRENGTHS", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
 
 Array = NDArray[np.float64]
 
@@ -84,8 +84,10 @@ def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     return evidence
 
 
-def fit_prior(batch: Mapping[Tally, int]) -> LearnedPrior:
+def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     """Shares by EM from a batch (tally -> number of questions), in length classes where tokens were recorded.
+
+    Without ``lengths`` every class has the batch's shares.
 
     >>> prior = fit_prior({Tally((4,)): 90, Tally((1, 1, 1, 1)): 10})
     >>> round(sum(prior.shares[0][:3]), 1)
@@ -100,11 +102,28 @@ def fit_prior(batch: Mapping[Tally, int]) -> LearnedPrior:
     shares = _em(evidence, many, flat, SHRINK_BATCH)
     edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
     prior = LearnedPrior((tuple(shares.tolist()),), edges)
-    if not edges:
+    if not edges or not lengths:
         return prior
     marks = np.array([prior.mark(tally.mean_tokens) for tally in tallies])
     rows = [_em(evidence[marks == c], many[marks == c], shares, SHRINK_CLASS) for c in range(len(edges) + 1)]
     return LearnedPrior(tuple(tuple(row.tolist()) for row in rows), edges)
+
+
+def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:
+    """Tokens that a trace of each length class takes on average; of an empty class, what the batch takes.
+
+    >>> batch = {Tally((2,), mean_tokens=100.0): 3, Tally((1, 1), mean_tokens=900.0): 1}
+    >>> class_tokens(batch, LearnedPrior(edges=(500.0,)))
+    (100.0, 900.0)
+    """
+    seen = [(prior.mark(tally.mean_tokens), tally.mean_tokens, many) for tally, many in batch.items() if tally.returned]
+    if not seen:
+        return ()
+    marks, tokens, many = (np.array(column, dtype=np.float64) for column in zip(*seen, strict=True))
+    overall = float(tokens @ many / many.sum())
+    classes = [marks == c for c in range(len(prior.edges) + 1)]
+    means = [float(tokens[c] @ many[c] / many[c].sum()) if c.any() else overall for c in classes]
+    return tuple(max(mean, 1.0) for mean in means)
 
 
 def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:

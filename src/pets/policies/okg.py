@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pets.core.okg import check_prior, okg_index, voting_chance
 from pets.core.policy import IndexPolicy, View
-from pets.core.prior import LearnedPrior, fit_prior
+from pets.core.prior import LearnedPrior, class_tokens, fit_prior
 from pets.core.tally import Tally
 from pets.errors import InputError
 
@@ -23,7 +23,9 @@ __all__ = ["OKG"]
 class OKG(IndexPolicy):
     """``prior``: "learned", or pseudo-votes for each option (the paper's is 1), with ``unseen`` slots of an open set.
 
-    ``lengths``: whether the learned prior looks at token counts; ``shares`` and ``edges``: what it has learned.
+    ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain a token instead of
+    gain a trace: a question's traces are expected to cost what its length class does. ``shares``, ``edges`` and
+    ``tokens``: what it has learned.
 
     >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
     True
@@ -36,8 +38,10 @@ class OKG(IndexPolicy):
     prior: float | Literal["learned"] = "learned"
     unseen: int = 1
     lengths: bool = True
+    cost: Literal["traces", "tokens"] = "traces"
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
+    tokens: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, str):
@@ -48,13 +52,13 @@ class OKG(IndexPolicy):
 
     @property
     def learns(self) -> bool:
-        """With a learned prior."""
-        return self.prior == "learned"
+        """With a learned prior, or where costs are learned."""
+        return self.prior == "learned" or self.cost == "tokens"
 
     @property
     def marks(self) -> bool:
-        """Lengths are part of the state when the learned prior looks at them."""
-        return self.learns and self.lengths
+        """Lengths are part of the state when the learned prior or the cost looks at them."""
+        return self.cost == "tokens" or (self.prior == "learned" and self.lengths)
 
     @property
     def length_edges(self) -> tuple[float, ...]:
@@ -63,12 +67,14 @@ class OKG(IndexPolicy):
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """The same policy with the prior of this batch."""
-        learned = fit_prior(batch)
-        return replace(self, shares=learned.shares, edges=learned.edges if self.lengths else ())
+        learned = fit_prior(batch, self.lengths)
+        tokens = class_tokens(batch, learned) if self.cost == "tokens" else ()
+        return replace(self, shares=learned.shares, edges=learned.edges if self.marks else (), tokens=tokens)
 
     def index(self, tally: Tally, view: View) -> float:
-        """log of the gain a trace times the chance that a trace votes."""
+        """log of the gain a trace times the chance that a trace votes; less the log of what it costs."""
+        price = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
-            return okg_index(tally, self.prior, self.unseen)
+            return okg_index(tally, self.prior, self.unseen) - price
         gain = LearnedPrior(self.shares, self.edges).gain(tally)
-        return math.log(max(gain, 1e-300) * voting_chance(tally))
+        return math.log(max(gain, 1e-300) * voting_chance(tally)) - price
