@@ -7,6 +7,7 @@ NAMES = [
     "Budget",
     "BudgetError",
     "Currency",
+    "Engine",
     "IndexPolicy",
     "InputError",
     "Launch",
@@ -21,6 +22,7 @@ NAMES = [
     "Verdict",
     "View",
     "make_policy",
+    "solve",
 ]
 
 

@@ -1,12 +1,13 @@
 """Recording: every trace once, whatever breaks off."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
 
 from pets.confidence import Confidence
-from pets.errors import BusyError, InputError, PoolError
+from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError
 from pets.pools import read_pool
 from pets.questions import Problem
 from pets.recording import Recording, record
@@ -47,11 +48,15 @@ def test_every_question_gets_its_traces_and_no_seed_is_used_twice(tmp_path):
     assert first.tokens == (3,) * 6 and first.confidence == (3.0,) * 6 and first.confidences["lowest"] == (1.0,) * 6
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr("pets.recording.BACKOFF", 0.0)
+
+
 def test_a_broken_recording_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "pool.jsonl"
-    with pytest.raises(ExceptionGroup) as error:
+    with pytest.raises(BusyError, match="it fell over"):
         run(Counting(broken="3 ="), path, replace(RECORDING, at_once=1))
-    assert error.group_contains(BusyError)
     kept = path.read_bytes()
     assert kept.count(b"\n") == 3
     path.write_bytes(kept + b'{"id":"q3","answ')  # killed while it wrote
@@ -65,7 +70,7 @@ def test_a_broken_recording_goes_on_where_it_stopped(tmp_path):
 
 def test_a_file_of_another_recording_is_refused(tmp_path):
     run(Counting(), tmp_path / "pool.jsonl")
-    with pytest.raises(PoolError, match=r"holds 6 traces of 'q.'; this recording has 7"):
+    with pytest.raises(PoolError, match=r"line 1 holds 6 traces of 'q.'; this recording has 7"):
         run(Counting(), tmp_path / "pool.jsonl", replace(RECORDING, traces=7))
 
 
@@ -77,3 +82,97 @@ def test_parts_put_together_are_the_whole(tmp_path):
     assert sorted(parts.splitlines()) == sorted((tmp_path / "whole.jsonl").read_bytes().splitlines())
     with pytest.raises(InputError, match="part 3/2"):
         replace(RECORDING, part=(3, 2))
+
+
+def test_what_is_in_flight_when_another_question_fails_is_kept(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    with pytest.raises(BusyError):
+        run(Counting(most=1, broken="0 ="), path)  # q1 takes six calls, and q0 fails during the first
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["q1"]
+
+
+class Moody(Counting):
+    """Takes no more than two traces at a time, and every other call that it takes fails."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    async def sample(self, prompt, n, seed, sampling):
+        if n > 2:
+            raise RefusedError("two slots", status=400)
+        self.calls += 1
+        if self.calls % 2:
+            raise ReplyError("half a body") if self.calls % 4 == 1 else BusyError("later", status=429, retry_after=0.0)
+        return await super().sample(prompt, n, seed, sampling)
+
+
+def test_failures_that_pass_and_small_servers_cost_nothing(tmp_path):
+    sampler = Moody()
+    assert run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, at_once=1)) == 5
+    run(Counting(), tmp_path / "calm.jsonl", replace(RECORDING, at_once=1))
+    assert (tmp_path / "pool.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
+    assert len(sampler.seeds) == len(set(sampler.seeds)) == 30
+
+
+def test_a_refusal_that_concerns_one_trace_ends_it(tmp_path):
+    class Refusing(Counting):
+        async def sample(self, prompt, n, seed, sampling):
+            self.seeds.append(n)
+            raise RefusedError("no such model", status=404)
+
+    sampler = Refusing()
+    with pytest.raises(RefusedError, match="no such model"):
+        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, at_once=1))
+    assert sampler.seeds == [6]
+
+
+class Speechless(Counting):
+    async def sample(self, prompt, n, seed, sampling):
+        return [replace(one, finish="length") for one in await super().sample(prompt, n, seed, sampling)]
+
+
+def test_a_question_without_any_answer_is_not_sampled_again(tmp_path):
+    assert run(Speechless(), tmp_path / "pool.jsonl") == 5
+    assert run(Counting(), tmp_path / "pool.jsonl") == 0
+
+
+def test_a_line_that_lacks_only_its_end_is_not_sampled_again(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    run(Counting(), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert run(Counting(), path) == 0 and path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("theirs", [b'{"id":"a","prompt":"x"}', b'{"id": "a", "pro', b"hello", b"[1]\n", b"5\n"])
+def test_a_file_that_was_not_recorded_is_refused_and_stays_as_it_is(tmp_path, theirs):
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(theirs)
+    with pytest.raises(PoolError, match="line 1 was not recorded here"):
+        run(Counting(), path)
+    assert path.read_bytes() == theirs
+
+
+def test_what_cannot_end_well_ends_before_anything_is_paid_for(tmp_path):
+    sampler = Counting()
+    with pytest.raises(PoolError, match="cannot be written"):
+        run(sampler, tmp_path / "none" / "pool.jsonl")
+    with pytest.raises(PoolError, match="cannot be read"):
+        run(sampler, tmp_path)
+    with pytest.raises(SpecError):
+        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, problems=[replace(PROBLEMS[0], answer="nothing")]))
+    assert sampler.seeds == []
+
+
+def test_an_empty_gold_is_none(tmp_path):
+    run(Counting(), tmp_path / "pool.jsonl", replace(RECORDING, problems=[replace(PROBLEMS[0], gold="")]))
+    assert read_pool(tmp_path / "pool.jsonl").questions[0].gold is None
+
+
+def test_progress_counts_what_was_recorded_before(tmp_path):
+    heard = []
+    for part in ((1, 2), (1, 1)):
+        recording = replace(RECORDING, part=part, at_once=1)
+        asyncio.run(record(recording, Counting(), tmp_path / "pool.jsonl", lambda *told: heard.append(told)))
+    assert heard == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 5), (4, 5), (5, 5)]

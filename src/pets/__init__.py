@@ -9,6 +9,9 @@
 (['42', '42'], 0)
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
@@ -17,11 +20,15 @@ from pets.errors import BudgetError, InputError, PetsError, PoolError, SpecError
 from pets.registry import make_policy
 from pets.types import Launch, Question, Trace, Verdict
 
+if TYPE_CHECKING:
+    from pets.engine import Engine, solve
+
 __all__ = [
     "Allocator",
     "Budget",
     "BudgetError",
     "Currency",
+    "Engine",
     "IndexPolicy",
     "InputError",
     "Launch",
@@ -36,4 +43,12 @@ __all__ = [
     "Verdict",
     "View",
     "make_policy",
+    "solve",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Live runs bring an HTTP client and more, which `import pets` does without."""
+    if name in ("Engine", "solve"):
+        return getattr(importlib.import_module("pets.engine"), name)
+    raise AttributeError(f"module 'pets' has no attribute {name!r}")

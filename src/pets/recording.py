@@ -5,20 +5,27 @@ was broken off is taken up again where it stopped: what stands in the file is no
 """
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pets.confidence import KINDS
-from pets.errors import InputError, PoolError
-from pets.pools import PooledQuestion, read_pool
+from pets.errors import BusyError, InputError, PetsError, PoolError, RefusedError, ReplyError
+from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
 from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Sampler, Sampling, Seeds
 
 __all__ = ["Recording", "record"]
+
+TRIES = 5  # of a request that may pass
+BACKOFF = 0.5  # seconds after the first failure, doubled after each further one
+TOO_MANY = {400, 413, 422}  # what servers say to more choices than they give
+START = b'{"id":"'  # of every line that is written here
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,47 +58,62 @@ class Recording:
 
 
 async def record(
-    recording: Recording, sampler: Sampler, path: Path, told: Callable[[PooledQuestion], None] = lambda _: None
+    recording: Recording, sampler: Sampler, path: Path, told: Callable[[int, int], None] = lambda done, all_: None
 ) -> int:
-    """Sample what the file does not hold yet, appending a line a question; how many questions were sampled."""
-    kept = _kept(path, recording)
+    """Sample what the file does not hold yet, appending a line a question; how many questions were sampled.
+
+    ``told`` hears how many questions of how many are recorded, first before any is sampled. What fails for good ends
+    the recording, and raises when the questions that were in flight beside it have come home.
+    """
+    for spec in {problem.answer for _, problem in recording.numbered}:
+        make_answer_type(spec)  # a bad one raises before anything is paid for
+    numbered, kept = recording.numbered, _kept(path, recording)
+    _append(path, b"")  # a file that cannot be written, too
     seeds = Seeds(recording.seed, cap=max(4096, recording.traces))
-    todo = [(number, problem) for number, problem in recording.numbered if problem.id not in kept]
-    with path.open("ab") as file:
-        async for question in _sampled(recording, sampler, seeds, todo):
-            file.write(line_of(question).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())  # it was paid for
-            told(question)
-    return len(todo)
-
-
-async def _sampled(
-    recording: Recording, sampler: Sampler, seeds: Seeds, todo: Sequence[tuple[int, Problem]]
-) -> AsyncIterator[PooledQuestion]:
-    """Questions as they come back, ``at_once`` of them in flight."""
-    waiting = list(reversed(todo))
-    done: asyncio.Queue[PooledQuestion] = asyncio.Queue()
+    waiting = [(number, problem) for number, problem in reversed(numbered) if problem.id not in kept]
+    todo, sampled = len(waiting), 0
+    failures: list[PetsError] = []
 
     async def work() -> None:
-        while waiting:
+        nonlocal sampled
+        while waiting and not failures:
             number, problem = waiting.pop()
-            traces = await _traces(sampler, problem, recording, seeds.at(number, 0))
-            await done.put(pooled(problem, traces))
+            try:
+                traces = await _traces(sampler, problem, recording, seeds.at(number, 0))
+                _append(path, line_of(pooled(problem, traces)).encode() + b"\n")
+            except PetsError as error:
+                failures.append(error)
+                return
+            sampled += 1
+            told(len(numbered) - todo + sampled, len(numbered))
 
+    told(len(numbered) - todo, len(numbered))
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(recording.at_once, len(todo))):
+        for _ in range(min(recording.at_once, todo)):
             group.create_task(work())
-        for _ in todo:
-            yield await done.get()
+    if failures:
+        raise failures[0]
+    return sampled
 
 
 async def _traces(sampler: Sampler, problem: Problem, recording: Recording, seed: int) -> list[Completion]:
-    """As many traces as were asked for, also from a server that gives fewer at a time."""
+    """As many traces as were asked for, also from a server that gives fewer at a time or none now and then."""
     found: list[Completion] = []
+    most, failed = recording.traces, 0
     while len(found) < recording.traces:
-        left = recording.traces - len(found)
-        found += await sampler.sample(problem.prompt, left, seed + len(found), recording.sampling)
+        n = min(most, recording.traces - len(found))
+        try:
+            found += await sampler.sample(problem.prompt, n, seed + len(found), recording.sampling)
+            failed = 0
+        except RefusedError as error:
+            if n == 1 or error.status not in TOO_MANY:
+                raise
+            most = n // 2
+        except (BusyError, ReplyError) as error:
+            failed += 1
+            if failed == TRIES:
+                raise
+            await asyncio.sleep(max(BACKOFF * 2 ** (failed - 1), error.retry_after or 0.0))
     return found
 
 
@@ -105,30 +127,66 @@ def pooled(problem: Problem, traces: Sequence[Completion]) -> PooledQuestion:
     told = any(trace.confidence is not None for trace in traces)
     return PooledQuestion(
         problem.id,
-        tuple(None if trace.finish == "length" else read(trace.text) for trace in traces),
-        problem.gold,
+        tuple(None if trace.finish == "length" else read(trace.text) or None for trace in traces),
+        problem.gold or None,  # a pool has no empty one
         tuple(trace.tokens or 0 for trace in traces) if all(trace.tokens is not None for trace in traces) else None,
         confidences["tail"] if told else None,
         confidences if told else {},
     )
 
 
+def _append(path: Path, line: bytes) -> None:
+    """A line, whole and on disk, or nothing of it."""
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())  # it was paid for
+    except OSError as error:
+        with suppress(OSError):
+            os.truncate(path, before)  # half a line would spoil the next one
+        raise PoolError(f'"{path}" cannot be written ({error.strerror}). Name another file, or make room.') from None
+
+
 def _kept(path: Path, recording: Recording) -> set[str]:
-    """Ids of the questions that the file holds already; a last line that was broken off is dropped."""
-    if not path.exists() or not path.stat().st_size:
+    """Ids of the questions that the file holds already; a last line that was broken off is dropped.
+
+    Not read as a pool: there, a question to which no trace gave an answer is an error; here it was paid for.
+    """
+    try:
+        whole = path.read_bytes()
+    except FileNotFoundError:
         return set()
-    whole = path.read_bytes()
-    if not whole.endswith(b"\n"):
-        cut = whole.rfind(b"\n") + 1
-        with path.open("r+b") as file:
-            file.truncate(cut)
-        if not cut:
-            return set()
-    pool = read_pool(path)
-    for question in pool.questions:
-        if len(question.answers) != recording.traces:
-            raise PoolError(
-                f'"{path}" holds {len(question.answers)} traces of {question.id!r}; this recording has '
-                f"{recording.traces} a question. Choose another file, or the same number of traces."
-            )
-    return {question.id for question in pool.questions}
+    except OSError as error:
+        raise PoolError(f'"{path}" cannot be read ({error.strerror}). Name another file.') from None
+    *lines, last = whole.split(b"\n")
+    kept = {_id(line, f'"{path}" line {number}', recording) for number, line in enumerate(lines, 1) if line.strip()}
+    if last.startswith(START) and not _is_json(last):
+        os.truncate(path, len(whole) - len(last))
+    elif last:  # whole but for its line break; somebody else's file raises, and not a byte of it is dropped
+        kept.add(_id(last, f'"{path}" line {len(lines) + 1}', recording))
+        _append(path, b"\n")
+    return kept
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _id(line: bytes, place: str, recording: Recording) -> str:
+    try:
+        record = json.loads(line)
+        id, many = str(record["id"]), len(record["answers"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise PoolError(f"{place} was not recorded here. Choose another file.") from None
+    if many != recording.traces:
+        raise PoolError(
+            f"{place} holds {many} traces of {id!r}; this recording has {recording.traces} a question. "
+            "Choose another file, or the same number of traces."
+        )
+    return id

@@ -124,6 +124,13 @@ def test_bad_answers_are_one_line(tmp_path, text):
     assert refused("--answers", tmp_path / "a.json").count("\n") == 1
 
 
+def test_a_folder_of_several_pools_is_one_line(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"id": "p1", "gold": "B", "answers": ["B"]}\n')
+    line = refused(tmp_path)
+    assert line.startswith("pets: ") and "holds 2 pools" in line and line.count("\n") == 1
+
+
 def test_without_the_extra_it_says_how_to_get_it():
     line = refused(before="import sys; sys.modules['uvicorn'] = None; ")
     assert line == 'pets: the mock needs uvicorn, which is not here. Try: pip install "pets[mock]"\n'

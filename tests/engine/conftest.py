@@ -48,6 +48,6 @@ def serve():
             book = synthetic(questions, strength=0.3)
             mock = Mock(book, **settings)
             url = stack.enter_context(running(mock))
-            return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, environment=False)
+            return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, loopback=True)
 
         yield start

@@ -1,6 +1,7 @@
 """A run in a store: broken off in any way, it goes on where it stopped."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_a_top_up_goes_on_and_samples_nothing_twice(tmp_path):
 
 def test_a_run_that_nobody_answered_keeps_its_whole_budget(tmp_path):
     path = tmp_path / "runs.db"
-    dead = OpenAISampler("http://127.0.0.1:9/v1", "m", environment=False)
+    dead = OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True)
     with pytest.raises(BusyError, match="cannot be reached"):
         run_to_end(Engine(asked("ab"), sampler=dead, budget="3x", store=path))
     solution, _ = run_to_end(Engine.resume(path, sampler=Scripted(by_seed)))
@@ -123,13 +124,14 @@ def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
     mock = Mock(book, tokens_per_second=400)
     with running(mock) as url:
         flags = ["--endpoint", url, "--model", "mock", "--budget", "10x", "--concurrency", "8", "--store", str(path)]
-        command = [sys.executable, "-m", "pets.cli.main", "solve", str(questions), *flags, "-o", str(tmp_path / "o")]
-        child = subprocess.Popen([sys.executable, "-c", "from pets.cli.main import main; main()", *command[3:]])
+        command = [sys.executable, "-c", "from pets.cli.main import main; main()", "solve", str(questions), *flags]
+        child = subprocess.Popen([*command, "-o", str(tmp_path / "out.jsonl")])
         while mock.stats.traces < 20:
-            assert child.poll() is None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                pytest.fail(f"it ended by itself: {child.wait(0.05)}")
         child.send_signal(signal.SIGKILL)
         child.wait()
-        sampler = OpenAISampler(url, "mock", environment=False)
+        sampler = OpenAISampler(url, "mock", loopback=True)
         solution, answers = run_to_end(Engine.resume(path, sampler=sampler))
     assert solution.spent == solution.total == 120
     assert solution.lost <= 8

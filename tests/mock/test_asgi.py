@@ -12,6 +12,8 @@ from scipy.stats import chisquare
 from pets.answers.choice import Choice
 from pets.mock import Known, Recorded
 from pets.pools import Pool, PooledQuestion
+from pets.questions import read_questions
+from pets.samplers import Prompt
 
 from .conftest import TRACES
 
@@ -248,7 +250,10 @@ def test_the_books_add_up(serve):
     assert stats["lost"] == stats["abandoned"] == 0 and stats["faults"] == {}
 
 
-def test_the_questions_can_be_had_as_lines(serve):
-    lines = [json.loads(line) for line in serve().get("/mock/questions").text.splitlines()]
-    assert lines[0] == {"id": "q1", "text": "Question q1", "gold": "A", "vote": "A"}
+def test_the_questions_can_be_had_as_lines_that_pets_reads(serve, tmp_path):
+    text = serve().get("/mock/questions").text
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[0] == {"id": "q1", "question": "Question q1", "gold": "A", "vote": "A"}
+    (tmp_path / "questions.jsonl").write_text(text)
+    assert read_questions(tmp_path / "questions.jsonl").problems[0].prompt == Prompt.chat("Question q1")
     assert lines[1]["id"] == "q2" and lines[1]["vote"] == "7"

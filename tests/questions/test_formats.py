@@ -98,3 +98,8 @@ def test_a_csv_that_is_not_utf_8_says_so(tmp_path):
     (tmp_path / "a.csv").write_bytes("question\nQu'est-ce ça ?\n".encode("latin-1"))
     with pytest.raises(InputError, match=r'"a\.csv": byte \d+ is not UTF-8'):
         read_questions(tmp_path / "a.csv")
+
+
+def test_a_long_prompt_fits_in_a_cell(tmp_path):
+    (tmp_path / "a.csv").write_text("question\n" + "x" * 200_000 + "\n")
+    assert len(read_questions(tmp_path / "a.csv").problems[0].prompt.content[0].content) == 200_000

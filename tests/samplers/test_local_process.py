@@ -73,6 +73,16 @@ def test_the_child_is_gone_after_the_block_and_the_terminal_stays_clean(weights,
     assert capfd.readouterr() == ("", "")
 
 
+def test_entered_again_it_starts_no_second_child(weights):
+    async def go():
+        async with LocalSampler(slots=1, context=64, threads=1) as sampler:
+            child = sampler.pid
+            async with sampler:
+                assert sampler.pid == child
+
+    asyncio.run(go())
+
+
 def test_a_child_that_dies_is_reported(weights):
     async def go():
         async with LocalSampler(slots=1, context=256, threads=1) as sampler:
@@ -98,6 +108,11 @@ def test_a_busy_port(weights):
         port = taken.getsockname()[1]
         with pytest.raises(LocalModelError, match=rf"port {port} cannot be used"):
             start(LocalSampler(slots=1, context=64, port=port))
+
+
+def test_a_port_that_is_none(weights):
+    with pytest.raises(LocalModelError, match="port 70000 cannot be used"):
+        start(LocalSampler(slots=1, context=64, port=70_000))
 
 
 def test_a_port_by_name(weights):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pets.errors import InputError, LocalModelError
+from pets.samplers import machine
 from pets.samplers.machine import GB, Plan, cores, memory, plan
 from pets.samplers.weights import Weights
 
@@ -15,6 +16,17 @@ LARGE = Weights(Path("large.gguf"), 5 * GB, context=32768, cache=131072)
 def test_this_machine_has_cores_and_memory():
     assert cores() >= 1
     assert memory() > 0
+
+
+def test_a_containers_limit_counts_without_the_files_that_it_caches(monkeypatch, tmp_path):
+    for name, text in {"max": "1000", "current": "900", "stat": "anon 100\ninactive_file 300\nactive_file 500"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(machine, "CONTAINER", tmp_path)
+    assert memory() == 900
+    (tmp_path / "memory.stat").unlink()
+    assert memory() == 100
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory() > 1000
 
 
 def test_what_is_named_is_kept():
@@ -30,6 +42,12 @@ def test_slots_shrink_to_the_memory():
 
 def test_the_context_is_no_longer_than_the_model_was_trained_for():
     assert plan(Weights(Path("m"), 1, context=512, cache=1), free=4 * GB).context == 512
+
+
+def test_a_longer_context_than_the_model_was_trained_for_is_refused():
+    assert plan(SMALL, context=8192, slots=1, free=4 * GB).context == 8192
+    with pytest.raises(InputError, match=r"made for 8192 tokens; a context of 8193 is too long"):
+        plan(SMALL, context=8193, slots=1, free=4 * GB)
 
 
 def test_more_cores_decode_more_traces_together():

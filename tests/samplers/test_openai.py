@@ -110,6 +110,22 @@ def test_a_stream():
     ]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_separator_within_a_text_does_not_break_a_stream(end):
+    event = json.dumps({"choices": [choice(text="4\u2028\u0085 5")]}, ensure_ascii=False)
+
+    def handler(_):
+        whole = f"data: {event}{end}{end}data: [DONE]{end}{end}".encode()
+        return httpx.Response(200, content=slices(whole, 7))
+
+    async def slices(whole, size):
+        for at in range(0, len(whole), size):
+            yield whole[at : at + size]
+
+    [trace], _ = sample(handler, n=1, stream=True)
+    assert trace.text == "4\u2028\u0085 5"
+
+
 def test_a_chat_stream():
     deltas = ({"role": "assistant", "content": None}, {"content": "fo"}, {"content": "ur"}, {})
     parts = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -130,6 +146,10 @@ def test_a_chat_stream():
         (answer(), "no choices"),
         (answer(choice(finish=None)), "breaks off"),
         (answer(choice(logprobs={"content": [{"top_logprobs": [{"logprob": "x"}]}]})), "OpenAI's form"),
+        (answer(choice("first")), "OpenAI's form"),
+        (answer(choice(text=["4"])), "OpenAI's form"),
+        (answer(choice(), completion_tokens="7"), "OpenAI's form"),
+        (lambda _: httpx.Response(200, text='{"choices": ' + "[" * 100_000), "not JSON"),
     ],
 )
 def test_replies_that_cannot_be_read(handler, words):
@@ -171,9 +191,10 @@ def test_retry_after_in_seconds_and_as_a_date(header, low, high):
     assert low <= caught.value.retry_after <= high
 
 
-def test_a_retry_after_that_makes_no_sense():
+@pytest.mark.parametrize("header", ["soon", "inf", "nan", ""])
+def test_a_retry_after_that_makes_no_sense(header):
     with pytest.raises(BusyError) as caught:
-        sample(lambda _: httpx.Response(429, headers={"Retry-After": "soon"}))
+        sample(lambda _: httpx.Response(429, headers={"Retry-After": header}))
     assert caught.value.retry_after is None
 
 
@@ -228,6 +249,13 @@ def test_an_address_that_is_none():
 
     with pytest.raises(RefusedError, match="no address"):
         asyncio.run(go())
+
+
+@pytest.mark.parametrize("key", ["secret\n", "s\u00e9cret"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
+    with pytest.raises(InputError, match="line break") as caught:
+        OpenAISampler("http://server/v1", "m", key=key)
+    assert "cret" not in str(caught.value)
 
 
 def test_top_k_for_openai_is_refused_before_anything_is_sent():

@@ -26,6 +26,35 @@ with Store.open(sys.argv[1]) as store, store.open_run("last") as run:
 """
 
 
+CREATOR = """
+import sys
+from itertools import count
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import RunSettings, Store
+
+def endless():
+    for n in count():
+        if n == 20_000:
+            print("in the middle", flush=True)
+        yield Problem(f"q{n}", Prompt("x" * 500))
+
+with Store.open(sys.argv[1]) as store:
+    store.create(RunSettings("okg", 1), endless())
+"""
+
+
+def test_a_run_is_there_with_all_its_questions_or_not_at_all(path, child):
+    process = child(CREATOR, path)
+    assert process.stdout.readline() == "in the middle\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with Store.open(path) as store:
+        assert store.runs() == []
+        with store.create(RunSettings("okg", 1), [Problem("q", Prompt("p"))]) as run:
+            assert [problem.id for problem in run.problems()] == ["q"]
+
+
 def test_every_acknowledged_write_survives_kill_9(path, child):
     rng = np.random.default_rng(5)
     with Store.open(path) as store:

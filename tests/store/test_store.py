@@ -116,6 +116,8 @@ def test_bad_questions_leave_no_run(store, problems):
         store.create(SETTINGS, [problems[0], problems[0]])
     with pytest.raises(InputError, match="at least one"):
         store.create(SETTINGS, [])
+    with pytest.raises(InputError, match="no UTF-8"):
+        store.create(SETTINGS, [Problem("half", Prompt("a pair: \ud83d"))])
     assert store.runs() == []
     with store.create(SETTINGS, [Problem("x", Prompt("y"))]) as run:
         assert run.id == 1
@@ -129,8 +131,28 @@ def test_plans_are_kept_by_name(store):
         store.plan("aime")
 
 
+def test_a_url_may_ask_for_more_durability(path):
+    with Store.open(f"sqlite:///{path}?durability=machine") as store:
+        assert store._database.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    with pytest.raises(StateError, match="durability=machine"):
+        Store.open(f"sqlite:///{path}?speed=9")
+
+
+def test_a_damaged_file_is_one_line(path, problems):
+    with Store.open(path) as store:
+        store.create(SETTINGS, problems).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\x99" * (len(whole) - 4096))
+    with pytest.raises(StateError, match="malformed") as error, Store.open(path) as store:
+        store.create(SETTINGS, problems)
+    assert "\n" not in str(error.value)
+
+
 def test_damaged_settings_are_one_line(store, problems):
     store.create(SETTINGS, problems).close()
     store._database.connection.execute("""UPDATE runs SET settings = '{"policy": "okg"}'""")
     with pytest.raises(StateError, match="damaged"):
         store.view(1)
+    store._database.connection.execute("UPDATE runs SET settings = '{'")
+    with pytest.raises(StateError, match="damaged"):
+        store.runs()

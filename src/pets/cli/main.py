@@ -11,6 +11,7 @@ from pets.cli.mock import mock
 from pets.cli.pools import pools
 from pets.cli.questions import questions
 from pets.cli.replay import replay
+from pets.cli.runs import runs
 from pets.cli.sample import sample
 from pets.cli.solve import solve
 from pets.cli.topup import top_up
@@ -35,6 +36,7 @@ cli.add_command(mock)
 cli.add_command(pools)
 cli.add_command(questions)
 cli.add_command(replay)
+cli.add_command(runs)
 cli.add_command(sample)
 cli.add_command(solve)
 cli.add_command(top_up)

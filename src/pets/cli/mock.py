@@ -73,7 +73,10 @@ def _book(pool: Path | None, answers: Path | None, settings: dict[str, Any]) -> 
     if pool is not None and answers is not None:
         raise InputError("a POOL and --answers are two sources; give one.")
     if pool is not None:
-        return Recorded(read_pool(pool_files([pool])[0]), **common)
+        files = pool_files([pool])
+        if len(files) > 1:
+            raise InputError(f'folder "{pool}" holds {len(files)} pools, and one is served. Name it: {files[0]}')
+        return Recorded(read_pool(files[0]), **common)
     if answers is not None:
         return Known(_distributions(answers), **common)
     return synthetic(*made_up, **common)

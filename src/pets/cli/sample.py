@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli.sampling import Source, drawing_options, source_options, the_questions, the_sampling
-from pets.pools import PooledQuestion
 from pets.recording import Recording, record
 from pets.samplers import Sampler
 
@@ -68,11 +67,10 @@ def _part(text: str) -> tuple[int, int]:
 async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        bar = progress.add_task("loading the model" if not output.exists() else "reading", total=None)
+        bar = progress.add_task("starting", total=None)
 
-        def told(question: PooledQuestion | None) -> None:
-            progress.update(bar, advance=0 if question is None else 1)
+        def told(done: int, all_: int) -> None:
+            progress.update(bar, description="questions", completed=done, total=all_)
 
         async with sampler:
-            progress.update(bar, description="questions", total=len(recording.numbered))
             return await record(recording, sampler, output, told)

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from pets.errors import InputError
-from pets.questions import QuestionSet, named_sets, question_set, read_questions
+from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 
-__all__ = ["Source", "drawing_options", "source_options", "the_questions", "the_sampling"]
+__all__ = ["Source", "drawing_options", "field_option", "source_options", "the_questions", "the_sampling"]
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -71,14 +71,24 @@ def drawing_options(verb: Verb) -> Verb:
     return verb
 
 
-def the_questions(name: str) -> QuestionSet:
-    """A named set, or a file."""
-    if name in named_sets():
-        return question_set(name)
+field_option = click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="NAME=COLUMN",
+    help="Where the file holds what: question=problem, gold=answer, ...; give it again for more.",
+)
+
+
+def the_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
+    """A named set, or a file, its fields under the names that ``fields`` gives."""
+    mapped = parse_fields(fields)
     path = Path(name)
+    if name in named_sets() and not mapped:
+        return question_set(name)
     if not path.exists():
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path)
+    return read_questions(path, fields=mapped)
 
 
 def the_sampling(

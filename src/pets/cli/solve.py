@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from pets.cli.sampling import drawing_options, the_questions
+from pets.cli.sampling import drawing_options, field_option, the_questions
 from pets.cli.solving import check_output, run_engine
 from pets.confidence import KINDS
 from pets.engine import Engine, Plan, Price
@@ -29,6 +29,9 @@ LOCAL_CONCURRENCY = 16
 @click.option("--endpoint", multiple=True, metavar="URL", help="An OpenAI-compatible server; give it again for more.")
 @click.option("--model", help="The servers' model, or a GGUF file; default: SmolLM2-135M-Instruct, local.")
 @click.option("--dialect", type=click.Choice(get_args(Dialect)), help="Of the server, where it is not plain.")
+@click.option("--slots", type=click.IntRange(min=1), help="Traces that the local model decodes together.")
+@click.option("--context", type=click.IntRange(min=1), help="Tokens of prompt and trace that the local model holds.")
+@click.option("--threads", type=click.IntRange(min=1), help="Of the local model; default: one a core.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds a request.")
 @click.option("--answer", help="How answers are read, for all questions: choice, number, math, text.")
 @click.option("--system", help="A system message for every question.")
@@ -45,6 +48,7 @@ LOCAL_CONCURRENCY = 16
 @click.option("--dry-run", is_flag=True, help="Say what it would take; ask nothing of any model.")
 @click.option("--expect", metavar="tokens=N,seconds=S", help="Of a trace, for --dry-run.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Results as JSONL; else stdout.")
+@field_option
 @drawing_options
 def solve(questions: str | None, output: Path | None, **given: Any) -> None:
     """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
@@ -80,7 +84,7 @@ def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
         concurrency=given["concurrency"],
     )
     if questions is not None:
-        asked = [problem.id for problem in the_questions(questions).problems[: given["first"]]]
+        asked = [problem.id for problem in the_questions(questions, given["fields"]).problems[: given["first"]]]
         if asked != [problem.id for problem in engine.problems]:
             engine.close()
             raise InputError(
@@ -93,7 +97,7 @@ def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
     """The engine of a new run; none where only a dry run was wanted."""
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
-    asked = the_questions(questions)
+    asked = the_questions(questions, given["fields"])
     problems = asked.problems[: given["first"]]
     local = not given["endpoint"]
     options = {name: given[name] for name in ("budget", "policy", "max_per_question", "answer", "system", "confidence")}
@@ -114,6 +118,10 @@ def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
         dialect=given["dialect"],
         stream=plan.kind is not None,
         timeout=given["timeout"],
+        concurrency=plan.concurrency,
+        slots=given["slots"],
+        context=given["context"],
+        threads=given["threads"],
     )
     return Engine(
         problems,

@@ -22,12 +22,21 @@ from pets.errors import InputError
 __all__ = ["amount", "check_output", "run_engine"]
 
 EVERY = 0.5  # seconds between two looks at the run
+INTERRUPTED = 128 + signal.SIGINT
 LOOKING = 0.05  # share of the time that the expected self-consistency may take
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:
-    """Run to the end or to Ctrl-C, write the results, say how it went."""
-    return asyncio.run(_run(engine, output))
+    """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
+    try:
+        solution = asyncio.run(_run(engine, output))
+    except asyncio.CancelledError:
+        kept = "--resume goes on with the run" if engine.held is not None else "nothing is kept without --store"
+        click.echo(f"Stopped at once: traces in flight are lost, and charged; {kept}.", err=True)
+        sys.exit(INTERRUPTED)
+    if not solution.complete:
+        sys.exit(INTERRUPTED)
+    return solution
 
 
 async def _run(engine: Engine, output: Path | None) -> Solution:

@@ -3,6 +3,7 @@
 engine.py     Engine: a run from its questions to its answers
 solving.py    solve: the same in one call
 plan.py       what a run is to do
+sharded.py    one server through several clients
 sources.py    where questions and traces come from
 budgets.py    "16x", "5000", "2Mtok", "5usd"
 prices.py     what tokens cost

@@ -9,8 +9,9 @@ __all__ = ["Account", "Best", "grouped"]
 
 
 class Best(NamedTuple):
-    """The surest trace of an answer, the first launched of equals; ``first`` is the answer's first launch."""
+    """The surest trace of a form of answer, the first launched of equals; ``first`` is the form's first launch."""
 
+    form: str
     first: int
     number: int
     confidence: float
@@ -18,13 +19,13 @@ class Best(NamedTuple):
 
 
 class Account:
-    """One question's books; slotted, because there may be millions."""
+    """One question's books; slotted and without a dict, because there may be millions."""
 
     __slots__ = ("failed", "forms", "prompt_tokens", "tokens")
 
     def __init__(self) -> None:
         self.tokens = self.prompt_tokens = self.failed = 0
-        self.forms: dict[str, Best] = {}
+        self.forms: tuple[Best, ...] = ()
 
     def add(self, trace: StoredTrace, kind: str | None) -> None:
         """Count a trace; ``kind`` is the confidence to go by."""
@@ -34,21 +35,23 @@ class Account:
         if trace.answer is None:
             return
         sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, kind or "tail"))
-        old = self.forms.get(trace.answer)
+        mine = Best(trace.answer, trace.number, trace.number, sure, trace.text)
+        old = next((best for best in self.forms if best.form == trace.answer), None)
         if old is None:
-            self.forms[trace.answer] = Best(trace.number, trace.number, sure, trace.text)
-        elif (sure, -trace.number) > (old.confidence, -old.number):
-            self.forms[trace.answer] = Best(min(old.first, trace.number), trace.number, sure, trace.text)
-        elif trace.number < old.first:
-            self.forms[trace.answer] = old._replace(first=trace.number)
+            self.forms = (*self.forms, mine)
+            return
+        surer = mine if (sure, -trace.number) > (old.confidence, -old.number) else old
+        new = surer._replace(first=min(old.first, trace.number))
+        if new != old:
+            self.forms = tuple(new if best is old else best for best in self.forms)
 
     def in_order(self) -> list[str]:
         """The forms, the first launched first."""
-        return sorted(self.forms, key=lambda form: self.forms[form].first)
+        return [best.form for best in sorted(self.forms, key=lambda best: best.first)]
 
     def best(self, answer: str | None, names: Mapping[str, str]) -> Best | None:
         """The trace that speaks best for an answer, over all forms of its class."""
-        alike = [best for form, best in self.forms.items() if answer is not None and names[form] == answer]
+        alike = [best for best in self.forms if answer is not None and names[best.form] == answer]
         return max(alike, key=lambda best: (best.confidence, -best.number), default=None)
 
 

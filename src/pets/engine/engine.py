@@ -144,13 +144,13 @@ class Engine:
         allocator = self.allocator or self._begin()
         loop = asyncio.get_running_loop()
         self._begun, self._told_before = loop.time(), allocator.told
-        reader = Reader(self.problems, self.plan.answer)
+        reader, purse = Reader(self.problems, self.plan.answer), self._purse(allocator)
         try:
             async with Journal(self.held) as journal:
                 fleet = Fleet(self._samplers, MOST_CHOICES)
                 self._dispatcher = Dispatcher(
                     self.problems, allocator, fleet, self.plan, journal, reader,
-                    purse=self._purse(allocator), counted=self._count,
+                    purse=purse, counted=self._count,
                 )  # fmt: skip
                 await self._dispatcher.run()
         finally:
@@ -240,7 +240,7 @@ class Engine:
         lost = lost_traces(run.lost(), run.settings.currency)
         if lost:
             run.write([], lost)
-        for trace in run.traces():
+        for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
         self.faults.update(run.load("faults") or {})
@@ -265,9 +265,9 @@ class Engine:
             return None
         worst = int(self.settings.more.get("worst", budget.currency.hold))
         purse = Purse(budget, worst, int(self.plan.overshoot * budget.total))
-        if budget.settled:
-            mean = max(1, budget.spent // budget.settled)
-            purse.know(budget.settled, mean * budget.settled)
+        if self.held is not None:
+            for trace in self.held.traces(texts=False):
+                purse.learn(trace.question, budget.currency.cost(trace.trace()))
         return purse
 
     def _count(self, trace: StoredTrace) -> None:
@@ -306,5 +306,5 @@ def _samplers(
     given: Sampler | Sequence[Sampler] | None, endpoints: Sequence[str], model: str | None, key: str | None, plan: Plan
 ) -> list[Sampler]:
     if given is None:
-        return samplers_of(endpoints, model, key=key, stream=plan.kind is not None)
+        return samplers_of(endpoints, model, key=key, stream=plan.kind is not None, concurrency=plan.concurrency)
     return [given] if isinstance(given, Sampler) else list(given)

@@ -132,9 +132,9 @@ def _with_lost(view: RunView) -> Iterator[StoredTrace]:
     for trace in lost_traces(view.lost(), view.settings.currency):
         waiting.setdefault(trace.question, []).append(trace)
     if not waiting:
-        yield from view.traces()
+        yield from view.traces(texts=False)
         return
-    for id, group in grouped(view.traces()):
+    for id, group in grouped(view.traces(texts=False)):
         yield from sorted([*group, *waiting.pop(id, ())], key=lambda trace: trace.number)
     for group in waiting.values():
         yield from sorted(group, key=lambda trace: trace.number)

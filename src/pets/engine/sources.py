@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from pets.engine.sharded import PER_CLIENT, Sharded
 from pets.errors import InputError
 from pets.questions import Problem, QuestionSet, named_sets, question_set, read_questions
 from pets.samplers import Prompt, Sampler
@@ -49,17 +50,24 @@ def samplers_of(
     dialect: Dialect | None = None,
     stream: bool = False,
     timeout: float = 600.0,
+    concurrency: int = 1,
     slots: int | None = None,
     context: int | None = None,
     threads: int | None = None,
 ) -> list[Sampler]:
-    """A sampler for each endpoint; without any, the local model."""
+    """A sampler for each endpoint, fit for so many requests in flight; without any endpoint, the local model."""
     if not endpoints:
         return [LocalSampler(model, slots=slots, context=context, threads=threads)]
     if model is None:
         raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
+    clients = -(-concurrency // (PER_CLIENT * len(endpoints)))
     return [
-        OpenAISampler(url, model, key=key, dialect=dialect or dialect_of(url), stream=stream, timeout=timeout)
+        Sharded(
+            [
+                OpenAISampler(url, model, key=key, dialect=dialect or dialect_of(url), stream=stream, timeout=timeout)
+                for _ in range(clients)
+            ]
+        )
         for url in endpoints
     ]
 

@@ -73,10 +73,10 @@ class _Front:
         return JSONResponse(self.mock.stats.to_plain("questions" in request.query_params))
 
     async def questions(self, request: Request) -> Response:
-        """Every question as a line of JSON: a prompt that names it, gold, and the population's vote."""
+        """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
         book = self.mock.book
         rows = (
-            {"id": id, "text": f"Question {id}", "gold": book.gold(id), "vote": book.modal(id).answer}
+            {"id": id, "question": f"Question {id}", "gold": book.gold(id), "vote": book.modal(id).answer}
             for id in book.ids()
         )
         return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")

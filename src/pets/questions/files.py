@@ -5,8 +5,10 @@ on with, or a list of chat messages ``{"role", "content"}``; ``"question"`` inst
 Other names are mapped: ``fields={"question": "problem", "gold": "answer"}``.
 """
 
+import gc
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
@@ -28,7 +30,8 @@ def read_questions(
     ``fields`` says under which name the file holds what, ``answer`` how a question is read that does not say so.
     """
     name = next((path.name[: -len(end)] for end in SUFFIXES if path.name.lower().endswith(end)), path.stem)
-    problems = tuple(stream_questions(path, fields=fields, answer=answer))
+    with _uncollected():
+        problems = tuple(stream_questions(path, fields=fields, answer=answer))
     return QuestionSet(name or path.name, problems, sampling or Sampling())
 
 
@@ -52,6 +55,18 @@ def stream_questions(path: Path, *, fields: Mapping[str, str] | None = None, ans
         raise InputError(f'questions "{path.name}": the file holds no question. Write one a line.')
     if missing:  # a gold here and there may be missing, a name that no line has is a slip
         raise InputError(f'questions "{path.name}": no question has a field "{min(missing)}". Check --field.')
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cycle collector: questions make no cycles, and it would look at all of a million again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def write_questions(problems: Iterable[Problem], file: TextIO) -> None:

@@ -14,6 +14,7 @@ from pets.pools.formats import pyarrow
 __all__ = ["SUFFIXES", "Record", "read_rows"]
 
 Record = dict[str, Any]
+LONGEST = 2**31 - 1  # characters of a cell
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -61,6 +62,7 @@ def _list(path: Path) -> Iterator[tuple[str, Record]]:
 
 def _separated(path: Path, file: Iterable[str], delimiter: str) -> Iterator[tuple[str, Record]]:
     """A cell that is empty says nothing."""
+    csv.field_size_limit(LONGEST)  # the library's own limit, 131,072, is less than a long prompt
     reader = csv.DictReader(file, delimiter=delimiter, strict=True)
     try:
         for record in reader:

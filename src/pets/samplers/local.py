@@ -67,6 +67,8 @@ class LocalSampler(Sampler):
         self.url = ""
 
     async def __aenter__(self) -> Self:
+        if self._child is not None:
+            return self  # entered again, by whoever it was handed to: one child is enough
         if self._port:
             check_free(self._port)
         try:
@@ -106,14 +108,14 @@ class LocalSampler(Sampler):
     async def close(self) -> None:
         client, child, reader = self._client, self._child, self._reader
         self._client = self._child = self._reader = None
-        if client is not None:
-            await client.close()
-        if child is not None:
+        if child is not None:  # first: nothing in it is worth waiting for
             if child.stdin is not None:
                 child.stdin.close()
             with suppress(ProcessLookupError):
-                child.kill()  # nothing in it is worth waiting for
+                child.kill()
             await child.wait()
+        if client is not None:
+            await client.close()
         if reader is not None:
             await reader
 
@@ -131,7 +133,8 @@ class LocalSampler(Sampler):
         if "at" not in answer:
             await child.wait()
             await self._reader
-            raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {self._last_words()}')
+            why = self._last_words(answer.get("error") or "it ended without a word")
+            raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {why}')
         self.url = f"{answer['at']}/v1"
         self._client = OpenAISampler(
             self.url, self.weights.name, key=self.key, dialect="llama.cpp", timeout=3600.0, loopback=True
@@ -161,10 +164,10 @@ class LocalSampler(Sampler):
         async for line in stream:
             self._log.append(line.decode("utf-8", "replace").rstrip())
 
-    def _last_words(self) -> str:
+    def _last_words(self, otherwise: str = "it ended without a word") -> str:
         """The first error of the log: the later ones only say that something failed."""
         errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
-        return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or "it ended without a word"
+        return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or otherwise
 
     async def _why(self, error: Exception) -> Exception:
         """A lost connection mostly means that the child is gone; its log may say why."""
@@ -212,5 +215,6 @@ def check_free(port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise LocalModelError(f"port {port} cannot be used: {error.strerror}. Name another, or none.") from None
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise LocalModelError(f"port {port} cannot be used: {why}. Name another, or none.") from None

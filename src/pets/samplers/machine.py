@@ -14,6 +14,7 @@ MOST_SLOTS = 256  # sequences that llama.cpp decodes together
 CONTEXT = 2048
 WORK = 512 << 20  # compute buffers, the process itself
 GB = 1 << 30
+CONTAINER = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,17 @@ def memory() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         found = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     with suppress(OSError, ValueError):  # "max" is no number: no limit
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        found = min(found, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+        limit = int((CONTAINER / "memory.max").read_text())
+        found = min(found, limit - int((CONTAINER / "memory.current").read_text()) + cached())
     return found
+
+
+def cached() -> int:
+    """Bytes of files that the container's memory holds for as long as nobody needs it: they count as taken there."""
+    with suppress(OSError, ValueError):
+        lines = (CONTAINER / "memory.stat").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
+    return 0
 
 
 def plan(
@@ -55,6 +64,10 @@ def plan(
     if (slots is not None and not 1 <= slots <= MOST_SLOTS) or min(context or 1, threads or 1) < 1:
         raise InputError(
             f"slots lie in 1..{MOST_SLOTS}, context and threads are at least 1; got {slots=}, {context=}, {threads=}."
+        )
+    if context and weights.context and context > weights.context:  # llama.cpp would cut traces at its own, in silence
+        raise InputError(
+            f'"{weights.path.name}" was made for {weights.context} tokens; a context of {context} is too long for it.'
         )
     threads = threads or cores()
     context = context or min(CONTEXT, weights.context or CONTEXT)

@@ -1,6 +1,7 @@
 """Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, hosted APIs."""
 
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import httpx
 
-from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
 from pets.samplers.base import Completion, Prompt, Sampler, Sampling
 from pets.samplers.replies import Reply, message_of
 from pets.samplers.requests import DIALECTS, body_of, path_of
@@ -40,6 +41,8 @@ class OpenAISampler(Sampler):
         transport: httpx.AsyncBaseTransport | None = None,
         loopback: bool = False,
     ) -> None:
+        if key and not (key.isascii() and key.isprintable()):  # httpx's own error would show it
+            raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
         self._client = httpx.AsyncClient(
@@ -85,10 +88,10 @@ class OpenAISampler(Sampler):
         return found
 
     async def _events(self, response: httpx.Response, reply: Reply) -> None:
-        async for line in response.aiter_lines():
-            if line.startswith("data:"):
+        async for line in lines_of(response):
+            if line.startswith(b"data:"):
                 data = line[5:].strip()
-                if data == "[DONE]":
+                if data == b"[DONE]":
                     return
                 reply.read(data)
 
@@ -111,6 +114,16 @@ class OpenAISampler(Sampler):
             raise BusyError(f"{self._base} cannot be reached: {error}. Is the server running?") from error
 
 
+async def lines_of(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Split at line feeds alone: httpx also splits at U+2028 and its like, which may stand within JSON."""
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line
+    yield rest
+
+
 def error_of(response: httpx.Response) -> SamplerError:
     """429, 408, 409 and 5xx may pass; other refusals will not."""
     status = response.status_code
@@ -126,11 +139,13 @@ def seconds_of(response: httpx.Response) -> float | None:
     """Retry-After, in seconds or as a date; ``None`` where it is missing or makes no sense."""
     given = response.headers.get("retry-after", "")
     try:
-        return max(0.0, float(given))
+        seconds = float(given)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
         moment = parsedate_to_datetime(given)
     except ValueError:
         return None
-    return max(0.0, (moment - datetime.now(moment.tzinfo and UTC)).total_seconds())
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

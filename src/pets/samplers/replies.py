@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pets.confidence import Meter
-from pets.errors import InputError, ReplyError
+from pets.errors import ReplyError
 from pets.samplers.base import Completion, Sampling
 
 __all__ = ["Reply"]
@@ -33,7 +33,7 @@ class Choice:
         if content is None:
             content = (part.get("message") or part.get("delta") or {}).get("content")
         if content:
-            self.text.append(content)
+            self.text.append(_text(content))
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
         for given in tops(part.get("logprobs") or {}):
@@ -42,6 +42,12 @@ class Choice:
                 self.meter.add(given)
             elif not given:
                 self.meter = None  # a confidence of some of the tokens would be none
+
+
+def _text(content: object) -> str:
+    if not isinstance(content, str):
+        raise TypeError(f"a text is {shown(str(content))}")
+    return content
 
 
 def tops(logprobs: dict[str, Any]) -> Iterator[list[float]]:
@@ -74,11 +80,11 @@ class Reply:
         """A whole body, or the data of one event of a stream."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ReplyError(f"the server's reply is not JSON: {shown(text)}") from error
         try:
             self._take(data)
-        except (AttributeError, KeyError, TypeError, InputError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}): {shown(text)}") from error
 
     def _take(self, data: dict[str, Any]) -> None:
@@ -94,6 +100,9 @@ class Reply:
             if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
                 choice.usage = data["usage"].get("completion_tokens")
         self._usage = data.get("usage") or self._usage
+        for name in ("prompt_tokens", "completion_tokens"):
+            if not isinstance(self._usage.get(name), int | None):
+                raise TypeError(f"{name} is {self._usage[name]!r}")
 
     @property
     def usage_of_one(self) -> bool:

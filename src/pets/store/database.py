@@ -26,7 +26,7 @@ class Database:
     """One SQLite file (or ``:memory:``); ``path`` is None in memory."""
 
     def __init__(self, place: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
-        self.path = _path_of(place)
+        self.path, durability = _place(os.fspath(place), durability)
         self.name = f'store "{self.path or MEMORY}"'
         if self.path is not None and not create and not self.path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
@@ -62,11 +62,10 @@ class Database:
         try:
             yield self.connection
             self.connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except BaseException as error:
             self._undo()
-            raise self._failed(error) from None
-        except BaseException:
-            self._undo()
+            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                raise self._failed(error) from None
             raise
 
     def close(self) -> None:
@@ -117,14 +116,27 @@ class Database:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _path_of(place: str | os.PathLike[str]) -> Path | None:
-    """``runs.db``, ``sqlite:///runs.db``, ``sqlite:////srv/runs.db``; ``None`` for ``:memory:``."""
-    text = os.fspath(place)
+def _place(text: str, durability: Durability) -> tuple[Path | None, Durability]:
+    """``runs.db``, ``sqlite:///runs.db?durability=machine``, ``sqlite:////srv/runs.db``; no path for ``:memory:``."""
     scheme, mark, rest = text.partition("://")
     if mark and scheme != "sqlite":
         raise StateError(f'"{scheme}://..." is no store that pets knows; name a file, or sqlite:///FILE.')
     if mark:
+        rest, _, query = rest.partition("?")
         text = unquote(rest.removeprefix("/")) or MEMORY
+        durability = _asked_for(query, durability)
     if not text:
         raise StateError("the store has an empty name; name a file, such as runs.db.")
-    return None if text == MEMORY else Path(text)
+    return (None if text == MEMORY else Path(text)), durability
+
+
+def _asked_for(query: str, durability: Durability) -> Durability:
+    """What the end of a URL asks for."""
+    match query:
+        case "":
+            return durability
+        case "durability=machine":
+            return "machine"
+        case "durability=process":
+            return "process"
+    raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')

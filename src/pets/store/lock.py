@@ -27,9 +27,8 @@ class RunLock:
         if self._path is None:
             return True
         while True:
-            if not self._path.exists():
-                self._path.touch()
-            before = self._path.stat().st_ino
+            self._path.touch()
+            before = _inode(self._path)
             connection = sqlite3.connect(self._path, timeout=patience, isolation_level=None, check_same_thread=False)
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -38,7 +37,7 @@ class RunLock:
                 if error.sqlite_errorname.startswith(LOCKED):
                     return False
                 raise StateError(f'the lock "{self._path}" cannot be taken ({error}). Check who owns it.') from None
-            if self._path.exists() and self._path.stat().st_ino == before:
+            if before is not None and _inode(self._path) == before:
                 self._connection = connection
                 return True
             connection.close()  # its last holder removed it just then: what was locked is no longer there
@@ -66,3 +65,10 @@ def is_locked(store: Path | None, run: int) -> bool:
 
 def _beside(store: Path, run: int) -> Path:
     return store.with_name(f"{store.name}-run-{run}.lock")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None

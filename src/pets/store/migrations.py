@@ -50,8 +50,25 @@ def _states_and_plans(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)")
 
 
+def _ledger_and_keys(connection: sqlite3.Connection) -> None:
+    """A gateway's books: what was held for each upstream request before it went out, and what it came to.
+
+    A row without ``spent`` was on its way when the gateway died. Keys are there as hashes alone.
+    """
+    connection.execute(
+        "CREATE TABLE ledger (id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL, "
+        "kind TEXT NOT NULL, unit TEXT NOT NULL, traces INTEGER NOT NULL, held INTEGER NOT NULL, spent INTEGER, "
+        "delivered INTEGER, tokens INTEGER, prompt_tokens INTEGER)"
+    )
+    connection.execute(
+        "CREATE TABLE api_keys (name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created REAL NOT NULL, "
+        "budget INTEGER, admin INTEGER NOT NULL, revoked REAL)"
+    )
+
+
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
     _states_and_plans,
+    _ledger_and_keys,
 )

@@ -1,5 +1,6 @@
 """What a store holds, as plain frozen records."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
@@ -37,21 +38,22 @@ class RunSettings:
     version: str = ""  # of pets
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_plain(self) -> dict[str, Any]:
-        """What JSON can hold."""
-        return asdict(self)
+    def to_json(self) -> str:
+        """As the store keeps them."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """The settings that :meth:`to_plain` described.
+    def from_json(cls, text: str) -> Self:
+        """The settings that :meth:`to_json` wrote.
 
         >>> settings = RunSettings("okg", 100, endpoints=("http://localhost:8000/v1",))
-        >>> RunSettings.from_plain(settings.to_plain()) == settings
+        >>> RunSettings.from_json(settings.to_json()) == settings
         True
         """
         try:
+            data = json.loads(text)
             return cls(**{**data, "currency": Currency(**data["currency"]), "endpoints": tuple(data["endpoints"])})
-        except (KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
 
 

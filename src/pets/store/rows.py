@@ -47,8 +47,9 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     """As ``ADD_TRACE`` wants it."""
     sure = trace.confidences
     measured = (None,) * 5 if sure is None else (sure.mean, sure.tail, sure.lowest, sure.bottom, sure.tokens)
-    counted = (trace.answer, trace.finish, trace.tokens, trace.prompt_tokens)
-    asked = (trace.error, trace.endpoint, trace.seconds, trace.tries)
+    answer, error = (None if said is None else storable(said) for said in (trace.answer, trace.error))
+    counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
+    asked = (error, trace.endpoint, trace.seconds, trace.tries)
     return (run, trace.question, trace.number, *counted, *measured, *asked)
 
 
@@ -61,4 +62,17 @@ def trace_of(row: Row) -> StoredTrace:
 
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
     """As ``ADD_TEXT`` wants them; a trace without a text has no row."""
-    return ((run, trace.question, trace.number, trace.text) for trace in traces if trace.text)
+    return ((run, trace.question, trace.number, storable(trace.text)) for trace in traces if trace.text)
+
+
+def storable(text: str) -> str:
+    """The text without halves of surrogate pairs, which a model cut off within a character leaves and UTF-8 lacks.
+
+    >>> storable("x" + chr(0xD83D))
+    'x?'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

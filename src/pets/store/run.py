@@ -43,7 +43,7 @@ class RunView:
     def traces(self, *, texts: bool = True) -> Iterator[StoredTrace]:
         """What came back: question by question in their order, each question's traces in launch order.
 
-        Whoever only counts leaves the ``texts`` where they are: that is many times faster.
+        Whoever only counts leaves the ``texts`` where they are, and pages through less.
         """
         select = sql.TRACES_WITH_TEXT if texts else sql.TRACES
         many = TRACES_AT_ONCE if texts else QUESTIONS_AT_ONCE
@@ -121,7 +121,7 @@ class Run(RunView):
     def change(self, settings: RunSettings) -> None:
         """Other settings from now on; a top-up is a larger total."""
         with self._database.transaction() as connection:
-            connection.execute(sql.CHANGE, (self.id, time.time(), json.dumps(settings.to_plain())))
+            connection.execute(sql.CHANGE, (self.id, time.time(), settings.to_json()))
         self.settings = settings
 
     def save(self, name: str, plain: Any) -> None:
@@ -155,6 +155,8 @@ def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[P
         many = connection.executemany(sql.ADD_QUESTION, rows).rowcount
     except sqlite3.IntegrityError:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
+    except UnicodeEncodeError as error:
+        raise InputError(f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it.") from None
     many = max(0, many)  # -1 where there was nothing to insert
     connection.execute(sql.COUNT, (run, first + many))
     return many
@@ -163,7 +165,7 @@ def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[P
 def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, finished, questions, plain = row
-    settings = RunSettings.from_plain(json.loads(plain))
+    settings = RunSettings.from_json(plain)
     traces, answered, tokens, prompt_tokens = database.one(sql.TOTALS, id) or (0, 0, 0, 0)
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency

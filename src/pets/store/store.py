@@ -55,7 +55,7 @@ class Store:
         """A new run, held by this process. The questions are streamed in; if one is bad, there is no run."""
         with ExitStack() as undo:
             with self._database.transaction() as connection:
-                plain = json.dumps(settings.to_plain())
+                plain = settings.to_json()
                 id = int(connection.execute(sql.NEW_RUN, (time.time(), plain)).fetchone()[0])
                 if not add_questions(connection, id, problems, first=0):
                     raise InputError("a run needs at least one question; there is none.")
@@ -115,4 +115,4 @@ class Store:
         row = self._database.one(sql.GET_RUN, min(int(text), 2**62))
         if row is None:
             raise InputError(f"{self.name} holds no run {text}; the last is {last}. `pets runs` lists them.")
-        return row[0], RunSettings.from_plain(json.loads(row[5]))
+        return row[0], RunSettings.from_json(row[5])

@@ -1,0 +1,100 @@
+"""kill -9 at random moments of one run, resumed each time: what is lost, what is kept.
+
+    python -m benchmarks.crash_resume [KILLS] [SEED]
+
+``pets solve`` runs in a process of its own against a mock that takes its time; it is killed a random while after traces
+have begun to come, then resumed, KILLS times; the last time it may finish. Checked at the end: every trace that came is
+in the store once, at most ``concurrency`` launches a kill are charged as unknown, the spend is the budget, and the
+verdicts are those of the same traces replayed one by one.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pets.engine import restored, results
+from pets.mock import Mock, running, synthetic
+from pets.questions import Problem, write_questions
+from pets.samplers import Prompt
+from pets.store import Store, StoredTrace
+
+KILLS, QUESTIONS, MEAN, IN_FLIGHT = 20, 40, 40, 32
+MAIN = "from pets.cli.main import main; main()"
+LOST = "in flight when the run was broken off"
+
+
+def start(arguments: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", MAIN, "solve", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def killed(child: subprocess.Popen[bytes], mock: Mock, wait: float) -> bool:
+    """Kill it ``wait`` seconds after its first trace; False where it ended by itself."""
+    before = mock.stats.traces
+    while mock.stats.traces == before and child.poll() is None:
+        time.sleep(0.005)
+    try:
+        child.wait(wait)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+        return True
+    return False
+
+
+def check(store: Store, kills: int, total: int) -> dict[str, object]:
+    view = store.view()
+    traces: list[StoredTrace] = list(view.traces())
+    lost = sum(trace.error is not None and trace.error.startswith(LOST) for trace in traces)
+    allocator = restored(view)
+    rows = list(results(view, allocator))
+    votes: dict[str, dict[str, int]] = {}
+    for trace in traces:
+        if trace.answer is not None:
+            mine = votes.setdefault(trace.question, {})
+            mine[trace.answer] = mine.get(trace.answer, 0) + 1
+    replayed = {id: max(mine, key=mine.__getitem__) for id, mine in votes.items()}
+    return {
+        "kills": kills,
+        "traces": len(traces),
+        "every launch once": len({trace.launch for trace in traces}) == len(traces) and not list(view.lost()),
+        "lost": lost,
+        "lost at most in flight x kills": lost <= IN_FLIGHT * kills,
+        "spent": allocator.budget.spent,
+        "budget kept": allocator.budget.spent == total,
+        "verdicts as replayed": all(row["answer"] == replayed.get(row["id"]) for row in rows),
+    }
+
+
+def main() -> None:
+    print(__doc__)
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    rng, book = random.Random(seed), synthetic(QUESTIONS, strength=0.5)
+    mock = Mock(book, tokens_per_second=200)
+    done = 0
+    with tempfile.TemporaryDirectory() as folder, running(mock) as url:
+        questions, store = Path(folder) / "questions.jsonl", Path(folder) / "runs.db"
+        with questions.open("w") as file:
+            write_questions((Problem(id, Prompt.chat(id), "choice:options=4") for id in book.ids()), file)
+        first = [str(questions), "--endpoint", url, "--model", "mock", "--budget", f"{MEAN}x", "--store", str(store)]
+        child = start([*first, "--concurrency", str(IN_FLIGHT)])
+        while done < kills and killed(child, mock, rng.uniform(0.0, 1.0)):
+            done += 1
+            child = start(["--resume", "--store", str(store)])
+        _, words = child.communicate()
+        print(words.decode().strip())
+        with Store.open(store) as opened:
+            found = check(opened, done, MEAN * QUESTIONS)
+        found["served by the mock"] = mock.stats.traces
+    print(json.dumps({"benchmark": "crash_resume", "seed": seed, **found}))
+    if not all(value for value in found.values() if isinstance(value, bool)):
+        raise SystemExit("something was lost")
+
+
+if __name__ == "__main__":
+    main()

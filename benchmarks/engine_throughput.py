@@ -1,0 +1,121 @@
+"""Traces a second of the engine at 256 in flight against a bare asyncio loop of the same HTTP client, and its memory.
+
+    python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
+
+A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
+reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). All three take
+turns within a round, who begins changes from round to round; medians. The engine spreads its requests over a few
+clients, because one client's bookkeeping grows with the square of what it has in flight. Nearly every request is for
+one trace: okg over 1,000 questions seldom wants two of one question at the same time.
+Memory: 100,000 traces of 1,000 questions from a sampler in this process, into a store, in a process of its own.
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks.loopback import bare, loopback, questions
+from pets.engine import Engine, Plan
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+
+IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
+LONG_RUN = 100_000
+
+
+async def engine(url: str, traces: int, store: Path | None) -> float:
+    """Seconds that the engine takes to spend so many traces, from its first ask to its last tell."""
+    plan = Plan(budget=str(traces), concurrency=IN_FLIGHT, max_per_question=None)
+    asked = questions(min(QUESTIONS, traces))
+    async with Engine(asked, endpoint=url, model="m", store=store, plan=plan) as one:
+        begun = time.perf_counter()
+        await one.run()
+        assert one.allocator is not None and one.allocator.budget.spent == traces
+        return time.perf_counter() - begun
+
+
+async def compare(traces: int, rounds: int) -> dict[str, list[float]]:
+    """Traces a second of each, round by round."""
+    found: dict[str, list[float]] = {"bare": [], "engine": [], "engine with store": []}
+    with loopback() as url, tempfile.TemporaryDirectory() as folder:
+        await engine(url, 500, None)  # imports, tables and the server's first connections
+        for turn in range(rounds):
+            names = list(found)
+            for name in names[turn % 3 :] + names[: turn % 3]:
+                if name == "bare":
+                    seconds = await bare(url, traces, IN_FLIGHT)
+                else:
+                    seconds = await engine(url, traces, Path(folder) / f"{turn}.db" if "store" in name else None)
+                found[name].append(traces / seconds)
+    return found
+
+
+class Instant(Sampler):
+    """Answers in this process."""
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        await asyncio.sleep(0)
+        return [Completion(f"{'so we look ' * 20}The answer is {'AAB'[(seed + i) % 3]}.", "stop", 64) for i in range(n)]
+
+
+async def grow(traces: int) -> dict[str, float]:
+    """Megabytes of this process after a tenth of a long run and at its end."""
+    sizes: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(budget=str(traces), concurrency=IN_FLIGHT, max_per_question=None)
+        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", plan=plan) as one:
+            running = asyncio.create_task(one.run())
+            while not running.done():
+                await asyncio.sleep(0.05)
+                told = 0 if one.allocator is None else one.allocator.told
+                if told >= traces / 10:
+                    sizes.setdefault("after a tenth", resident())
+            await running
+            sizes["at the end"] = resident()
+    return sizes
+
+
+def resident() -> float:
+    """Megabytes resident now (Linux), else the peak."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", type=int, nargs="?", default=TRACES)
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("--grow", type=int, help="only the memory of a long run, as JSON")
+    args = parser.parse_args()
+    if args.grow:
+        print(json.dumps(asyncio.run(grow(args.grow))))
+        return
+    print(__doc__)
+    found = asyncio.run(compare(args.traces, args.rounds))
+    ratios = {
+        name: [ours / its for ours, its in zip(rates, found["bare"], strict=True)]
+        for name, rates in found.items()
+        if name != "bare"
+    }
+    for name, rates in found.items():
+        print(f"{name}: {median(rates):.0f} traces/s (median of {args.rounds})")
+    for name, values in ratios.items():
+        print(f"{name} over bare: median {median(values):.3f}, {min(values):.3f} to {max(values):.3f}")
+    command = [sys.executable, "-m", "benchmarks.engine_throughput", "--grow", str(LONG_RUN)]
+    memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    print(f"memory over {LONG_RUN:,} traces: {memory}")
+    figures = {name: {"median": median(values), "rounds": values} for name, values in ratios.items()}
+    print(json.dumps({"benchmark": "engine_throughput", "ratios": figures, "memory_mb": memory}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A server of this machine that answers at once with small bodies, and the bare client that engines are measured by."""
+
+import asyncio
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import httpx
+
+from pets.questions import Problem
+from pets.samplers import Prompt, Sampling
+from pets.samplers.requests import DIALECTS, body_of
+
+N = re.compile(rb'"n": ?(\d+)')
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+ANSWERS = "AABAACABAAAB"  # what the traces say, in turns
+
+
+class Answering(asyncio.Protocol):
+    """Reads whole requests off a connection and answers each with as many choices as it asks for."""
+
+    def __init__(self) -> None:
+        self.buffer = b""
+        self.turn = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while (head := self.buffer.find(b"\r\n\r\n")) >= 0:
+            found = LENGTH.search(self.buffer[:head])
+            end = head + 4 + (int(found[1]) if found else 0)
+            if len(self.buffer) < end:
+                return
+            asked = N.search(self.buffer[head:end])
+            self.buffer = self.buffer[end:]
+            self.transport.write(self.reply(int(asked[1]) if asked else 1))
+
+    def reply(self, n: int) -> bytes:
+        choices = []
+        for index in range(n):
+            self.turn += 1
+            said = f"The answer is {ANSWERS[self.turn % len(ANSWERS)]}."
+            choices.append({"index": index, "message": {"content": said}, "finish_reason": "stop"})
+        body = json.dumps({"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": 5 * n}}).encode()
+        return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def serve() -> None:
+    server = await asyncio.get_running_loop().create_server(Answering, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@contextlib.contextmanager
+def loopback() -> Iterator[str]:
+    """The URL of the server, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.loopback"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.kill()
+
+
+def questions(many: int) -> list[Problem]:
+    """Choices among four."""
+    return [Problem(f"q{i}", Prompt.chat(f"Question q{i}: which of four?"), "choice:options=4") for i in range(many)]
+
+
+async def bare(url: str, requests: int, in_flight: int) -> float:
+    """Seconds that so many requests take a loop that does nothing with the replies but parse them."""
+    problem = questions(1)[0]
+    left = iter(range(requests))
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=600, trust_env=False, limits=limits) as client:
+
+        async def work() -> None:
+            for seed in left:
+                body = body_of("m", problem.prompt, 1, seed, Sampling(), DIALECTS["vllm"])
+                reply = await client.post(f"{url}/chat/completions", json=body)
+                assert json.loads(reply.content)["choices"]
+
+        begun = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(work())
+        return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve())

@@ -1,0 +1,118 @@
+"""A run as files: its traces as records, and as a pool that policies can be replayed on."""
+
+import gzip
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from pets.confidence import KINDS
+from pets.errors import InputError
+from pets.pools import PooledQuestion
+from pets.pools.formats import pyarrow
+from pets.store.records import StoredTrace
+from pets.store.run import RunView
+
+__all__ = ["RECORD_SUFFIXES", "pooled_questions", "trace_records", "write_records"]
+
+RECORD_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+AT_ONCE = 5_000  # rows of Parquet that are built together
+WHOLE = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries")
+REAL = ("certificate", "cost", "seconds")
+
+
+def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
+    """Every trace as plain data, question by question in launch order."""
+    for trace in view.traces():
+        record = asdict(trace)
+        sure = record.pop("confidences")
+        yield record | {"confidences": None if sure is None else {kind: sure[kind] for kind in KINDS}}
+
+
+def pooled_questions(view: RunView) -> Iterator[PooledQuestion]:
+    """Every question that got a vote, its answers in launch order; nobody can replay one without any."""
+    problems = view.problems()
+    for id, group in groupby(view.traces(texts=False), key=lambda trace: trace.question):
+        traces = list(group)
+        gold = next(problem.gold for problem in problems if problem.id == id)  # both come in one order
+        if any(trace.answer is not None for trace in traces):
+            yield _pooled(id, gold, traces, view.settings.confidence or "tail")
+
+
+def _pooled(id: str, gold: str | None, traces: list[StoredTrace], kind: str) -> PooledQuestion:
+    answers = tuple(trace.answer for trace in traces)
+    tokens = tuple(trace.tokens for trace in traces)
+    if all(trace.confidences is None for trace in traces):
+        return PooledQuestion(id, answers, gold, tokens)
+    kinds: dict[str, tuple[float | None, ...]] = {
+        kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
+        for kind in KINDS
+    }
+    return PooledQuestion(id, answers, gold, tokens, kinds[kind], kinds)
+
+
+def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> int:
+    """Records in the format of the suffix, streamed; the file appears whole or not at all. How many there were."""
+    name = path.name.lower()
+    if not name.endswith(RECORD_SUFFIXES):
+        raise InputError(f'"{path}" ends in none of {", ".join(RECORD_SUFFIXES)}. Rename it.')
+    with _whole(path) as draft:
+        if name.endswith(".parquet"):
+            return _parquet(records, draft)
+        with gzip.open(draft, "wb") if name.endswith(".gz") else draft.open("wb") as file:
+            return _lines(records, file.write)
+
+
+def _lines(records: Iterable[Mapping[str, Any]], write: Callable[[bytes], object]) -> int:
+    number = 0
+    for number, record in enumerate(records, 1):  # noqa: B007 (the last number is how many there were)
+        write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    return number
+
+
+def _parquet(records: Iterable[Mapping[str, Any]], path: Path) -> int:
+    """Whatever has no column type of its own is a text; votes and the like are JSON in it."""
+    arrow, parquet = pyarrow()
+    coming, number, writer = iter(records), 0, None
+    try:
+        while rows := list(islice(coming, AT_ONCE)):
+            if writer is None:
+                schema = arrow.schema([(key, _type(arrow, key)) for key in rows[0]])
+                writer = parquet.ParquetWriter(path, schema)
+            plain = [{key: _cell(key, value) for key, value in row.items()} for row in rows]
+            writer.write_table(arrow.Table.from_pylist(plain, schema=schema))
+            number += len(rows)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a trace.")
+    return number
+
+
+def _type(arrow: Any, key: str) -> Any:
+    if key == "confidences":
+        return arrow.struct([(kind, arrow.float64()) for kind in KINDS])
+    return arrow.int64() if key in WHOLE else arrow.float64() if key in REAL else arrow.string()
+
+
+def _cell(key: str, value: Any) -> Any:
+    known = key == "confidences" or not isinstance(value, dict | list)
+    return value if known else json.dumps(value, ensure_ascii=False)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file to write that takes the place of ``path`` when all went well."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror or error}). Choose another path.') from None
+    finally:
+        draft.unlink(missing_ok=True)

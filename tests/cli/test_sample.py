@@ -1,0 +1,57 @@
+"""``pets sample`` from the shell: a pool from a server that misbehaves, and one line with exit 2 for a mistake."""
+
+import json
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from pets.mock import Faults, Known, Mock, running
+from pets.pools import read_pool
+
+BOOK = Known({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
+
+
+def pets(*args, cwd):
+    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+    command = [sys.executable, "-c", code, "sample", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+
+
+def ids(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_a_pool_from_a_server_that_misbehaves(tmp_path):
+    faults = Faults(rate_limit=0.2, retry_after=0, wrong_json=0.1, fewer_choices=0.2)
+    pool = tmp_path / "pool.jsonl"
+    with running(Mock(BOOK, faults=faults, n_limit=3)) as url:
+        (tmp_path / "mine.jsonl").write_text(httpx.get(url.replace("/v1", "/mock/questions")).text)
+        ask = ("mine.jsonl", "-o", pool, "--traces", "8", "--endpoint", url, "--model", "mock")
+        first = pets(*ask, "--first", "2", cwd=tmp_path)
+        assert (first.returncode, first.stdout, ids(pool)) == (0, "", ["q0", "q1"]), first.stderr
+        again = pets(*ask, cwd=tmp_path)
+        assert "4 questions sampled, 6 in all" in again.stderr, again.stderr
+    assert sorted(ids(pool)) == [f"q{at}" for at in range(6)]
+    for question in read_pool(pool).questions:
+        assert len(question.answers) == 8 and set(question.answers) <= {"A", "B"} and question.confidences
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("-o", "none/pool.jsonl"), "cannot be written"),
+        (("-o", "mine.jsonl"), "was not recorded here"),
+        (("-o", "pool.csv"), "must end in .jsonl"),
+        (("-o", "pool.jsonl", "--part", "3/2"), "part 3/2"),
+        (("-o", "pool.jsonl", "--part", "half"), "--part is I/K"),
+        (("-o", "pool.jsonl", "--model", "other"), "404"),
+    ],
+)
+def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):
+    (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}')  # its end is missing
+    with running(Mock(BOOK)) as url:
+        shown = pets("mine.jsonl", "--endpoint", url, "--model", "mock", *args, cwd=tmp_path)
+    assert shown.returncode == 2 and says in " ".join(shown.stderr.split()) and "Traceback" not in shown.stderr
+    assert (tmp_path / "mine.jsonl").read_text() == '{"id":"q1","question":"Question q1"}'

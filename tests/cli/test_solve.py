@@ -1,0 +1,158 @@
+"""``pets solve``, ``top-up`` and ``forecast`` from the shell: data on stdout, words on stderr, exit 2 for a mistake."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.errors import PetsError
+from pets.mock import Mock, running, synthetic
+from pets.store import Store
+
+
+def pets(*args):
+    return CliRunner().invoke(cli, [*map(str, args)])
+
+
+def refused(*args):
+    """The one line that a user's mistake gets."""
+    result = pets(*args)
+    if isinstance(result.exception, PetsError):  # main() makes it a line and exit 2
+        assert not result.stdout
+        line = str(result.exception)
+        assert "\n" not in line
+        return line
+    assert result.exit_code == 2
+    return result.stderr
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4"} for i in range(10))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def serve():
+    with contextlib.ExitStack() as stack:
+
+        def start(**settings):
+            mock = Mock(synthetic(10, strength=0.3), **settings)
+            return mock, ("--endpoint", stack.enter_context(running(mock)), "--model", settings.get("model", "mock"))
+
+        yield start
+
+
+def test_answers_are_lines_of_json_with_certificates(questions, serve):
+    mock, at = serve()
+    result = pets("solve", questions, *at, "--budget", "4x", "--price", "in=1,out=2")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["id"] for row in rows] == [f"q{i}" for i in range(10)]
+    assert sum(row["traces"] for row in rows) == mock.stats.traces == 40
+    wanted = {"answer", "votes", "certificate", "traces", "tokens", "cost", "text"}
+    assert all(wanted <= set(row) and 0 < row["certificate"] <= 1 and row["cost"] > 0 for row in rows)
+    assert "Spent 40 traces of 40 traces." in result.stderr and "Expected self-consistency" in result.stderr
+
+
+def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
+    mock, at = serve()
+    store, out = tmp_path / "runs.db", tmp_path / "out.jsonl"
+    assert pets("solve", questions, *at, "--budget", "2x", "--store", store, "-o", out).exit_code == 0
+    again = pets("solve", questions, "--store", store, "--resume")
+    assert again.stdout == out.read_text() and mock.stats.traces == 20
+    assert pets("top-up", "last", "--budget", "+15", "--store", store).exit_code == 0
+    assert mock.stats.traces == 35
+    found = pets("forecast", 1, "--store", store, "--up-to", 8, "--runs", 2, "--target", 0.5)
+    plain = json.loads(found.stdout)
+    assert plain["questions"] == 10 and plain["curve"][0][0] == 3.5 and plain["mean_budget_for"]["0.5"] >= 3.5
+
+
+def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
+    mock, at = serve()
+    result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run",
+                  "--expect", "tokens=500,seconds=2", "--max-per-question", 1000)  # fmt: skip
+    plain = json.loads(result.stdout)
+    assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
+    assert plain["cost"] == pytest.approx(1.0, rel=0.02) and plain["seconds"] == pytest.approx(2 * plain["traces"] / 64)
+    pets("solve", questions, *at, "--budget", "2x", "--store", tmp_path / "runs.db")
+    result = pets("solve", questions, *at, "--budget", "4x", "--store", tmp_path / "runs.db", "--dry-run")
+    assert json.loads(result.stdout)["basis"] == "the traces of run 1"
+
+
+def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
+    _, at = serve()
+    heard = pets("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted")
+    assert heard.exit_code == 0 and "no log-probabilities" not in heard.stderr
+    _, at = serve(faults=pytest.importorskip("pets.mock").Faults(no_logprobs=1.0))
+    deaf = pets("solve", questions, *at, "--budget", "2x", "--confidence", "tail")
+    assert deaf.exit_code == 0 and "The server gave no log-probabilities" in deaf.stderr
+    assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted")
+
+
+def test_ctrl_c_brings_home_what_is_in_flight(questions, serve, tmp_path):
+    mock, at = serve(tokens_per_second=200)
+    store = tmp_path / "runs.db"
+
+    def press():
+        while mock.stats.traces < 8:
+            stopped.wait(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    stopped = threading.Event()
+    finger = threading.Thread(target=press)
+    finger.start()
+    result = pets("solve", questions, *at, "--budget", "30x", "--concurrency", 4, "--store", store)
+    finger.join()
+    assert result.exit_code == 130 and "--resume goes on with it" in result.stderr
+    with Store.open(store) as opened:
+        assert not list(opened.view().lost())
+        assert opened.runs()[0].traces == mock.stats.traces < 300
+    mock.tokens_per_second = 0
+    assert pets("solve", "--store", store, "--resume").exit_code == 0
+    assert mock.stats.traces == 300
+
+
+def test_mistakes_get_one_line(questions, serve, tmp_path):
+    _, at = serve()
+    store = tmp_path / "runs.db"
+    assert "neither a file nor a question set" in refused("solve", tmp_path / "none.jsonl", *at)
+    assert "which questions" in refused("solve", *at)
+    (tmp_path / "bad.jsonl").write_text('{"id": "x", "text": "?"}\n')
+    assert 'bad.jsonl" line 1' in refused("solve", tmp_path / "bad.jsonl", *at)
+    assert "is no budget" in refused("solve", questions, *at, "--budget", "many")
+    assert "without one" in refused("solve", questions, *at, "--budget", "5")
+    assert "needs a price" in refused("solve", questions, *at, "--budget", "5usd")
+    assert "there is no policy" in refused("solve", questions, *at, "--policy", "oracular")
+    assert "404" in refused("solve", questions, *at[:3], "other-model", "--store", store)
+    assert "cannot be reached" in refused("solve", questions, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
+    assert "needs --model" in refused("solve", questions, *at[:2])
+    assert "needs --store" in refused("solve", questions, "--resume")
+    assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
+    assert "is not what this run asks" in refused("solve", "starter", "--store", store, "--resume")
+    assert "counts traces" in refused("top-up", "last", "--budget", "+5usd", "--store", store)
+    assert "there is no pool" in refused("forecast", tmp_path / "none.jsonl")
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    assert "newer" in refused("solve", questions, "--store", store, "--resume")
+
+
+def test_a_bad_key_is_refused(questions, serve):
+    _, at = serve(api_key="secret")
+    assert "401" in refused("solve", questions, *at)
+
+
+def test_a_pool_is_forecast_by_replaying_it(tmp_path):
+    pool = tmp_path / "pool.jsonl"
+    answers = ["A"] * 6 + ["B"] * 2
+    pool.write_text("".join(json.dumps({"id": f"q{i}", "gold": "A", "answers": answers}) + "\n" for i in range(12)))
+    plain = json.loads(pets("forecast", pool, "--runs", 2, "--up-to", 8, "--target", 0.9).stdout)
+    assert plain["curve"][-1] == [8.0, 1.0] and 1 <= plain["mean_budget_for"]["0.9"] < 8

@@ -1,0 +1,204 @@
+"""The paper's benchmarks from local files in their own schemas; the questions here are invented."""
+
+import csv
+import json
+import sys
+import types
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pets.errors import InputError
+from pets.questions import question_set, read_questions, write_questions
+from pets.questions.sets import BENCHMARKS
+from pets.registry import make_answer_type
+
+BOXED = "within \\boxed{}."
+ARENA = [
+    {"problem_idx": 1, "answer": "\\frac{1}{2}", "problem_type": ["Algebra", "Geometry"], "problem": "Halve $1$."},
+    {"problem_idx": 2, "answer": "7", "problem_type": [], "problem": "Count {seven}."},
+]
+GPQA = [
+    {
+        "Record ID": f"rec{n}",
+        "Question": f" Which planet is number {n}?\n",
+        "Correct Answer": f"planet {n}\n",
+        "Incorrect Answer 1": "a moon",
+        "Incorrect Answer 2": "a comet",
+        "Incorrect Answer 3": "a star",
+        "High-level domain": "Physics",
+        "Subdomain": "Astronomy",
+    }
+    for n in range(12)
+]
+PRO = [
+    {
+        "question_id": 70,
+        "question": "Which word is a colour?",
+        "options": ["dog", "run", "N/A", "red", "N/A"],
+        "answer": "D",
+        "answer_index": 3,
+        "cot_content": "",
+        "category": "other",
+        "src": "made up",
+    }
+]
+ROWS = {
+    "aime24": [{"id": 60, "problem": "Count to 25.", "solution": "25", "answer": "025", "url": "", "year": "2024"}],
+    "aime25": [{"problem_idx": 1, "problem": "Count to 3.", "answer": 3, "problem_type": ["Number Theory"]}],
+    "hmmt": ARENA,
+    "brumo": ARENA,
+    "gpqa": GPQA,
+    "mmlu-pro": PRO,
+    "math500": [
+        {
+            "problem": "Turn $(0,1)$ around.",
+            "solution": "So $(0,-1)$.",
+            "answer": "\\left( 0, -1 \\right)",
+            "subject": "Precalculus",
+            "level": 2,
+            "unique_id": "test/precalculus/1.json",
+        }
+    ],
+    "gsm8k": [{"question": "1,000 pens and 4 more?", "answer": "1,000 + 4 = <<1000+4=1004>>1,004\n#### 1,004"}],
+}
+EXPECTED = {  # id, answer type, gold, level, options of the first
+    "aime24": ("aime24-60", "number", "025", "", None),
+    "aime25": ("aime25-1", "number", "3", "Number Theory", None),
+    "hmmt": ("hmmt-1", "math", "\\frac{1}{2}", "Algebra, Geometry", None),
+    "brumo": ("brumo-1", "math", "\\frac{1}{2}", "Algebra, Geometry", None),
+    "gpqa": ("gpqa-rec0", "choice:options=4", None, "Physics", 4),
+    "mmlu-pro": ("mmlu-pro-70", "choice:options=3", "C", "other", 3),
+    "math500": ("math500-test/precalculus/1.json", "math", "\\left( 0, -1 \\right)", "Precalculus", None),
+    "gsm8k": ("gsm8k-1", "number", "1,004", "", None),
+}
+
+
+def copied(folder, name):
+    """The set as the hub lays it out."""
+    known = BENCHMARKS[name]
+    if name == "gpqa":
+        path = folder / "gpqa_diamond.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(GPQA[0]))
+            writer.writeheader()
+            writer.writerows(GPQA)
+        (folder / "gpqa_extended.csv").write_text("Question\nnot this one\n")
+        return path
+    path = folder / (known.config or "data") / f"{known.split}-00000-of-00001.parquet"
+    path.parent.mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS[name]), path)
+    other = path.with_name("validation-00000-of-00001.parquet")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"x": 1}]), other)
+    (folder / "dataset_infos.json").write_text("{}")
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_a_copy_is_read_with_prompt_answer_type_and_gold(tmp_path, name):
+    path = copied(tmp_path, name)
+    asked = question_set(name, tmp_path)
+    assert asked == question_set(name, path) and len(asked.problems) == len(ROWS[name])
+    first, expected = asked.problems[0], EXPECTED[name]
+    found = (first.id, first.answer, first.gold, first.level, first.options)
+    assert found[:2] == expected[:2] and found[3:] == expected[3:] and found[2] == (expected[2] or found[2])
+    (message,) = first.prompt.content
+    assert message.role == "user" and message.content.endswith(BOXED) and asked.sampling.max_tokens >= 2048
+    kind = make_answer_type(first.answer)
+    assert kind.extract(f"So it is \\boxed{{{first.gold}}}.") == kind.canonical(first.gold) is not None
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_a_set_is_the_same_after_a_round_trip(tmp_path, name):
+    copied(tmp_path, name)
+    asked = question_set(name, tmp_path)
+    with (tmp_path / "own.jsonl").open("w") as file:
+        write_questions(asked.problems, file)
+    assert read_questions(tmp_path / "own.jsonl").problems == asked.problems
+
+
+def test_gpqas_options_are_shuffled_by_seed_and_the_gold_follows(tmp_path):
+    path = copied(tmp_path, "gpqa")
+    golds = set()
+    for seed in range(3):
+        asked = question_set("gpqa", path, seed=seed).problems
+        assert asked == question_set("gpqa", path, seed=seed).problems
+        for n, problem in enumerate(asked):
+            lines = problem.prompt.content[0].content.splitlines()
+            options = dict(line.split(") ", 1) for line in lines if line[1:3] == ") ")
+            assert options[problem.gold] == f"planet {n}"
+            assert sorted(options) == ["A", "B", "C", "D"]
+            assert sorted(options.values()) == sorted(["a moon", "a comet", "a star", f"planet {n}"])
+            golds.add(problem.gold)
+    assert golds == {"A", "B", "C", "D"}
+    by_seed = [[problem.gold for problem in question_set("gpqa", path, seed=seed).problems] for seed in (0, 1)]
+    assert by_seed[0] != by_seed[1]
+
+
+def test_gpqas_order_depends_on_the_question_and_not_on_its_place(tmp_path):
+    path = copied(tmp_path, "gpqa")
+    lines = path.read_text().splitlines(keepends=True)
+    whole = {problem.id: problem for problem in question_set("gpqa", path).problems}
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(GPQA[0]))
+        writer.writeheader()
+        writer.writerows(reversed(GPQA[3:]))
+    assert len(lines) > 12 and all(whole[one.id] == one for one in question_set("gpqa", path).problems)
+
+
+def test_the_hub_is_asked_by_name(monkeypatch):
+    asked = []
+
+    def load_dataset(*place, split):
+        asked.append((*place, split))
+        return ROWS["gsm8k"]
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    assert question_set("gsm8k").problems[0].gold == "1,004"
+    assert asked == [("openai/gsm8k", "main", "test")]
+
+
+def test_a_hub_that_does_not_answer_is_one_line(monkeypatch):
+    def load_dataset(*place, split):
+        raise ConnectionError("Couldn't reach it\non the Hub")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(InputError, match=r"Couldn't reach it on the Hub.*--from") as error:
+        question_set("gpqa")
+    assert "\n" not in str(error.value)
+
+
+def test_without_the_library_the_message_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r"pets\[datasets\]"):
+        question_set("aime24")
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "said"),
+    [
+        ("aime24", {"title": "x"}, 'line 1: there is no "answer"; the fields are "title"'),
+        ("hmmt", {"answer": "1"}, 'no "problem"'),
+        ("gsm8k", {"question": "x", "answer": "18"}, 'expected "####"'),
+        ("gpqa", {"Question": "x"}, 'no "Correct Answer"'),
+        ("mmlu-pro", {"question": "x", "options": "a, b"}, "a list of texts"),
+        ("mmlu-pro", {"question": "x", "options": ["a", "b"], "answer_index": 2}, "number 2 of 2"),
+    ],
+)
+def test_a_file_of_another_schema_is_named(tmp_path, name, row, said):
+    path = tmp_path / "other.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match=said):
+        question_set(name, path)
+
+
+def test_an_empty_copy_and_two_copies_at_once_say_so(tmp_path):
+    with pytest.raises(InputError, match="holds no data"):
+        question_set("aime24", tmp_path)
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(json.dumps(ROWS["aime24"][0]) + "\n")
+    with pytest.raises(InputError, match=r'"b\.jsonl" line 1: two questions have the id "60"'):
+        question_set("aime24", tmp_path)
+    with pytest.raises(InputError, match="comes with pets"):
+        question_set("starter", tmp_path)
