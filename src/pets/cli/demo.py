@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pets.cli.demo_report import Compared, print_report, write_page
+from pets.cli.demo_report import POLICIES, Compared, averaged, print_report, write_page
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
 from pets.errors import LocalModelError
@@ -24,7 +25,6 @@ from pets.store import StoredTrace
 
 __all__ = ["demo"]
 
-POLICIES = ("okg", "uniform")
 IN_FLIGHT = 16
 SEED = 1  # the shipped pool was recorded with 0: a live demo draws other traces than those it is judged by
 
@@ -64,21 +64,25 @@ def demo(questions: int, budget: str, replay: bool, report: Path) -> None:
     problems = tuple(problem for problem in everything.problems if problem.id in recorded)[:questions]
     asked = replace(everything, problems=problems)
     console = Console(stderr=True, highlight=False)
-    sampler, source = _sampler(asked, pool, replay, console)
-    console.print(f"{len(problems)} starter questions, budget {budget}, traces from {source}")
-    compared, drawn = asyncio.run(_compare(asked, sampler, budget, Judge.of(problems, pool), console))
-    print_report(compared, Console(highlight=False))
-    write_page(report, compared, source, drawn, len(problems))
+    console.print(f"{len(problems)} starter questions, budget {budget}")
+    compared, source, drawn = asyncio.run(_compare(asked, pool, replay, budget, console))
+    averages = averaged(pool)
+    print_report(compared, averages, Console(highlight=False))
+    write_page(report, compared, averages, source, drawn)
     console.print(f"Report: {report}")
 
 
-def _sampler(asked: QuestionSet, pool: Pool, replay: bool, console: Console) -> tuple[Sampler, str]:
+async def _opened(
+    stack: AsyncExitStack, asked: QuestionSet, pool: Pool, replay: bool, console: Console
+) -> tuple[Sampler, str]:
     """The model, or what stands in for it where it cannot run."""
     if not replay:
         try:
-            return LocalSampler(slots=IN_FLIGHT, context=512), "SmolLM2-135M-Instruct, sampled live"
+            with console.status("loading the model"):
+                model = await stack.enter_async_context(LocalSampler(slots=IN_FLIGHT, context=512))
+            return model, "SmolLM2-135M-Instruct, sampled live"
         except LocalModelError as error:
-            console.print(f"No model can run here: {error}")
+            console.print(f"No model can run here: {error}", markup=False)
     recorded = {question.id: question for question in pool.questions}
     traces = {
         problem.prompt: [
@@ -91,20 +95,21 @@ def _sampler(asked: QuestionSet, pool: Pool, replay: bool, console: Console) -> 
 
 
 async def _compare(
-    asked: QuestionSet, sampler: Sampler, budget: str, judge: Judge, console: Console
-) -> tuple[list[Compared], int]:
-    """Both policies on the same traces; and how many traces were really sampled."""
+    asked: QuestionSet, pool: Pool, replay: bool, budget: str, console: Console
+) -> tuple[list[Compared], str, int]:
+    """Both policies on the same traces; where these came from, and how many were really sampled."""
+    judge = Judge.of(asked.problems, pool)
     columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TextColumn("traces"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        loading = progress.add_task("loading", total=None)
-        async with sampler:
-            progress.remove_task(loading)
-            shared = RememberedSampler(sampler)
+    async with AsyncExitStack() as stack:
+        sampler, source = await _opened(stack, asked, pool, replay, console)
+        console.print(f"Traces from {source}.")
+        shared = RememberedSampler(sampler)
+        with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
             runs = []
             for policy in POLICIES:
                 bar = progress.add_task(policy, total=None)
                 runs.append(await _run(asked, shared, policy, budget, judge, progress, bar))
-            return runs, shared.drawn
+            return runs, source, shared.drawn
 
 
 async def _run(

@@ -11,11 +11,15 @@ from rich.table import Table
 
 from pets.engine import Answer
 from pets.errors import InputError
+from pets.pools import Pool
 from pets.questions import question_set
+from pets.replay import replay, traces_at_mean
 from pets.report.page import ComparedRun, VotedQuestion, comparison_page
 
-__all__ = ["Compared", "print_report", "write_page"]
+__all__ = ["POLICIES", "Compared", "averaged", "print_report", "write_page"]
 
+POLICIES = ("okg", "uniform")
+REPETITIONS, MEAN = 5, 8
 SHOWN = 6  # of the least certain answers
 BAR = 32  # characters
 
@@ -43,18 +47,33 @@ class Compared:
 
 
 def saved(ours: Compared, theirs: Compared) -> str:
-    """How many traces ``ours`` needed for what ``theirs`` had in the end."""
-    needed = next((told for told, value in enumerate(ours.curve, 1) if value >= theirs.consistency), None)
-    if needed is None:
-        return f"{ours.policy} did not reach {theirs.policy}'s self-consistency of {theirs.consistency:.1%} this time."
-    share = 1 - needed / len(theirs.curve)
+    """When each first reached what ``theirs`` had in the end."""
+    level = theirs.consistency
+    needed, first = (
+        next((n for n, value in enumerate(run.curve, 1) if value >= level), None) for run in (ours, theirs)
+    )
+    if needed is None or first is None:
+        return f"{ours.policy} did not reach {theirs.policy}'s self-consistency of {level:.1%} this time."
+    reached = f"A self-consistency of {level:.1%}, {theirs.policy}'s in the end: first reached by {ours.policy} after"
+    saving = f": {1 - needed / first:.0%} saved" if needed < first else ""
+    return f"{reached} {needed} traces, by {theirs.policy} after {first}{saving}."
+
+
+def averaged(pool: Pool) -> str:
+    """What a single run cannot show: both policies over the whole recorded pool, a few times."""
+    (found,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
+    ours, theirs = (found.result(policy) for policy in POLICIES)
+    at = MEAN * ours.questions
+    gain = 100 * (ours.consistency[:, at] - theirs.consistency[:, at])
+    levels = (traces_at_mean(one, 0.95) for one in (ours, theirs))
     return (
-        f"{ours.policy} reached {theirs.policy}'s self-consistency of {theirs.consistency:.1%} after {needed} of "
-        f"{len(theirs.curve)} traces: {share:.0%} saved."
+        f"Averages, {ours.questions} recorded questions, {REPETITIONS} draws of {ours.size} traces: at {MEAN} traces a "
+        f"question {POLICIES[0]} is {gain.mean():+.1f} ± {gain.std(ddof=1):.1f} points ahead; for a self-consistency "
+        f"of 0.95 it needs {next(levels):.1f}, {POLICIES[1]} {next(levels):.1f}."
     )
 
 
-def print_report(runs: Sequence[Compared], console: Console) -> None:
+def print_report(runs: Sequence[Compared], averages: str, console: Console) -> None:
     """For the terminal."""
     ours, theirs = runs
     table = Table()
@@ -66,6 +85,7 @@ def print_report(runs: Sequence[Compared], console: Console) -> None:
     table.add_row("gain, points", "", *(f"{100 * gain:+.1f}" for gain in gains))
     console.print(table)
     console.print(saved(ours, theirs))
+    console.print(averages)
     _plot(runs)
     console.print(f"The least certain answers of {ours.policy}:")
     for answer in ours.least_certain():
@@ -76,7 +96,7 @@ def print_report(runs: Sequence[Compared], console: Console) -> None:
             console.print(f"    {label[:14]:14} {bar} {count}", markup=False)
 
 
-def write_page(path: Path, runs: Sequence[Compared], source: str, drawn: int, questions: int) -> None:
+def write_page(path: Path, runs: Sequence[Compared], averages: str, source: str, drawn: int) -> None:
     """The same as HTML."""
     ours, theirs = runs
     compared = [ComparedRun(r.policy, len(r.curve), r.consistency, r.accuracy, r.points) for r in runs]
@@ -87,9 +107,9 @@ def write_page(path: Path, runs: Sequence[Compared], source: str, drawn: int, qu
         for one in ours.least_certain()
     ]
     notes = [
-        f"{questions} questions; {drawn:,} traces were drawn in all, those that both policies asked for once.",
+        f"{len(ours.answers)} questions; {drawn:,} traces were drawn in all, those that both policies asked for once.",
         "Self-consistency: the share of questions whose vote is the vote of 128 recorded traces. Accuracy: is right.",
-        "On so few questions one vote is points of self-consistency: run `pets replay starter` for the averages.",
+        f"On so few questions one vote is {100 / len(ours.answers):.1f} points of self-consistency. {averages}",
     ]
     lead = f"Traces from {source}. {saved(ours, theirs)}"
     try:

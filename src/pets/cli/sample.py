@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pets.cli.sampling import Source, drawing_options, source_options, the_questions, the_sampling
+from pets.cli.sampling import Source, drawing_options, field_option, source_options, the_questions, the_sampling
 from pets.recording import Recording, record
 from pets.samplers import Sampler
 
@@ -23,6 +23,7 @@ __all__ = ["sample"]
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same traces.")
 @click.option("--at-once", type=click.IntRange(min=1), default=2, show_default=True, help="Questions in flight.")
 @click.option("--part", default="1/1", show_default=True, metavar="I/K", help="Every K-th question from the I-th on.")
+@field_option
 @source_options
 @drawing_options
 def sample(
@@ -33,6 +34,7 @@ def sample(
     seed: int,
     at_once: int,
     part: str,
+    fields: tuple[str, ...],
     temperature: float | None,
     max_tokens: int | None,
     stop: tuple[str, ...],
@@ -47,7 +49,7 @@ def sample(
 
     A question is written when its last trace is back. Broken off, the same command goes on where it stopped.
     """
-    asked = the_questions(questions)
+    asked = the_questions(questions, fields)
     sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
     recording = Recording(asked.problems[:first], traces, sampling, seed, at_once, _part(part))
     if output.suffix != ".jsonl":

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from pets.engine.sources import samplers_of
 from pets.errors import InputError
 from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
 from pets.samplers.local import LocalSampler
-from pets.samplers.openai import OpenAISampler
 
 __all__ = ["Source", "drawing_options", "field_option", "source_options", "the_questions", "the_sampling"]
 
@@ -33,9 +33,7 @@ class Source:
         """The sampler of this source; the key of a server comes from OPENAI_API_KEY."""
         if self.endpoint is None:
             return LocalSampler(self.model, slots=self.slots, context=self.context, threads=self.threads)
-        if self.model is None:
-            raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        return OpenAISampler(self.endpoint, self.model, key=os.environ.get("OPENAI_API_KEY"))
+        return samplers_of([self.endpoint], self.model, key=os.environ.get("OPENAI_API_KEY"))[0]
 
     @property
     def name(self) -> str:

