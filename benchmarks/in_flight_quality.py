@@ -22,6 +22,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally, majority
+from pets.engine.width import in_flight_limit
 from pets.pools import read_pool
 from pets.registry import make_policy
 from pets.replay.draws import Draw, draw
@@ -41,7 +42,8 @@ def played(drawn: Draw, total: int, finish_order: bool) -> float:
     told: Counter[str] = Counter()
     now, launched = 0.0, 0
     while True:
-        for launch in allocator.ask(IN_FLIGHT - len(running)):
+        limit = in_flight_limit(IN_FLIGHT, len(targets), total - allocator.told)
+        for launch in allocator.ask(max(0, limit - len(running))):
             launched += 1
             seconds = max(1, drawn.traces[launch.question][launch.number].tokens)
             heapq.heappush(running, (now + seconds, launched, launch.question, launch.number))

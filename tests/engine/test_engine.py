@@ -22,7 +22,7 @@ def test_concurrency_is_kept_and_used():
 
     async def run():
         sampler.gate = asyncio.Event()
-        async with Engine(asked([f"q{i}" for i in range(40)]), sampler=sampler, budget="4x", concurrency=24) as engine:
+        async with Engine(asked([f"q{i}" for i in range(40)]), sampler=sampler, budget="8x", concurrency=24) as engine:
             task = asyncio.create_task(engine.run())
             while sampler.in_flight < 24:
                 await asyncio.sleep(0)
@@ -30,7 +30,7 @@ def test_concurrency_is_kept_and_used():
             sampler.gate.set()
             return await task
 
-    assert asyncio.run(run()).spent == 160
+    assert asyncio.run(run()).spent == 320
     assert sampler.widest == 24
 
 
@@ -90,7 +90,7 @@ def test_an_unknown_option_is_named():
         solve(asked(["a"]), sampler=Scripted(), temprature=1)
 
 
-@pytest.mark.parametrize(("budget", "price"), [("20ktok", None), ("0.02usd", Price(1.0, 1.0))])
+@pytest.mark.parametrize(("budget", "price"), [("40ktok", None), ("0.04usd", Price(1.0, 1.0))])
 def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, price):
     rising = {}
 
@@ -111,7 +111,7 @@ def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, p
         concurrency=32, max_per_question=None,
     )  # fmt: skip
     assert 0.95 * solution.total < solution.spent <= 1.1 * solution.total
-    assert sampler.widest == 32  # of which 10 at the worst would have filled the budget
+    assert sampler.widest == 32  # of which 19 at the worst would have filled the budget
 
 
 def test_a_budget_that_cannot_pay_for_one_trace_is_refused():

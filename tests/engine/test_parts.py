@@ -14,6 +14,7 @@ from pets.engine.forecast import forecast
 from pets.engine.journal import Journal
 from pets.engine.prices import Price
 from pets.engine.purse import Purse
+from pets.engine.width import in_flight_limit
 from pets.errors import BudgetError, InputError
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
@@ -133,3 +134,9 @@ def test_a_forecast_begins_where_the_run_stands_and_rises():
         forecast(tallies, Uniform())
     with pytest.raises(InputError, match="spent already"):
         forecast(tallies, OKG(), up_to=2)
+
+
+def test_a_small_batch_ends_with_few_in_flight_and_a_large_one_does_not():
+    widths = [in_flight_limit(64, 160, left) for left in range(800, 0, -1)]
+    assert widths[0] == 64 and widths[-1] == 10 and sorted(widths, reverse=True) == widths
+    assert {in_flight_limit(64, 2000, left) for left in range(1, 400)} == {64}

@@ -62,7 +62,7 @@ def test_stopped_at_once_what_was_in_flight_is_charged_and_told(tmp_path):
     sampler = Scripted(by_seed)
 
     async def stop():
-        async with Engine(asked("abc"), sampler=sampler, budget=30, store=path, concurrency=5) as engine:
+        async with Engine(asked("abc"), sampler=sampler, budget=90, store=path, concurrency=5) as engine:
             task = asyncio.create_task(engine.run())
             while sum(sampler.seeds.values()) < 10:
                 await asyncio.sleep(0)
@@ -76,11 +76,11 @@ def test_stopped_at_once_what_was_in_flight_is_charged_and_told(tmp_path):
     asyncio.run(stop())
     sampler.gate = None
     solution, answers = run_to_end(Engine.resume(path, sampler=sampler))
-    assert solution.spent == 30 and 1 <= solution.lost <= 5
-    assert sum(answer.traces for answer in answers) == 30
+    assert solution.spent == 90 and 1 <= solution.lost <= 5
+    assert sum(answer.traces for answer in answers) == 90
     assert solution.failed == solution.lost
     again, _ = run_to_end(Engine.resume(path, sampler=sampler))
-    assert again.spent == 30 and again.lost == solution.lost
+    assert again.spent == 90 and again.lost == solution.lost
 
 
 def test_a_top_up_goes_on_and_samples_nothing_twice(tmp_path):

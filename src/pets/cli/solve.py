@@ -11,7 +11,7 @@ from pets.cli.solving import check_output, run_engine
 from pets.confidence import KINDS
 from pets.engine import Engine, Plan, Price
 from pets.engine.dry import dry_run
-from pets.engine.engine import plan_with
+from pets.engine.options import plan_with
 from pets.engine.sources import Dialect, samplers_of
 from pets.errors import InputError
 

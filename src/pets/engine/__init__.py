@@ -7,7 +7,12 @@ sharded.py    one server through several clients
 sources.py    where questions and traces come from
 budgets.py    "16x", "5000", "2Mtok", "5usd"
 prices.py     what tokens cost
+options.py    options as callers give them
 dispatch.py   the loop: traces in flight, tries, giving up
+trials.py     trying again
+asking.py     prompts and seeds
+lengths.py    tokens of a trace
+width.py      how many traces are in flight
 batches.py    traces of one question in one request
 endpoints.py  several servers: load, health, choices in a request
 purse.py      budgets in tokens or money
@@ -18,6 +23,7 @@ answers.py    the rows of a finished run
 outlook.py    expected self-consistency
 snapshot.py   a run in a few numbers
 runs.py       begin, resume and read a stored run
+dry.py        what a run would take
 forecast.py   what budget for which self-consistency
 """
 

@@ -10,26 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from pets.core.allocator import Allocator
+from pets.core.policy import IndexPolicy
+from pets.engine.asking import prompt_of, seeds_for
 from pets.engine.batches import Batch, batches
 from pets.engine.endpoints import Endpoint, Fleet, unreachable
 from pets.engine.journal import Journal
+from pets.engine.lengths import Lengths
 from pets.engine.outlook import Watch
 from pets.engine.plan import Plan
-from pets.engine.purse import Purse
+from pets.engine.purse import ENOUGH, Purse
 from pets.engine.reading import Reader
+from pets.engine.trials import FATAL, LONGEST_WAIT, name_of, wait_of
+from pets.engine.width import in_flight_limit
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, SamplerError
 from pets.questions import Problem
-from pets.samplers import Completion, Message, Prompt, Seeds
+from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.types import Launch
 
-__all__ = ["MOST_CHOICES", "Dispatcher"]
+__all__ = ["FATAL", "LONGEST_WAIT", "MOST_CHOICES", "Dispatcher", "name_of", "prompt_of"]
 
 MOST_CHOICES = 16  # traces that one request asks for at most: a reply that breaks loses them all
-LONGEST_WAIT = 30.0
 PATIENCE = 300.0  # seconds without any server before the run is left to be resumed
-FATAL = {401, 403, 404}  # a bad key, no such model: the same for every question
-CHARACTERS = 4.0  # a token, until a server has told
 
 
 class Dispatcher:
@@ -59,11 +61,13 @@ class Dispatcher:
         self._watch = None if plan.target_consistency is None else Watch(plan.target_consistency)
         self._random = random.Random(plan.seed)
         self._in_flight = 0
+        # Whether what comes back decides which question is next.
+        self._chooses = len(problems) > 1 and isinstance(allocator.policy, IndexPolicy)
         self._woken = asyncio.Event()
         self._refused: set[str] = set()
-        self._came = 0  # traces that came back
+        self._came = allocator.told  # traces that came back
         self._away_since: float | None = None
-        self._spelled = [0, 0]  # characters and tokens of traces whose tokens are known
+        self._lengths = Lengths()
 
     def drain(self) -> None:
         """Ask for nothing more; what is in flight comes home."""
@@ -84,7 +88,12 @@ class Dispatcher:
             raise next((error for error in errors.exceptions if isinstance(error, PetsError)), errors) from None
 
     def _launch(self, group: asyncio.TaskGroup) -> None:
-        free = self._plan.concurrency - self._in_flight
+        limit = self._plan.concurrency
+        budget = self.allocator.budget
+        if self._chooses and (self._purse is None or budget.settled >= ENOUGH):
+            left = budget.expected + self._in_flight
+            limit = in_flight_limit(limit, len(self._problems), left)
+        free = limit - self._in_flight
         if self._watch is not None and not self.satisfied:
             self.satisfied = self._watch.met(self.allocator, self._ids)
         if self.draining or self.satisfied or free < 1:
@@ -174,9 +183,7 @@ class Dispatcher:
             self._again(batch.split(-(-batch.size // 2)), group)
             return
         self._refused.add(batch.id)
-        if not self._came and not self.allocator.told - len(self._refused) > 0 and len(self._refused) >= 3:
-            raise error
-        if len(self._refused) == len(self._problems):
+        if not self._came and len(self._refused) >= min(3, len(self._problems)):
             raise error
         await self._lost(batch, error, endpoint)
 
@@ -193,7 +200,7 @@ class Dispatcher:
         if batch.tries >= self._plan.tries:
             await self._lost(batch, error, endpoint)
             return True
-        await asyncio.sleep(self._wait(batch.tries, error))
+        await asyncio.sleep(wait_of(batch.tries, error, self._plan.backoff, self._random.random()))
         return False
 
     def _check_patience(self, error: SamplerError, now: float) -> None:
@@ -206,12 +213,6 @@ class Dispatcher:
         if all(one.failures for one in self._fleet.endpoints) and now - self._away_since > PATIENCE:
             raise error
 
-    def _wait(self, tries: int, error: SamplerError) -> float:
-        """Seconds until the next try: doubling, with jitter, and never before the server's own word."""
-        jitter = 0.5 + self._random.random()
-        wait = min(LONGEST_WAIT, self._plan.backoff * 2.0 ** (tries - 1)) * jitter
-        return max(wait, (error.retry_after or 0.0) * (1.0 + 0.1 * jitter))
-
     async def _home(self, batch: Batch, found: Sequence[Completion], endpoint: Endpoint, seconds: float) -> None:
         """Traces that came: read, written, then told."""
         read = await self._reader.read(batch.number, found)
@@ -223,7 +224,7 @@ class Dispatcher:
                 form,
                 one.text,
                 one.finish,
-                self._tokens(one) + waste,
+                self._lengths.tokens(one) + waste,
                 (one.prompt_tokens or 0) if at == 0 else 0,  # a prompt is read once for all choices
                 one.confidence,
                 endpoint=endpoint.number,
@@ -274,48 +275,3 @@ class Dispatcher:
             return 0
         currency = self.allocator.budget.currency
         return batch.wasted * self._purse.expected(batch.id) // max(1, currency.per_token)
-
-    def _tokens(self, one: Completion) -> int:
-        """As the server told; else as many as so long a text has had elsewhere."""
-        if one.tokens is not None:
-            self._spelled[0] += len(one.text)
-            self._spelled[1] += one.tokens
-            return one.tokens
-        characters, tokens = self._spelled
-        return max(1, round(len(one.text) * tokens / characters if characters else len(one.text) / CHARACTERS))
-
-
-def prompt_of(problem: Problem, system: str | None) -> Prompt:
-    """The question's prompt, under another system message if one is given."""
-    if system is None:
-        return problem.prompt
-    content = problem.prompt.content
-    if isinstance(content, str):
-        return Prompt.chat(content, system)
-    return Prompt((Message("system", system), *(one for one in content if one.role != "system")))
-
-
-def seeds_for(plan: Plan, questions: int) -> Seeds:
-    """Seeds of 32 bits, which every server takes, as long as there are enough of them."""
-    wide = Seeds(plan.seed, cap=max(4096, plan.max_per_question or 0))
-    if questions <= wide.questions:
-        return wide
-    narrow = Seeds(plan.seed, cap=plan.max_per_question or 4096)
-    return (
-        narrow
-        if questions <= narrow.questions
-        else Seeds(plan.seed, cap=max(4096, plan.max_per_question or 0), bits=63)
-    )
-
-
-def name_of(error: SamplerError) -> str:
-    """A fault's name in the log.
-
-    >>> name_of(BusyError("slow down", status=429)), name_of(ReplyError("half a body"))
-    ('429', 'broken reply')
-    """
-    if error.status is not None:
-        return str(error.status)
-    if isinstance(error, ReplyError):
-        return "broken reply"
-    return "unreachable" if unreachable(error) else "timeout"

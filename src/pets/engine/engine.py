@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,26 +13,24 @@ from pets.core.allocator import Allocator
 from pets.core.certificate import expected_consistency
 from pets.engine.accounts import Account
 from pets.engine.answers import Answer, accounts_of, answers
-from pets.engine.budgets import Amount, total_of
 from pets.engine.dispatch import MOST_CHOICES, Dispatcher
 from pets.engine.endpoints import Fleet
 from pets.engine.journal import Journal
+from pets.engine.options import plan_with, samplers_for, topped_up
 from pets.engine.outlook import Certifier, Outlook, outlook, tallies_of
 from pets.engine.plan import Plan
-from pets.engine.prices import Price, price_of
+from pets.engine.prices import price_of
 from pets.engine.purse import Purse
 from pets.engine.reading import Reader
 from pets.engine.runs import LOST, adoptable, allocator_for, lost_traces, plan_of, settings_of
 from pets.engine.snapshot import Snapshot, Solution
-from pets.engine.sources import Questions, question_set_of, samplers_of
-from pets.errors import InputError, StateError
+from pets.engine.sources import Questions, question_set_of
+from pets.errors import StateError
 from pets.questions import Problem
-from pets.samplers import Sampler, Sampling
-from pets.store import Launch, Run, RunSettings, Store, StoredTrace
+from pets.samplers import Sampler
+from pets.store import Launch, Run, Store, StoredTrace
 
 __all__ = ["Engine"]
-
-DRAWING = {field.name for field in fields(Sampling)}
 
 
 class Engine:
@@ -66,7 +64,7 @@ class Engine:
         self.problems: Sequence[Problem] = asked.problems
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         self.settings = settings_of(self.plan, self.problems, model=model or "", endpoints=endpoints, name=asked.name)
-        self._samplers = _samplers(sampler, endpoints, model, key, self.plan)
+        self._samplers = samplers_for(sampler, endpoints, model, key, self.plan)
         self._setup(None if store is None else Store.open(store), None)
 
     @classmethod
@@ -97,7 +95,7 @@ class Engine:
                 self.settings = topped_up(held.settings, top_up, len(self.problems))
                 held.change(self.settings)
             given = [endpoint] if isinstance(endpoint, str) else list(endpoint or self.settings.endpoints)
-            self._samplers = _samplers(sampler, given, self.settings.model or None, key, self.plan)
+            self._samplers = samplers_for(sampler, given, self.settings.model or None, key, self.plan)
         except BaseException:
             opened.close()
             raise
@@ -248,7 +246,8 @@ class Engine:
 
     def _put_down(self, allocator: Allocator) -> None:
         """Whatever ended the run: note what went wrong, and what was launched for nothing."""
-        assert self._dispatcher is not None
+        if self._dispatcher is None:
+            return
         self.faults.update(self._dispatcher.faults)
         self._dispatcher.faults = Counter()
         if self.held is None:
@@ -280,31 +279,3 @@ class Engine:
         self._failed += trace.error is not None
         self._tokens[0] += trace.tokens
         self._tokens[1] += trace.prompt_tokens
-
-
-def plan_with(plan: Plan, options: dict[str, Any]) -> Plan:
-    """The plan with some of its options, or of its sampling's, replaced."""
-    known = {field.name for field in fields(Plan)} - {"sampling"}
-    if unknown := set(options) - known - DRAWING:
-        raise InputError(f"there is no option {sorted(unknown)[0]!r}. Options: {', '.join(sorted(known | DRAWING))}.")
-    options = {**options, "budget": str(options.get("budget", plan.budget))}
-    if isinstance(options.get("price"), str):
-        options["price"] = Price.parse(options["price"])
-    sampling = replace(plan.sampling, **{name: value for name, value in options.items() if name in DRAWING})
-    return replace(plan, sampling=sampling, **{name: value for name, value in options.items() if name in known})
-
-
-def topped_up(settings: RunSettings, text: str, questions: int) -> RunSettings:
-    """The settings with more budget, in the currency that the run has."""
-    amount = Amount.parse(text)
-    if amount.coin != settings.currency.unit:
-        raise InputError(f"this run counts {settings.currency.unit}; a top-up of {text} is in {amount.coin}.")
-    return replace(settings, total=settings.total + total_of(amount, questions))
-
-
-def _samplers(
-    given: Sampler | Sequence[Sampler] | None, endpoints: Sequence[str], model: str | None, key: str | None, plan: Plan
-) -> list[Sampler]:
-    if given is None:
-        return samplers_of(endpoints, model, key=key, stream=plan.kind is not None, concurrency=plan.concurrency)
-    return [given] if isinstance(given, Sampler) else list(given)

@@ -19,11 +19,11 @@ import math
 from pets.core.budget import Budget
 from pets.errors import BudgetError
 
-__all__ = ["Purse"]
+__all__ = ["ENOUGH", "Purse"]
 
 SHRINK = 2.0  # traces of the batch's mean that a question's own count against
 RELEARN = 1.05  # growth of the traces seen, after which the ledger holds the new mean
-ENOUGH = 16
+ENOUGH = 16  # traces, to know what traces cost
 Z = 3.09  # one in a thousand
 
 

@@ -16,7 +16,7 @@ from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion
 
-__all__ = ["Reader", "answer_type", "merges", "options_of"]
+__all__ = ["Reader", "answer_type", "form_of", "merges", "options_of"]
 
 answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
