@@ -5,6 +5,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior, log_evidence, slots
@@ -80,3 +82,22 @@ def test_pending_traces_lower_the_gain_as_votes_in_proportion():
 
 def test_open_sets_keep_slots_for_what_was_not_seen():
     assert slots(Tally((1,) * 20)) == 21 and slots(Tally((2,))) == 8 and slots(Tally((2,), options=4)) == 4
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.sampled_from([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36]))
+def test_pending_traces_have_their_gain_on_the_way(counts, pending):
+    counts = tuple(sorted(counts, reverse=True))
+    prior, tally = LearnedPrior(), Tally(counts, pending=pending)
+    known = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
+    gains = dict(zip(BATCHES.tolist(), known, strict=True))
+    left = max((gains[k] - gains[pending]) / (k - pending) for k in gains if k > pending)
+    assert prior.gain(tally) == pytest.approx(
+        min(left, prior.gain(Tally(counts))) / (1 + pending), rel=1e-9, abs=1e-300
+    )
+
+
+@given(st.lists(st.integers(1, 9), max_size=4), st.integers(1, 70))
+def test_traces_in_flight_lower_the_gain_of_the_next(counts, pending):
+    counts = tuple(sorted(counts, reverse=True))
+    alone, beside = (LearnedPrior().gain(Tally(counts, pending=p)) for p in (0, pending))
+    assert 0.0 <= beside <= alone / (1 + pending) * (1 + 1e-9)

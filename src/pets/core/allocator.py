@@ -15,7 +15,7 @@ It holds tallies, pending traces, the budget and a policy, and knows no clock, s
 >>> allocator.tell(Trace(launch.question, launch.number, answer="A"))
 True
 >>> allocator.ask(9)
-[Launch(question='q2', number=0), Launch(question='q2', number=1)]
+[Launch(question='q2', number=0), Launch(question='q1', number=1)]
 >>> allocator.verdict("q1").answer, allocator.budget.free
 ('A', 0)
 """

@@ -57,9 +57,22 @@ class LearnedPrior:
         return weights
 
     def gain(self, tally: Tally) -> float:
-        """The best expected gain a trace over batches of traces, max_k gain(k) / k; pending traces as a fantasy."""
-        counts, K = _fantasy(tally), slots(tally)
-        return float((self.posterior(tally) @ batch_gains(counts, K, STRENGTHS) / BATCHES).max())
+        """The best expected gain a trace over batches of traces, max_k gain(k) / k, less where traces are in flight.
+
+        The gain of p pending traces is on its way: what is left for more is max_k (gain(p + k) - gain(p)) / k, and not
+        more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
+        the share 1 / (1 + p), which keeps traces in flight apart (measured: `benchmarks.in_flight_quality`). Before
+        anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
+        """
+        p = tally.pending
+        on_way = int(min(p, BATCHES[-2])) if tally.counts else 0
+        gains = self.posterior(tally) @ batch_gains(_dealt(tally, p - on_way), slots(tally), STRENGTHS)
+        best = float((gains / BATCHES).max())
+        if on_way:
+            more = on_way < BATCHES
+            left = gains[more] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
+            best = min(best, float((left / (BATCHES[more] - on_way)).max()))
+        return best / (1 + p)
 
 
 def slots(tally: Tally) -> int:
@@ -147,11 +160,11 @@ def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
     return tuple(sorted(set(cuts)))
 
 
-def _fantasy(tally: Tally) -> tuple[int, ...]:
-    """Counts with the pending traces dealt out in the counts' proportions, whole votes, the leader's first."""
-    if not tally.pending or not tally.counts:
+def _dealt(tally: Tally, pending: int) -> tuple[int, ...]:
+    """Counts with so many traces dealt out in the counts' proportions, whole votes, the leader's first."""
+    if not pending:
         return tally.counts
     votes = tally.votes
-    dealt = [count + tally.pending * count // votes for count in tally.counts]
-    dealt[0] += tally.launched - tally.nulls - sum(dealt)
+    dealt = [count + pending * count // votes for count in tally.counts] or [0]
+    dealt[0] += votes + pending - sum(dealt)
     return tuple(sorted(dealt, reverse=True))
