@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.loopback import bare, loopback, questions
+from benchmarks._loopback import bare, loopback, questions
 from pets.engine import Engine, Plan
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 

@@ -1,6 +1,6 @@
 """What 64 traces in flight cost in self-consistency, and what it would cost to believe whatever finishes first.
 
-    python -m benchmarks.in_flight_quality POOL ... [--repetitions 10]
+    python -m benchmarks.in_flight_quality [POOL ...] [--repetitions 10]
 
 Recorded traces are played back in time: a trace takes as long as its tokens say. At equal budgets (4, 8 and 16 traces a
 question), okg one at a time, okg with 64 in flight as the engine runs it (beliefs see the launch-order prefix), and okg
@@ -23,7 +23,7 @@ from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally, majority
 from pets.engine.width import in_flight_limit
-from pets.pools import read_pool
+from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
 from pets.replay.draws import Draw, draw
 from pets.replay.protocol import Protocol
@@ -115,13 +115,11 @@ def measure(path: Path, repetitions: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pools", nargs="*", type=Path)
+    parser.add_argument("pools", nargs="*", default=["starter"])
     parser.add_argument("--repetitions", type=int, default=10)
     args = parser.parse_args()
     print(__doc__)
-    if not args.pools:
-        print("no pools were named: nothing to measure.")
-    figures = {path.stem: measure(path, args.repetitions) for path in args.pools}
+    figures = {path.stem: measure(path, args.repetitions) for path in pool_files(args.pools)}
     print(json.dumps({"benchmark": "in_flight_quality", "repetitions": args.repetitions, "pools": figures}))
 
 

@@ -5,10 +5,11 @@ everywhere) and ``top_logprobs`` as one mapping a token (completions).
 """
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from pets.confidence import Meter
+from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import ReplyError
 from pets.samplers.base import Completion, Sampling
 
@@ -18,7 +19,7 @@ __all__ = ["Reply"]
 class Choice:
     """One trace while it comes in."""
 
-    __slots__ = ("finish", "meter", "text", "tokens", "usage")
+    __slots__ = ("finish", "meter", "summary", "text", "tokens", "usage")
 
     def __init__(self, sampling: Sampling) -> None:
         self.text: list[str] = []
@@ -26,6 +27,7 @@ class Choice:
         self.tokens = 0  # counted where log-probabilities came
         self.usage: int | None = None  # what a stream says of this choice alone
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
+        self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
 
     def add(self, part: dict[str, Any]) -> None:
         """A whole choice or a chunk of one."""
@@ -36,12 +38,36 @@ class Choice:
             self.text.append(_text(content))
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
-        for given in tops(part.get("logprobs") or {}):
+        logprobs = part.get("logprobs") or {}
+        self.summary = logprobs.get("confidence_summary") or self.summary
+        for given in tops(logprobs):
             self.tokens += 1
             if given and self.meter is not None:
                 self.meter.add(given)
             elif not given:
                 self.meter = None  # a confidence of some of the tokens would be none
+
+    def confidence(self, tokens: int | None) -> Confidence | None:
+        """The server's own summary where it sent one, else what its log-probabilities come to."""
+        if self.summary is not None:
+            return summarized(self.summary, tokens or 0)
+        return self.meter.result() if self.meter else None
+
+
+def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
+    """A server's ``confidence_summary``, by the paper's names (``tail_2048_mean_conf``, ...) or ours.
+
+    One without the lowest group has the bottom 10 %'s in its place, which is never below it.
+
+    >>> summarized({"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}, 70)
+    Confidence(mean=9.0, tail=8.0, lowest=5.0, bottom=5.0, tokens=70)
+    """
+    found = {kind: float(value) for name, value in summary.items() for kind in KINDS if name.startswith(kind)}
+    if missing := {"mean", "tail", "bottom"} - set(found):
+        raise KeyError(f"confidence_summary has no {sorted(missing)[0]}")
+    if not all(0.0 <= value < math.inf for value in found.values()):
+        raise ValueError(f"confidence_summary is {summary}")
+    return Confidence(found["mean"], found["tail"], found.get("lowest", found["bottom"]), found["bottom"], tokens)
 
 
 def _text(content: object) -> str:
@@ -114,14 +140,20 @@ class Reply:
         """The traces, in the order of their seeds."""
         if not self._choices:
             raise ReplyError("the server's reply has no choices; at least one was expected.")
+        try:
+            return self._finished()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
+
+    def _finished(self) -> list[Completion]:
         prompt_tokens = self._usage.get("prompt_tokens")
         found = []
         for index, choice in sorted(self._choices.items()):
             if choice.finish is None:
                 raise ReplyError(f"choice {index} breaks off without a finish_reason; the connection ended early.")
-            confidence = choice.meter.result() if choice.meter else None
+            tokens = self._tokens(choice)
             found.append(
-                Completion("".join(choice.text), choice.finish, self._tokens(choice), prompt_tokens, confidence)
+                Completion("".join(choice.text), choice.finish, tokens, prompt_tokens, choice.confidence(tokens))
             )
         return found
 

@@ -61,7 +61,7 @@ async def serve() -> None:
 @contextlib.contextmanager
 def loopback() -> Iterator[str]:
     """The URL of the server, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.loopback"]
+    command = [sys.executable, "-m", "benchmarks._loopback"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
