@@ -13,7 +13,7 @@ from pets.engine.forecast import forecast as play_on
 from pets.engine.outlook import tallies_of
 from pets.engine.runs import restored
 from pets.errors import InputError
-from pets.pools import read_pool
+from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
 from pets.replay import replay
 from pets.store import Store
@@ -69,9 +69,10 @@ def _run(store: str, run: str) -> tuple[list[Tally], int | None]:
 
 
 def _replayed(path: Path, policy: str, up_to: float, runs: int, seed: int) -> tuple[Forecast, int]:
-    if not path.exists():
+    (found,) = pool_files([path]) if not path.is_dir() else (path,)
+    if not found.exists():
         raise InputError(f'there is no pool "{path}"; for a run, name its --store.')
-    pool = read_pool(path)
+    pool = read_pool(found)
     (result,) = replay([pool], [policy], repetitions=runs, seed=seed)[0].results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
