@@ -1,0 +1,170 @@
+"""Many clients at once before a gateway whose upstream takes about 2 seconds a reply and fails now and then.
+
+    python -m benchmarks.gateway_load [REQUESTS] [CLIENTS]
+
+Every client asks, waits, and asks again; one request in 50 is given up by its client at a random moment. Overhead is
+what a client waits beyond the time in which the upstream, by its own clock, had a reply to the question on its way, for
+requests without a retry; it has the client's own share in it. The gateway's own measure (its time less the time in
+which anything was upstream) and its processor time a request stand beside it. Then the books: every request answered
+or given up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from benchmarks.slow_upstream import slow_upstream
+
+REQUESTS, CLIENTS, SECONDS, FAULTS, LEAVE = 20_000, 200, 2.0, 0.05, 0.02
+PER_CLIENT = 25
+
+
+@contextlib.contextmanager
+def gateway(upstream: str, store: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The URL and the process of ``pets serve``."""
+    command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "--store", str(store)]
+    command += ["--upstream", f"{upstream}/v1", "--answer", "choice:options=4", "--port", "0", "--log-level", "WARNING"]
+    command += ["--concurrency", "20000", *more]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            while "http" not in line:
+                if not line:
+                    raise SystemExit("the gateway did not start")
+                line = process.stderr.readline()
+            yield line.split()[0], process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+class Load:
+    """What the clients saw."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.latencies: dict[int, float] = {}
+        self.own: list[float] = []
+        self.traces = self.retried = self.done = 0
+
+    async def client(self, client: httpx.AsyncClient, url: str, left: Iterator[int], rng: random.Random) -> None:
+        await asyncio.sleep(rng.uniform(0.0, 2 * SECONDS))  # all at once would come back all at once
+        for number in left:
+            body = {"model": "pets/m", "messages": [{"role": "user", "content": f"Question {number}"}]}
+            patience = rng.uniform(0.1, 6.0) if rng.random() < LEAVE else 600.0
+            begun = time.perf_counter()
+            try:
+                reply = await client.post(f"{url}/chat/completions", json=body, timeout=patience)
+            except httpx.ReadTimeout:
+                self.statuses["gave up"] += 1
+                continue
+            finally:
+                self.done += 1
+            seconds = time.perf_counter() - begun
+            self.statuses[str(reply.status_code)] += 1
+            if reply.status_code != httpx.codes.OK:
+                continue
+            about = reply.json()["pets"]
+            self.traces += about["traces"]
+            self.retried += about["retries"] > 0
+            if not about["retries"]:
+                self.latencies[number] = seconds
+                self.own.append(about["seconds"] - about["upstream_seconds"])
+
+
+def resident(pid: int) -> float:
+    """Megabytes of a process."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def drive(url: str, pid: int, requests: int, clients: int) -> tuple[Load, dict[str, float]]:
+    load, left, memory = Load(), iter(range(requests)), dict[str, float]()
+    limits = httpx.Limits(max_connections=None)
+    pools = [httpx.AsyncClient(trust_env=False, limits=limits, verify=False) for _ in range(-(-clients // PER_CLIENT))]
+    async with asyncio.TaskGroup() as group:
+        for number in range(clients):
+            group.create_task(load.client(pools[number % len(pools)], url, left, random.Random(number)))
+        while load.done < requests:
+            await asyncio.sleep(0.5)
+            if load.done >= requests / 10:
+                memory.setdefault("after a tenth", resident(pid))
+    memory["at the end"] = resident(pid)
+    memory["cpu_seconds"] = cpu_seconds(pid)
+    for pool in pools:
+        await pool.aclose()
+    return load, memory
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    return {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 1) for q in (50, 99)}
+
+
+def books_of(store: Path) -> dict[str, int]:
+    """Sums of the ledger."""
+    with contextlib.closing(sqlite3.connect(store)) as database:
+        row = database.execute(
+            "SELECT coalesce(sum(spent), 0), coalesce(sum(delivered), 0), coalesce(sum(spent IS NULL), 0), "
+            "coalesce(sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), 0) FROM ledger"
+        ).fetchone()
+    return dict(zip(("spent", "delivered", "unsettled", "lost"), row, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("requests", type=int, nargs="?", default=REQUESTS)
+    parser.add_argument("clients", type=int, nargs="?", default=CLIENTS)
+    args = parser.parse_args()
+    print(__doc__)
+    with tempfile.TemporaryDirectory() as folder, slow_upstream(SECONDS, FAULTS) as upstream:
+        store = Path(folder) / "gateway.db"
+        with gateway(upstream, store, "--mean-budget", "8") as (url, process):
+            begun, before = time.perf_counter(), cpu_seconds(process.pid)
+            load, memory = asyncio.run(drive(url, process.pid, args.requests, args.clients))
+            seconds = time.perf_counter() - begun
+            cpu = 1000 * (memory.pop("cpu_seconds") - before) / args.requests
+        counted = httpx.get(f"{upstream}/stats", trust_env=False).json()
+        books = books_of(store)
+    busy = counted.pop("busy")
+    overheads = [latency - busy[str(number)] for number, latency in load.latencies.items()]
+    answered = sum(load.statuses.values())
+    print(f"{args.requests} requests of {args.clients} clients in {seconds:.0f} s: {dict(load.statuses)}")
+    print(f"without an answer or an error: {args.requests - answered}; with a retry: {load.retried}")
+    print(f"overhead, seen by the client: {percentiles(overheads)}; by the gateway: {percentiles(load.own)}")
+    print(f"processor time of the gateway: {cpu:.1f} ms a request")
+    print(f"ledger {books}; upstream counted {counted}; memory {memory}")
+    right = books["spent"] == books["delivered"] + books["lost"] and not books["unsettled"]
+    right = right and books["delivered"] <= counted["whole"] <= books["spent"]
+    figures: dict[str, object] = {
+        "cpu_ms": round(cpu, 2),
+        "client": percentiles(overheads),
+        "gateway": percentiles(load.own),
+        "memory_mb": memory,
+    }
+    figures |= {"statuses": dict(load.statuses), "ledger": books, "upstream": counted, "ledger_right": right}
+    print(json.dumps({"benchmark": "gateway_load", "requests": args.requests, "clients": args.clients} | figures))
+
+
+if __name__ == "__main__":
+    main()

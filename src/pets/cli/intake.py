@@ -1,0 +1,114 @@
+"""Lines that arrive one by one, perhaps for ever, and the questions in them."""
+
+import asyncio
+import io
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import BinaryIO
+
+from pets.errors import InputError, PetsError
+from pets.questions import Problem
+from pets.questions.fields import problem_from, renamed
+from pets.questions.rows import Record
+
+__all__ = ["lines", "problems_in", "replayed_problem", "spoken_problem"]
+
+AHEAD = 64  # lines read before they are wanted
+CHUNK = 1 << 16
+LONGEST = 1 << 24  # bytes of a line: a stream without line ends must not fill the memory
+
+Parse = Callable[[Record, int], Problem]
+
+
+async def lines(file: BinaryIO) -> AsyncIterator[bytes]:
+    """The lines of a file or pipe as they come.
+
+    A thread of its own reads them: one that waits for a line cannot be cancelled, and must not keep the program from
+    ending.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = threading.Semaphore(AHEAD)
+
+    def read() -> None:
+        try:
+            for line in _split(file):
+                room.acquire()
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+            loop.call_soon_threadsafe(queue.put_nowait, None)
+        except RuntimeError:
+            return  # the loop has ended: nobody waits for more
+
+    threading.Thread(target=read, name="pets-lines", daemon=True).start()
+    while (line := await queue.get()) is not None:
+        room.release()
+        yield line
+
+
+def _split(file: BinaryIO) -> Iterator[bytes]:
+    """Lines without their ends, blank ones left out. Read past the file's own buffer, whose lock would stay taken."""
+    try:
+        number = file.fileno()
+    except (io.UnsupportedOperation, AttributeError):
+        yield from _whole_lines(file)
+        return
+    with io.FileIO(os.dup(number)) as raw:
+        yield from _whole_lines(raw)
+
+
+def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
+    """Lines as far as they are not too long."""
+    rest, skipping = b"", False
+    while chunk := raw.read(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip() and not skipping:
+                yield line
+            skipping = False
+        if len(rest) > LONGEST and not skipping:
+            yield rest[:40]  # no question: it is refused under its number, and the rest of it passed over
+            skipping = True
+        if skipping:
+            rest = b""
+    if rest.strip():
+        yield rest
+
+
+async def problems_in(
+    arriving: AsyncIterator[bytes], parse: Parse, refuse: Callable[[int, str], None]
+) -> AsyncIterator[Problem]:
+    """The question of each line; a line that holds none is refused with its number, and the stream goes on."""
+    number = 0
+    async for line in arriving:
+        number += 1
+        try:
+            record = json.loads(line)
+            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
+            if not isinstance(record, dict):
+                raise InputError("a question is an object with id and prompt.")
+            problem = parse(record, number)
+        except PetsError as error:
+            refuse(number, str(error))
+        except (ValueError, RecursionError) as error:
+            refuse(number, f"this is not JSON in UTF-8 ({error}).")
+        else:
+            yield problem
+
+
+def spoken_problem(fields: dict[str, str], answer: str) -> Parse:
+    """A record's question, for a model; ``answer`` is how it is read where it does not say."""
+    return lambda record, number: problem_from(renamed(record, fields), number, answer)
+
+
+def replayed_problem(made: Callable[[str], Problem]) -> Parse:
+    """A record's question out of a recorded pool: only its id matters."""
+
+    def parse(record: Record, number: int) -> Problem:
+        id = record.get("id")
+        if not isinstance(id, str | int) or isinstance(id, bool):
+            raise InputError('a replayed question is named by its "id", as in the pool.')
+        return made(str(id))
+
+    return parse

@@ -1,0 +1,59 @@
+"""A whole gateway from a few words."""
+
+from os import PathLike
+
+from pets.core.budget import Currency
+from pets.core.policy import Policy
+from pets.core.prior import LearnedPrior
+from pets.gateway.books import Books
+from pets.gateway.desk import Desk
+from pets.gateway.keys import Keys
+from pets.gateway.ledger import Allowance, Ledger
+from pets.gateway.settings import Settings
+from pets.gateway.stream import Stream
+from pets.gateway.upstream import Upstream
+from pets.gateway.voting import Voter
+from pets.plans import Drift
+from pets.policies.price import Price
+from pets.store.database import Durability
+
+__all__ = ["gateway"]
+
+
+def gateway(
+    upstream: str,
+    policy: Policy,
+    *,
+    mean_budget: float = 16.0,
+    window: int = 100,
+    store: str | PathLike[str] = ":memory:",
+    durability: Durability = "process",
+    total: int | None = None,
+    allowance: Allowance | None = None,
+    currency: Currency | None = None,
+    key: str | None = None,
+    settings: Settings | None = None,
+    drift: Drift | None = None,
+) -> Desk:
+    """A gateway before the server at ``upstream``, to be served by :func:`pets.gateway.serve`.
+
+    ``mean_budget`` traces a question are planned over windows of ``window`` questions; ``total`` and ``allowance``
+    are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
+    """
+    settings = settings or Settings()
+    stream = Stream(policy, mean_budget, window=window, cap=settings.max_traces)
+    server = Upstream(upstream, key=key, timeout=settings.timeout, concurrency=settings.concurrency)
+    books = Books(store, durability)
+    ledger = Ledger(books, currency, total=total, allowance=allowance)
+    keys = Keys(books.database)
+    books.start()
+    voter = Voter(stream, server, ledger, settings, prior_of(policy))
+    return Desk(voter, keys, settings, drift)
+
+
+def prior_of(policy: Policy) -> LearnedPrior:
+    """What certificates go by: the policy's learned prior, or the declared one."""
+    if isinstance(policy, Price) and policy.prior == "learned":
+        trained = policy.trained
+        return LearnedPrior(trained.shares, trained.edges)
+    return LearnedPrior()

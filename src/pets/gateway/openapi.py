@@ -1,0 +1,67 @@
+"""The gateway's own description, at ``/openapi.json``."""
+
+from typing import Any
+
+from pets.gateway.settings import Settings
+
+__all__ = ["description"]
+
+ERROR = {"description": "An error, in OpenAI's form.", "content": {"application/json": {"schema": {
+    "type": "object", "required": ["error"], "properties": {"error": {
+        "type": "object", "required": ["message", "type", "param", "code"]}}}}}}  # fmt: skip
+ERRORS = {str(status): ERROR for status in (400, 401, 404, 408, 413, 429, 502, 503, 504)}
+
+
+def description(settings: Settings) -> dict[str, Any]:
+    """OpenAPI 3.1, with this gateway's limits.
+
+    >>> sorted(description(Settings())["paths"])
+    ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/models', '/v1/models/{model}']
+    """
+    named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "PETS gateway", "version": "1", "description": "Answers by vote; speaks OpenAI."},
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/v1/chat/completions": {"post": _chat(settings)},
+            "/v1/models": {"get": {"responses": _said("application/json")}},
+            "/v1/models/{model}": {"get": {"parameters": [named], "responses": _said("application/json")}},
+            "/healthz": {"get": {"responses": _said("application/json")}},
+            "/readyz": {"get": {"responses": _said("application/json")}},
+            "/metrics": {"get": {"responses": _said("text/plain")}},
+        },
+    }
+
+
+def _chat(settings: Settings) -> dict[str, Any]:
+    limits = settings.limits
+    tokens = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
+    message = {"type": "object", "required": ["role"], "properties": {"role": {"type": "string"}, "content": {}}}
+    options = {
+        "answer": {"type": "string"},
+        "max_traces": {"type": "integer", "minimum": 1, "maximum": settings.max_traces},
+        "rounds": {"type": "integer", "minimum": 0, "maximum": 1000},
+        "weighted": {"type": "boolean"},
+        "timeout": {"type": "number", "exclusiveMinimum": 0},
+    }
+    fields = {
+        "model": {"type": "string", "minLength": 1, "maxLength": 256},
+        "messages": {"type": "array", "minItems": 1, "maxItems": limits.messages, "items": message},
+        "n": {"type": "integer", "minimum": 1, "maximum": limits.n},
+        "seed": {"type": "integer"},
+        "stream": {"type": "boolean"},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+        "max_tokens": tokens,
+        "max_completion_tokens": tokens,
+        "pets": {"type": "object", "properties": options, "additionalProperties": False},
+    }
+    body = {"type": "object", "required": ["model", "messages"], "properties": fields}
+    return {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": _said("application/json", "text/event-stream"),
+    }
+
+
+def _said(*kinds: str) -> dict[str, Any]:
+    return {"200": {"description": "As asked.", "content": {kind: {} for kind in kinds}}} | ERRORS

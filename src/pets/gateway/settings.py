@@ -1,0 +1,49 @@
+"""What the operator of a gateway chooses."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pets.errors import InputError
+
+__all__ = ["Limits", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest request that is taken; what is larger gets a 4xx and costs nothing."""
+
+    body: int = 1 << 20
+    messages: int = 256
+    max_tokens: int = 32_768
+    n: int = 16
+    body_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How requests are served.
+
+    ``concurrency`` upstream traces are in flight at most, ``queue`` voted requests are open at most (one more is
+    refused with 503). ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is a 429,
+    ``single`` one trace without a vote, which is not counted against the budget.
+    """
+
+    prefix: str = "pets/"
+    answer: str = "text"
+    max_traces: int = 64
+    timeout: float = 600.0
+    concurrency: int = 256
+    queue: int = 1024
+    most: int = 16  # traces in one upstream request
+    tries: int = 3
+    keepalive: float = 5.0
+    passthrough: bool = True
+    exhausted: Literal["refuse", "single"] = "refuse"
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        least = min(self.max_traces, self.concurrency, self.queue, self.most, self.tries)
+        if least < 1 or min(self.timeout, self.keepalive) <= 0:
+            raise InputError(f"every number of the settings is more than 0; got {self}.")
+        if not self.prefix:
+            raise InputError("the prefix tells voted models from plain ones and is not empty; pets/ is usual.")

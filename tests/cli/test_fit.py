@@ -1,0 +1,59 @@
+"""``pets fit`` from the shell."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.errors import PetsError
+from pets.plans import read_plan
+
+
+def pets(*args):
+    return CliRunner().invoke(cli, [*map(str, args)])
+
+
+@pytest.fixture
+def pool(tmp_path):
+    path = tmp_path / "toy.jsonl"
+    answers = {"easy": "AAAA" * 4, "middle": "AAAB" * 4, "hard": "ABCA" * 4}
+    path.write_text("".join(json.dumps({"id": k, "gold": None, "answers": list(v)}) + "\n" for k, v in answers.items()))
+    return path
+
+
+def test_a_plan_is_written_and_says_where_it_comes_from(pool, tmp_path):
+    output = tmp_path / "plan.json"
+    result = pets("fit", pool, "--mean-budget", 8, "--rounds", 2, "--max-per-question", 16, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert not result.stdout
+    assert "3 questions with 48 traces" in result.stderr
+    plan = read_plan(output)
+    assert (plan.mean_budget, plan.rounds, plan.cap, plan.provenance.pool) == (8.0, 2, 16, "toy")
+
+
+def test_without_a_file_the_plan_goes_to_stdout_and_the_same_seed_gives_the_same_plan(pool):
+    first, again = (pets("fit", pool, "--rounds", 1, "--mean-budget", 6) for _ in range(2))
+    assert first.stdout == again.stdout
+    assert json.loads(first.stdout)["format"] == "pets-plan"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--mean-budget", "3"], "mean budget of 3"),
+        (["--answer", "poem"], "poem"),
+        (["-o", "no/such/folder/plan.json"], "folder"),
+    ],
+)
+def test_a_mistake_is_one_line(pool, options, said):
+    result = pets("fit", pool, "--rounds", 1, *options)
+    assert isinstance(result.exception, PetsError)
+    assert said in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_a_pool_that_is_not_there_is_one_line(tmp_path):
+    result = pets("fit", tmp_path / "none.jsonl")
+    assert isinstance(result.exception, PetsError)
+    assert "none.jsonl" in str(result.exception)

@@ -1,0 +1,82 @@
+"""Lines as they arrive, and the questions in them."""
+
+import asyncio
+import io
+import json
+import os
+
+import pytest
+
+from pets.cli import intake
+from pets.cli.intake import lines, problems_in, spoken_problem
+
+
+def read(file):
+    async def run():
+        return [line async for line in lines(file)]
+
+    return asyncio.run(run())
+
+
+def asked(*texts):
+    """The ids of the questions in these lines, and the lines refused."""
+    refused = []
+
+    async def run():
+        async def arriving():
+            for text in texts:
+                yield text if isinstance(text, bytes) else text.encode()
+
+        parse = spoken_problem({}, "number")
+        return [one async for one in problems_in(arriving(), parse, lambda at, why: refused.append((at, why)))]
+
+    return asyncio.run(run()), refused
+
+
+def test_lines_come_without_their_ends_and_blank_ones_not_at_all():
+    assert read(io.BytesIO(b"a\n\n \nb\r\nlast")) == [b"a", b"b\r", b"last"]
+
+
+def test_more_lines_than_are_read_ahead_all_come():
+    content = b"".join(b"%d\n" % i for i in range(5000))
+    assert read(io.BytesIO(content)) == [b"%d" % i for i in range(5000)]
+
+
+def test_a_line_comes_while_the_pipe_is_still_open():
+    reading, writing = os.pipe()
+
+    async def run():
+        with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as end:
+            arriving = lines(file)
+            end.write(b"first\nsec")
+            assert await anext(arriving) == b"first"
+            end.write(b"ond\n")
+            assert await anext(arriving) == b"second"
+            end.close()
+            assert await anext(arriving, None) is None
+
+    asyncio.run(run())
+
+
+def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
+    monkeypatch.setattr(intake, "LONGEST", 1000)
+    monkeypatch.setattr(intake, "CHUNK", 64)
+    found = read(io.BytesIO(b"x" * 5000 + b"\nnext\n"))
+    assert found == [b"x" * 40, b"next"]
+
+
+def test_a_question_is_read_by_the_type_that_is_given_unless_it_says_another():
+    found, refused = asked('{"id": "a", "question": "1 + 1?"}', '{"question": "x?", "answer": "text"}')
+    assert [(one.id, one.answer) for one in found] == [("a", "number"), ("2", "text")]
+    assert not refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "3", "null", '{"id": "x"}', b"\xff", "[" * 100_000, json.dumps({"question": "\ud800"}), "9" * 9000],
+)
+def test_a_line_that_is_no_question_is_refused_and_the_next_one_read(text):
+    found, refused = asked(text, '{"id": "good", "question": "?"}')
+    assert [one.id for one in found] == ["good"]
+    assert [at for at, _ in refused] == [1]
+    assert refused[0][1]

@@ -1,0 +1,83 @@
+"""``pets serve`` and ``pets keys`` from the shell."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.cli.serve import _limits, _span
+from pets.errors import BudgetError, InputError
+from pets.mock import Known, Mock, running
+
+MAIN = [sys.executable, "-c", "from pets.cli.main import main; main()"]
+ASK = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
+
+
+def test_served_stopped_and_remembered(tmp_path):
+    store = tmp_path / "g.db"
+    made = subprocess.run([*MAIN, "keys", "add", "alice", "--store", str(store)], check=True, capture_output=True)
+    headers = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
+    with running(Mock(Known({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
+        command = [*MAIN, "serve", "--upstream", upstream, "--policy", "online_grid", "--answer", "choice"]
+        command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5"]
+        environment = os.environ | {"PETS_UPSTREAM_KEY": "sk-up"}
+        for turn in range(2):
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+            url = process.stderr.readline().split()[0]
+            with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+                assert client.post("/chat/completions", json=ASK).status_code == 401
+                reply = client.post("/chat/completions", json=ASK, headers=headers)
+            assert reply.status_code == (200, 429)[turn]  # what was spent is remembered
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=30)
+            assert process.returncode in (0, -signal.SIGTERM) and "sk-up" not in log
+            assert re.search(r'"status": (200|429)', log) and headers["authorization"][7:] not in log
+
+
+def test_keys_are_listed_and_revoked(tmp_path):
+    def run(*words):
+        return CliRunner().invoke(cli, ["keys", *words, "--store", str(tmp_path / "g.db")])
+
+    assert run("add", "alice", "--budget", "50", "--admin").output.startswith("pets-")
+    assert run("list").output.split("\t")[2] == "budget 50, admin\n"
+    assert run("revoke", "alice").exit_code == 0 and "revoked" in run("list").output
+    assert isinstance(run("revoke", "alice").exception, InputError)
+    assert isinstance(run("add", "a b").exception, InputError)
+
+
+def given(**words):
+    return {"budget": None, "allowance": None, "price": None, "max_tokens": 100} | words
+
+
+def test_limits_as_people_write_them():
+    assert _limits(given())[:2] == (None, None)
+    total, allowance, currency = _limits(given(budget="2Mtok", allowance="50ktok/30m"))
+    assert (total, allowance.amount, allowance.seconds, currency.unit) == (2_000_000, 50_000, 1800, "tokens")
+    money = _limits(given(budget="5usd", price="in=1,out=2"))
+    assert money[0] == 5 * 10**12 and money[2].per_token == 2_000_000
+    for wrong in (given(budget="16x"), given(budget="5", allowance="2Mtok/h"), given(budget="5usd")):
+        with pytest.raises(BudgetError):
+            _limits(wrong)
+    assert _span("d") == 86400 and _span("1.5m") == 90
+    with pytest.raises(InputError):
+        _span("week")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--upstream", "localhost:8000"], "no address"),
+        (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
+        (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),
+        (["--upstream", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
+    ],
+)
+def test_a_mistake_is_one_line(words, says):
+    result = CliRunner().invoke(cli, ["serve", *words, "--port", "0"])
+    assert says in str(result.exception)

@@ -1,0 +1,128 @@
+"""Hostile requests get a 4xx and cost nothing."""
+
+import json
+import socket
+import sqlite3
+from urllib.parse import urlsplit
+
+import pytest
+
+from pets.gateway import Limits, Settings
+
+from .conftest import a_gateway, add_key
+
+USER = [{"role": "user", "content": "easy"}]
+DEEP = b'{"model": "pets/mock", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def voted(**fields):
+    return json.dumps({"model": "pets/mock", "messages": USER, **fields}).encode()
+
+
+BAD = {
+    "not json": (b"{", 400),
+    "not an object": (b"[1]", 400),
+    "bad utf-8": (b'{"model": "pets/mock", "messages": [{"role": "user", "content": "\xff"}]}', 400),
+    "deep": (DEEP, 400),
+    "huge number": (b'{"model": "pets/mock", "n": ' + b"9" * 5000 + b"}", 400),
+    "not a number": (b'{"model": "pets/mock", "temperature": NaN}', 400),
+    "no model": (json.dumps({"messages": USER}).encode(), 400),
+    "a model of another type": (json.dumps({"model": ["pets/mock"], "messages": USER}).encode(), 400),
+    "no messages": (json.dumps({"model": "pets/mock"}).encode(), 400),
+    "messages of another type": (voted(messages=["hello"]), 400),
+    "too many messages": (voted(messages=USER * 300), 400),
+    "too many tokens": (voted(max_tokens=10**9), 400),
+    "negative tokens": (voted(max_tokens=-5), 400),
+    "choices": (voted(n=3), 400),
+    "plain, too many choices": (json.dumps({"model": "mock", "messages": USER, "n": 10**6}).encode(), 400),
+    "negative traces": (voted(pets={"max_traces": -3}), 400),
+    "huge traces": (voted(pets={"max_traces": 10**9}), 400),
+    "true is no number": (voted(pets={"max_traces": True}), 400),
+    "negative time": (voted(pets={"timeout": -1}), 400),
+    "endless time": (b'{"model": "pets/mock", "messages": [{"role": "user"}], "pets": {"timeout": 1e999}}', 400),
+    "an answer type that is none": (voted(pets={"answer": "../../etc/passwd"}), 400),
+    "an option that is none": (voted(pets={"budget": 10**9}), 400),
+    "pets of another type": (voted(pets="all"), 400),
+    "tools": (voted(tools=[{"type": "function"}]), 400),
+    "too large": (voted(user="x" * (1 << 20)), 413),
+}
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with a_gateway(total=100) as place:
+        yield place
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_body_is_refused_and_costs_nothing(shared, name):
+    body, status = BAD[name]
+    reply = shared.client.post("/v1/chat/completions", content=body)
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert error["message"] and error["type"] == "invalid_request_error" and "Traceback" not in reply.text
+    assert shared.ledger.total.spent == shared.ledger.total.held == 0 and shared.mock.stats.requests == 0
+
+
+@pytest.mark.parametrize("headers", [{"x-pets-max-traces": "all"}, {"x-pets-timeout": "nan"}, {"x-pets-rounds": "[["}])
+def test_a_bad_header_is_refused(shared, headers):
+    reply = shared.ask(headers=headers)
+    assert reply.status_code == 400 and reply.json()["error"]["param"].startswith("pets.")
+
+
+def test_paths_and_methods_that_are_none(shared):
+    assert shared.client.get("/v1/chat/completions").status_code == 405
+    assert shared.client.get("/v2/nothing").json()["error"]["code"] == "unknown_url"
+
+
+def test_a_header_with_a_line_break_is_nobodys_header(shared):
+    parts = urlsplit(shared.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
+        body = voted()
+        injected = b"host: x\r\nx-pets-answer: number\nset-cookie: a=b\r\n"
+        line.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n" % (injected, len(body)) + body
+        )
+        said = line.recv(65536).split(b"\r\n\r\n")[0]
+    assert b"set-cookie" not in said.lower()
+
+
+def test_a_body_that_never_comes_is_given_up():
+    with a_gateway(settings=Settings(limits=Limits(body_seconds=0.2))) as place:
+        parts = urlsplit(place.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
+            line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+            assert line.recv(65536).startswith(b"HTTP/1.1 408")
+
+
+def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
+    store = tmp_path / "g.db"
+    alice, bob = add_key(store, "alice", budget=6), add_key(store, "bob")
+    with a_gateway(store=store) as place:
+        assert place.ask().status_code == 401 and place.ask(headers={"authorization": "Bearer x"}).status_code == 401
+        as_alice, as_bob = ({"authorization": f"Bearer {key}"} for key in (alice, bob))
+        assert place.ask("torn", headers=as_alice).json()["pets"]["traces"] <= 6
+        refused = place.ask("torn", headers=as_alice)
+        assert refused.status_code == 429 and refused.headers["x-should-retry"] == "false"
+        assert place.ask("torn", headers=as_bob).status_code == 200
+        assert place.client.get("/metrics").status_code == 401 and place.client.get("/healthz").status_code == 200
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert alice.encode() not in raw and bob.encode() not in raw
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT count(*) FROM api_keys").fetchone() == (2,)
+    database.close()
+
+
+def test_a_used_up_budget_may_fall_back_to_one_trace():
+    settings = Settings(answer="choice", exhausted="single")
+    with a_gateway(total=0, settings=settings) as place:
+        about = place.ask("torn").json()["pets"]
+        assert about["stopped"] == "fallback" and about["traces"] == 1 and place.ledger.total.spent == 0
+
+
+def test_an_upstream_key_is_never_shown(caplog):
+    with a_gateway(key="sk-secret") as place, caplog.at_level("DEBUG"):
+        replies = [place.ask("torn"), place.ask(model="pets/none"), place.ask(model="none")]
+        replies += [place.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
+    assert all("sk-secret" not in reply.text + str(reply.headers) for reply in replies)
+    assert "sk-secret" not in "".join(str(record.__dict__) for record in caplog.records if record.name != "httpcore")

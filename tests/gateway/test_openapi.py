@@ -1,0 +1,29 @@
+"""schemathesis over the gateway's own description: whatever is sent, no 5xx."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from .conftest import a_gateway
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+EXAMPLES = 20
+POSITIVE = schemathesis.GenerationMode.POSITIVE
+
+
+def test_no_request_breaks_it():
+    with a_gateway(total=400) as place:
+        described = schemathesis.openapi.from_url(f"{place.url}/openapi.json")
+        operations = [found.ok() for found in described.get_all_operations()]
+        assert len(operations) == 6
+        for operation in operations:
+            for mode in schemathesis.GenerationMode if operation.method == "post" else (POSITIVE,):
+
+                @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+                @given(case=operation.as_strategy(generation_mode=mode))
+                def never_breaks(case):
+                    response = case.call(timeout=20)
+                    assert response.status_code < 500, response.text
+
+                never_breaks()
+        assert place.ledger.total.spent <= 400 and place.ledger.total.held == 0
+        assert place.ask("easy", pets={"max_traces": 1}).status_code in (200, 429)  # it still lives

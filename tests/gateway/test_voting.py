@@ -1,0 +1,133 @@
+"""Rounds, deadlines, disconnects and faults."""
+
+import asyncio
+import json
+import threading
+
+import httpx
+import pytest
+
+from pets.gateway import Settings
+from pets.gateway.asking import parse
+from pets.gateway.building import gateway
+from pets.gateway.keys import ANYBODY
+from pets.gateway.refusals import RefusalError
+from pets.mock import Faults, Known, Mock, synthetic
+from pets.policies.online_grid import OnlineGrid
+
+from .conftest import BOOK, a_gateway
+
+
+def test_a_request_may_ask_for_less(place):
+    about = place.ask("torn", pets={"max_traces": 6}).json()["pets"]
+    assert about["traces"] == 6 and about["stopped"] == "max_traces"
+    assert place.ask("torn", pets={"rounds": 0}).json()["pets"]["traces"] == 4
+    assert place.ask("torn", headers={"x-pets-max-traces": "5"}).json()["pets"]["traces"] == 5
+    one = place.ask("torn", temperature=0).json()["pets"]
+    assert (one["traces"], one["stopped"]) == (1, "single")
+
+
+def test_the_mean_budget_is_kept_over_many_questions():
+    with a_gateway(Mock(synthetic(60, tokens=8)), mean_budget=8, window=20) as place:
+        spent = [place.ask(f"Question q{i}").json()["pets"]["traces"] for i in range(60)]
+    assert min(spent) >= 4 and max(spent) > 8 and 7 <= sum(spent) / 60 <= 8
+    assert sum(spent) == place.mock.stats.traces == place.ledger.total.spent
+
+
+def test_weighted_votes_ask_for_log_probabilities(place):
+    reply = place.ask("torn", pets={"weighted": True}).json()
+    assert not all(float(weight).is_integer() for weight in reply["pets"]["votes"].values())
+    assert reply["choices"][0]["logprobs"] is None
+
+
+def test_no_answer_is_no_vote(place):
+    reply = place.ask("mute").json()
+    assert reply["pets"]["answer"] is None and reply["pets"]["votes"] == {} and reply["pets"]["certificate"] == 0
+    assert reply["pets"]["no_answer"] >= 4 and reply["choices"][0]["message"]["content"]
+
+
+def test_a_deadline_cuts_rounds_and_counts_what_was_sent():
+    slow = Mock(Known({"torn": {"A": 0.5, "B": 0.5}}, tokens=20), tokens_per_second=20)
+    with a_gateway(slow) as place:
+        about = place.ask("torn", pets={"timeout": 2.2}).json()["pets"]
+        assert about["stopped"] == "deadline" and about["traces"] == 4 and about["answer"] in "AB"
+        assert place.ledger.total.held == 0 and place.ledger.total.spent == 4
+    with a_gateway(Mock(BOOK, faults=Faults(hang=1.0))) as place:
+        late = place.ask("torn", pets={"timeout": 1.0})
+        assert late.status_code == 504 and late.json()["error"]["code"] == "timeout"
+        assert place.ledger.total.held == 0 and place.ledger.total.spent == 4  # sent is spent
+
+
+def test_a_client_that_goes_takes_its_traces_with_it():
+    hanging = Mock(BOOK, faults=Faults(hang=1.0))
+    with a_gateway(hanging) as place:
+        body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}]}
+        with pytest.raises(httpx.ReadTimeout):
+            place.client.post("/v1/chat/completions", json=body, timeout=0.5)
+        voter = place.desk.voter
+        gone = threading.Event()
+
+        def look():
+            if voter.polls or place.desk.requests:
+                threading.Timer(0.02, look).start()
+            else:
+                gone.set()
+
+        look()
+        assert gone.wait(10) and voter.in_flight == 0 and place.ledger.total.held == 0
+        assert place.ledger.total.spent == 4 == place.ledger.lost
+
+
+def test_faults_are_survived_and_the_ledger_adds_up():
+    faults = Faults(
+        rate_limit_bare=0.1, error_500=0.1, half_body=0.05, wrong_json=0.05, disconnect=0.05, one_choice=0.1
+    )
+    with a_gateway(Mock(synthetic(40, tokens=8), faults=faults), mean_budget=8) as place:
+        replies = [place.ask(f"Question q{i}") for i in range(40)]
+        assert {reply.status_code for reply in replies} <= {200, 503}
+        found = [reply.json()["pets"] for reply in replies if reply.status_code == 200]
+        assert len(found) >= 36 and sum(about["retries"] for about in found) > 3
+        stats, ledger = place.mock.stats, place.ledger
+        assert ledger.delivered == stats.traces  # to the trace
+        assert ledger.total.spent == ledger.delivered + ledger.lost and ledger.total.held == 0
+        assert stats.traces + stats.lost <= ledger.total.spent
+
+
+def test_one_too_many_is_turned_away():
+    asked = parse(
+        json.dumps({"model": "pets/m", "messages": [{"role": "user", "content": "q"}]}).encode(), {}, Settings()
+    )
+
+    async def work():
+        desk = gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(queue=1))
+        voter = desk.voter
+        reached = asyncio.Event()
+
+        async def wait(*args):
+            reached.set()
+            await asyncio.Event().wait()
+
+        voter.upstream.sample = wait
+        first = asyncio.create_task(voter.vote(asked, asked.options, ANYBODY, "one"))
+        await reached.wait()
+        with pytest.raises(RefusalError) as error:
+            await voter.vote(asked, asked.options, ANYBODY, "two")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert not voter.polls and voter.in_flight == 0
+        await voter.upstream.close()
+        voter.close()
+        desk.voter.ledger.close()
+        return error.value
+
+    refusal = asyncio.run(work())
+    assert (refusal.status, refusal.code, refusal.retry_after) == (503, "overloaded", 1)
+
+
+def test_an_upstream_that_is_not_there():
+    with a_gateway() as place:
+        place.desk.voter.upstream.url = "http://127.0.0.1:9/v1"
+        reply = place.ask()
+        assert reply.status_code == 503 and reply.json()["error"]["code"] == "upstream_busy"
+        assert place.client.get("/v1/models").status_code == 503 and place.ask(model="mock").status_code == 503
+        assert place.ledger.total.spent == 0

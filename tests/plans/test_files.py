@@ -1,0 +1,112 @@
+"""Plan files: what is written is read, and what is damaged is one clear line."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pets.errors import InputError, StateError
+from pets.plans import plan_text, read_plan, write_plan
+from pets.plans.files import from_plain, to_plain
+
+
+def test_a_plan_comes_back_as_it_was(plan, one_shot, tmp_path):
+    for one in (plan, one_shot):
+        write_plan(one, tmp_path / "plan.json")
+        again = read_plan(tmp_path / "plan.json")
+        assert again == one
+        assert again.policy() == one.policy()
+
+
+def test_the_file_is_readable_json_with_its_version(plan):
+    text = plan_text(plan)
+    data = json.loads(text)
+    assert (data["format"], data["version"], data["mean_budget"], data["rounds"]) == ("pets-plan", 1, 12.0, 3)
+    assert [grid["pattern"] for grid in data["grids"]] == ["4", "3-1", "2-2", "2-1-1", "1-1-1-1"]
+    assert max(map(len, text.splitlines())) <= 170
+
+
+def refused(tmp_path, content):
+    path = tmp_path / "plan.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    with pytest.raises(StateError) as error:
+        read_plan(path)
+    line = str(error.value)
+    assert "\n" not in line
+    assert "plan.json" in line
+    return line
+
+
+def test_a_newer_version_asks_for_a_newer_pets(plan, tmp_path):
+    assert "version 2, this pets reads 1. Update pets" in refused(tmp_path, to_plain(plan) | {"version": 2})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"version": 1}', b"[" * 100_000])
+def test_what_is_no_plan_is_one_line(tmp_path, content):
+    refused(tmp_path, content)
+
+
+def test_a_missing_part_is_named(plan, tmp_path):
+    for key in ("grids", "prior", "prices", "mean_budget", "provenance", "cap"):
+        data = to_plain(plan)
+        del data[key]
+        assert f"'{key}' is missing" in refused(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("mean_budget", "16"),
+        ("mean_budget", True),
+        ("rounds", 2.5),
+        ("cap", 8),
+        ("rho", 1.5),
+        ("grids", []),
+        ("grids", "none"),
+        ("prices", [[1.0, 4.0], [2.0, 5.0]]),
+        ("prices", [[-1.0, 9.0], [-2.0, 5.0]]),
+        ("prices", []),
+        ("prices", None),
+        ("prior", {"strengths": [1.0], "shares": [[1.0]], "edges": []}),
+        ("provenance", {}),
+    ],
+)
+def test_a_damaged_part_is_one_line(plan, tmp_path, part, value):
+    assert "damaged" in refused(tmp_path, to_plain(plan) | {part: value})
+
+
+def test_numbers_that_are_none_are_refused(plan, tmp_path):
+    text = plan_text(plan)
+    assert "NaN is not a number" in refused(tmp_path, text.replace("12.0", "NaN", 1).encode())
+    assert "damaged" in refused(tmp_path, text.replace("12.0", "1e999", 1).encode())
+
+
+def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path, plan):
+    with pytest.raises(InputError, match="pets fit"):
+        read_plan(tmp_path / "none.json")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_plan(plan, tmp_path / "no" / "plan.json")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_whatever_stands_in_a_part_a_plan_is_read_or_refused(plan, data):
+    plain = to_plain(plan)
+    where = data.draw(st.sampled_from([*plain, "grids.0.a", "prior.shares", "provenance.seed", "prices.1"]))
+    value = data.draw(JSON)
+    *outer, last = where.split(".")
+    part = plain
+    for key in outer:
+        part = part[int(key) if isinstance(part, list) else key]
+    part[int(last) if isinstance(part, list) else last] = value
+    with contextlib.suppress(StateError):
+        assert from_plain(plain).policy() is not None
