@@ -26,10 +26,14 @@ def test_the_first_questions_of_the_set_are_there_with_128_traces_each():
 def test_it_is_small_and_has_the_four_confidences():
     assert SHIPPED["starter"].stat().st_size <= 2_000_000
     for kind in ("mean", "tail", "lowest", "bottom"):
-        values = [value for q in read_pool(SHIPPED["starter"], confidence=kind).questions for value in q.confidence]
-        assert None not in values and min(values) > 0.0 and max(values) < 88.0
+        questions = read_pool(SHIPPED["starter"], confidence=kind).questions
+        traces = [pair for q in questions for pair in zip(q.confidence, q.tokens, strict=True)]
+        assert all((value is None) == (tokens == 0) for value, tokens in traces)  # ended before it began
+        values = [value for value, _ in traces if value is not None]
+        assert min(values) > 0.0 and max(values) < 88.0 and len(values) > 0.999 * len(traces)
     lowest, bottom, mean = (
-        [value for q in POOL.questions for value in q.confidences[kind]] for kind in ("lowest", "bottom", "mean")
+        [value for q in POOL.questions for value in q.confidences[kind] if value is not None]
+        for kind in ("lowest", "bottom", "mean")
     )
     assert all(a <= b + 1e-3 for a, b in zip(lowest, bottom, strict=True))
     assert sum(a < b for a, b in zip(lowest, mean, strict=True)) > 0.95 * len(mean)

@@ -58,6 +58,17 @@ def test_a_line_comes_while_the_pipe_is_still_open():
     asyncio.run(run())
 
 
+class Breaking(io.BytesIO):
+    def read(self, size=-1):
+        if found := super().read(size):
+            return found
+        raise OSError("the other side is gone")
+
+
+def test_a_pipe_that_breaks_has_ended():
+    assert read(Breaking(b"a\nb\n")) == [b"a", b"b"]
+
+
 def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
     monkeypatch.setattr(intake, "LONGEST", 1000)
     monkeypatch.setattr(intake, "CHUNK", 64)

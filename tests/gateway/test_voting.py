@@ -124,6 +124,14 @@ def test_one_too_many_is_turned_away():
     assert (refusal.status, refusal.code, refusal.retry_after) == (503, "overloaded", 1)
 
 
+def test_a_plain_stream_that_breaks_off_breaks_off_for_the_client_too():
+    body = {"model": "mock", "messages": [{"role": "user", "content": "torn"}], "stream": True}
+    with a_gateway(Mock(BOOK, faults=Faults(half_body=1.0))) as place:
+        with pytest.raises(httpx.RemoteProtocolError):
+            place.client.post("/v1/chat/completions", json=body)
+        assert place.client.get("/readyz").status_code == 200
+
+
 def test_an_upstream_that_is_not_there():
     with a_gateway() as place:
         place.desk.voter.upstream.url = "http://127.0.0.1:9/v1"

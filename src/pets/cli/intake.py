@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
@@ -33,13 +34,12 @@ async def lines(file: BinaryIO) -> AsyncIterator[bytes]:
     room = threading.Semaphore(AHEAD)
 
     def read() -> None:
-        try:
-            for line in _split(file):
-                room.acquire()
-                loop.call_soon_threadsafe(queue.put_nowait, line)
+        with suppress(RuntimeError):  # the loop has ended: nobody waits for more
+            with suppress(OSError, ValueError):  # a pipe that broke, or was closed, has ended
+                for line in _split(file):
+                    room.acquire()
+                    loop.call_soon_threadsafe(queue.put_nowait, line)
             loop.call_soon_threadsafe(queue.put_nowait, None)
-        except RuntimeError:
-            return  # the loop has ended: nobody waits for more
 
     threading.Thread(target=read, name="pets-lines", daemon=True).start()
     while (line := await queue.get()) is not None:

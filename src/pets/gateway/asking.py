@@ -17,7 +17,6 @@ from pets.gateway.settings import Settings
 __all__ = ["Asked", "Options", "parse"]
 
 SPEC = 200  # characters of an answer type
-MOST_SEED = 2**31 - 1
 OWN = ("pets", "stream", "stream_options", "n", "seed", "model")
 UNVOTABLE = ("tools", "functions", "audio", "modalities")
 

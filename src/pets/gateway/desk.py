@@ -1,14 +1,10 @@
 """What the endpoints of one gateway share."""
 
 import logging
-import re
-import secrets
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-
-from starlette.types import Scope
 
 from pets.gateway.ballots import Outcome
 from pets.gateway.board import Board
@@ -22,8 +18,6 @@ from pets.plans import Drift
 
 __all__ = ["Desk"]
 
-SANE = re.compile(r"[A-Za-z0-9_.-]{8,64}")
-
 
 class Desk:
     """Admits requests, counts them, and writes them down."""
@@ -34,10 +28,6 @@ class Desk:
         self.requests = 0  # under way
         self.stopping = False
         self._gauges()
-
-    def request_id(self, scope: Scope) -> str:
-        """A new id; what a client calls its request is written down, and is nobody's identity."""
-        return secrets.token_hex(12)
 
     def admit(self, headers: Mapping[str, str], *, browser: bool = False) -> Key:
         """Whose request this is. A browser's password counts only where it can spend nothing."""

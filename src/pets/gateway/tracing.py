@@ -3,6 +3,7 @@
 pip install "pets[otel]", then: opentelemetry-instrument pets serve ...
 """
 
+import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +20,7 @@ def span(name: str, headers: Mapping[str, str], said: Mapping[str, Any]) -> Iter
     if not HERE:
         yield
         return
-    from opentelemetry import propagate, trace
-
+    propagate, trace = _part("propagate"), _part("trace")
     tracer = trace.get_tracer("pets.gateway")
     parent = propagate.extract(dict(headers))
     with tracer.start_as_current_span(name, context=parent, kind=trace.SpanKind.SERVER) as current:
@@ -30,3 +30,8 @@ def span(name: str, headers: Mapping[str, str], said: Mapping[str, Any]) -> Iter
             for key, value in said.items():
                 if value is not None:
                     current.set_attribute(f"pets.{key}", value)
+
+
+def _part(name: str) -> Any:
+    """A part of OpenTelemetry, imported when it is used: it is an extra."""
+    return importlib.import_module(f"opentelemetry.{name}")

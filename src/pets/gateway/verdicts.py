@@ -33,8 +33,8 @@ class Ballot:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The vote. ``certificate`` is P(the answer is the vote over infinitely many traces); None for a weighted vote
-    whose winner is not the plain vote's. ``grid`` is the pattern of the four warm-up traces, such as "3-1". ``weighted``
-    only where it was asked for and every voter had a confidence.
+    whose winner is not the plain vote's. ``grid`` is the pattern of the four warm-up traces, such as "3-1".
+    ``weighted`` only where it was asked for and every voter had a confidence.
     """
 
     answer: str | None

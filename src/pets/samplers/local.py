@@ -103,6 +103,8 @@ class LocalSampler(Sampler):
         except ExceptionGroup as errors:
             raise await self._why(errors.exceptions[0]) from errors
         found = [trace for task in tasks for trace in task.result()]
+        # A trace that ended at its first token has no log-probabilities to count: it has no tokens.
+        found = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in found]
         return found if sampling.top_logprobs else [replace(trace, confidence=None) for trace in found]
 
     async def close(self) -> None:
