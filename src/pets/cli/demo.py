@@ -45,7 +45,7 @@ class Judge:
 
 
 @click.command()
-@click.option("--questions", default=48, show_default=True, type=click.IntRange(2), help="How many starter questions.")
+@click.option("--questions", default=20, show_default=True, type=click.IntRange(2), help="How many starter questions.")
 @click.option("--budget", default="8x", show_default=True, help="Traces a question on average, or in all.")
 @click.option("--replay", is_flag=True, help="Draw from the recorded traces; no model runs.")
 @click.option(
