@@ -52,5 +52,6 @@ def test_the_refusal_of_a_prompt_does_not_make_requests_small():
             self.sizes.append(n)
             return [Completion("B", "stop", 1, 1)] * n
 
-    solve(asked(["q1", "q2"]), sampler=(picky := Picky()), budget=40, concurrency=16, max_per_question=20)
+    asking = {"budget": 40, "concurrency": 16, "max_per_question": 20, "policy": "uniform"}
+    solve(asked(["q1", "q2"]), sampler=(picky := Picky()), **asking)
     assert max(picky.sizes[1:]) > 1
