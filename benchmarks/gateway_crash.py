@@ -18,8 +18,8 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks._slow_upstream import slow_upstream
 from benchmarks.gateway_load import books_of, gateway
-from benchmarks.slow_upstream import slow_upstream
 
 KILLS, CLIENTS, SECONDS, BUDGET = 10, 40, 0.2, 20_000
 

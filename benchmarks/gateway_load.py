@@ -27,7 +27,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from benchmarks.slow_upstream import slow_upstream
+from benchmarks._slow_upstream import slow_upstream
 
 REQUESTS, CLIENTS, SECONDS, FAULTS, LEAVE = 20_000, 200, 2.0, 0.05, 0.02
 PER_CLIENT = 25

@@ -1,6 +1,6 @@
 """A server of this machine whose replies take about a given time, with faults, and which counts what it gave out.
 
-    python -m benchmarks.slow_upstream SECONDS FAULTS
+    python -m benchmarks._slow_upstream SECONDS FAULTS
 
 A reply takes 0.75 to 1.25 times SECONDS. Of the faults a third each are a 429, a 500 and a reply that breaks off. The
 port is the first line of its output; GET /stats says how many traces went out whole, broken off, and to clients that
@@ -114,7 +114,7 @@ async def serve(seconds: float, faults: float) -> None:
 @contextlib.contextmanager
 def slow_upstream(seconds: float, faults: float) -> Iterator[str]:
     """The URL of the server, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.slow_upstream", str(seconds), str(faults)]
+    command = [sys.executable, "-m", "benchmarks._slow_upstream", str(seconds), str(faults)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
