@@ -1,9 +1,8 @@
 """How many traces may be in flight: fewer towards the end of a small batch, so that the last ones are well spent.
 
-A launch is decided without the traces in flight. With 64 in flight to the very end, okg lost 1.7 points of
-self-consistency over 198 recorded GPQA questions at 4 traces each when all traces took equally long, 3 when each took
-as long as its tokens say; with this rule about 1. It takes time: some rounds more at the end. Large batches, whose
-questions are many more than the traces in flight, are not held back at all.
+A launch is decided without the traces in flight, so the last ones of a small batch are decided blindly. This rule costs
+some rounds more at the end (``python -m benchmarks.in_flight_quality`` says what is still lost with it). Large batches,
+whose questions are many more than the traces in flight, are not held back at all.
 """
 
 __all__ = ["in_flight_limit"]
