@@ -41,7 +41,7 @@ class Ledger:
     """What an honest outsider knows: every launch, what became of it, and the order."""
 
     def __init__(self):
-        self.open, self.told, self.cancelled = {}, {}, set()
+        self.open, self.told, self.cancelled, self.withdrawn = {}, {}, set(), set()
 
     def check(self, allocator, cap):
         budget = allocator.budget
@@ -54,7 +54,10 @@ class Ledger:
 
     def check_votes(self, allocator):
         """Every told trace is in the tally once, in launch order, as far as the prefix has come back."""
-        for verdict in allocator.verdicts():
+        verdicts = allocator.verdicts()
+        flying = {launch.question for launch in self.open}
+        assert {verdict.question for verdict in verdicts}.isdisjoint(self.withdrawn - flying)
+        for verdict in verdicts:
             mine = sorted(launch.number for launch in self.told if launch.question == verdict.question)
             flying = [launch.number for launch in self.open if launch.question == verdict.question]
             prefix = [number for number in mine if number < min(flying, default=math.inf)]
@@ -78,7 +81,7 @@ SCHEDULED = {
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_random_schedules_keep_every_law(name):
-    """10,000 in all: asks of any size, tells late, lost, twice and out of order, cancels, restores."""
+    """10,000 in all: asks of any size, tells late, lost, twice and out of order, cancels, merges, goings, restores."""
     policy, schedules = SCHEDULED[name]
     for seed in range(schedules):
         random_schedule(policy, np.random.default_rng([seed, 7]))
@@ -88,7 +91,7 @@ def test_there_are_ten_thousand_schedules():
     assert sum(count for _, count in SCHEDULED.values()) == 10_000
 
 
-EVENTS = ["ask", "ask", "tell", "tell", "tell", "tell", "lost", "again", "cancel", "restore", "add"]
+EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "restore", "add"] * 2 + ["merge", "withdraw"]
 
 
 def random_allocator(policy, rng):
@@ -121,6 +124,7 @@ def random_schedule(policy, rng):
             assert all(other == launches for other in others)
             for launch in launches:
                 assert launch not in ledger.open and launch not in ledger.told and launch not in ledger.cancelled
+                assert launch.question not in ledger.withdrawn
                 ledger.open[launch] = None
         elif event in ("tell", "lost") and pick:
             answer = None if event == "lost" else "ABC"[int(rng.integers(3))]
@@ -131,11 +135,24 @@ def random_schedule(policy, rng):
             ledger.told[pick] = answer
         elif event == "again":
             for launch in [*list(ledger.told)[:2], *list(ledger.cancelled)[:2]]:
+                if launch.question in ledger.withdrawn:
+                    continue
                 assert not any(one.tell(Trace(*launch, "Z", 4.0)) or one.cancel(launch) for one in both)
         elif event == "cancel" and pick:
             assert all(one.cancel(pick) for one in both)
             del ledger.open[pick]
             ledger.cancelled.add(pick)
+        elif event == "merge" and pick:
+            for one in both:
+                one.merge(pick.question, "A", into="B")
+            merged = {
+                launch for launch, said in ledger.told.items() if launch.question == pick.question and said == "A"
+            }
+            ledger.told.update(dict.fromkeys(merged, "B"))
+        elif event == "withdraw" and pick:
+            for one in both:
+                one.withdraw(pick.question)
+            ledger.withdrawn.add(pick.question)
         elif event == "restore":
             shadow = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), type(policy))
         elif event == "add" and coming:
@@ -222,6 +239,77 @@ def test_a_cancelled_launch_is_refunded_and_leaves_a_gap():
     assert allocator.ask(5) == [Launch("q0", 3)]
 
 
+def test_merged_answers_vote_together_from_the_place_of_the_first():
+    allocator = Allocator(OKG(prior=1.0), Budget(9), questions(1, options=None))
+    launches = allocator.ask(5)
+    for launch, answer in zip(launches[:4], ["1/2", "2", "2", "0.5"], strict=True):
+        allocator.tell(Trace(*launch, answer))
+    assert allocator.verdict("q0").answer == "2"
+    allocator.merge("q0", "1/2", into="0.5")
+    assert allocator.verdict("q0").votes == (("0.5", 2.0), ("2", 2.0))
+    assert allocator.verdict("q0").answer == "0.5"  # tied, and launched first
+    assert allocator.tally("q0").counts == (2, 2)
+    alike = Allocator(OKG(prior=1.0), Budget(9), questions(1, options=None))
+    for launch, answer in zip(alike.ask(5)[:4], ["0.5", "2", "2", "0.5"], strict=True):
+        alike.tell(Trace(*launch, answer))
+    assert allocator.to_plain() == alike.to_plain()
+
+
+def test_a_merge_reaches_traces_that_wait_for_their_turn_and_those_that_a_policy_sees():
+    allocator = Allocator(OKGWeighted(), Budget(9), questions(1, options=None))
+    first, second, third = allocator.ask(3)
+    allocator.tell(Trace(*first, "1/2", 5.0))
+    allocator.tell(Trace(*third, "1/2", 5.0))
+    allocator.merge("q0", "1/2", into="0.5")
+    allocator.tell(Trace(*second, "0.5", 5.0))
+    assert allocator.verdict("q0").votes == (("0.5", 3.0),)
+    assert allocator.tally("q0").answers == ("0.5",) * 3
+
+
+@pytest.mark.parametrize("policy", [OKG(), OKGWeighted(), OnlineGrid(), Price()])
+def test_a_withdrawn_question_is_forgotten_with_its_last_trace_and_stays_paid_for(policy):
+    allocator = Allocator(policy, Budget(40, cap=9), questions(2))
+    asked = allocator.ask(8)
+    launches = [launch for launch in asked if launch.question == "q0"]
+    allocator.withdraw("q0")
+    for launch in asked:
+        if launch.question == "q1":
+            allocator.tell(Trace(*launch, "A", 5.0))
+    for launch in launches[:-1]:
+        assert allocator.tell(Trace(*launch, "A", 5.0))
+    assert allocator.verdict("q0").traces == len(launches) - 1 and allocator.stopped("q0")
+    assert allocator.cancel(launches[-1])
+    with pytest.raises(InputError, match="no question 'q0'"):
+        allocator.verdict("q0")
+    assert allocator.budget.spent == len(asked) - 1
+    drive(allocator, np.random.default_rng(0), 4)
+    assert allocator.verdict("q1").traces == 9  # what q0 was promised is free for others
+
+
+@pytest.mark.parametrize("policy", [OKG(), OnlineGrid(), Price()])
+def test_an_endless_stream_that_withdraws_keeps_its_budget_and_no_memory(policy):
+    allocator = Allocator(policy, Budget.per_window(20, 160, cap=32))
+    rng = np.random.default_rng(0)
+    for i in range(100):
+        allocator.add(Question(f"q{i}", options=4))
+        drive(allocator, rng, 8)
+        assert allocator.budget.total == 160 * (i // 20 + 1)
+        allocator.withdraw(f"q{i}")
+        assert not allocator.verdicts()
+    assert 0.9 * 800 < allocator.budget.spent <= 800
+
+
+def test_a_policy_goes_on_learning_from_questions_that_were_withdrawn():
+    allocator = Allocator(Pupil(), Budget(64), questions(4))
+    for launch in allocator.ask(7):
+        allocator.tell(Trace(*launch, "A"))
+    for question in questions(4)[:3]:
+        allocator.withdraw(question.id)
+    for launch in allocator.ask(3):
+        allocator.tell(Trace(*launch, "A"))
+    assert allocator.policy.seen == 4
+
+
 def test_no_answers_cost_and_do_not_vote_and_do_not_sink_the_budget():
     allocator = Allocator(OKG(prior=1.0), Budget(60), questions(3))
     while launches := allocator.ask():
@@ -289,13 +377,14 @@ class Pupil(IndexPolicy):
     """Counts its lessons."""
 
     lessons: int = 0
+    seen: int = 0  # questions in the last one
 
     @property
     def learns(self):
         return True
 
     def refit(self, batch):
-        return replace(self, lessons=self.lessons + 1)
+        return replace(self, lessons=self.lessons + 1, seen=sum(batch.values()))
 
     def index(self, tally, view):
         return -tally.launched

@@ -45,6 +45,7 @@ def test_the_cap_holds_and_a_cancelled_launch_frees_its_place():
     record = Record("a", 0, None, keep_traces=True)
     queue.add(record)
     assert [launch.number for launch in queue.take(9)] == [0, 1] and queue.stopped(record)
+    record.cancelled += 1
     queue.cancelled(record)
     assert [launch.number for launch in queue.take(9)] == [2]
 

@@ -18,6 +18,6 @@ def test_plain_data_round_trips():
     record.returned, record.tokens = 2, 18
     record.traces = [Trace("q", 0, "A", 2.5, 9, 1), Trace("q", 1)]
     record.late = {3: Trace("q", 3, "B")}
-    again = Record.from_plain(record.to_plain(), 3)
+    again = Record.from_plain(record.to_plain())
     assert again.to_plain() == record.to_plain()
     assert again.tally() == record.tally()

@@ -83,6 +83,7 @@ def test_no_answers_and_cancels_move_a_question_too():
     record.nulls += 1
     record.returned += 1
     made.told(record, NULL)
+    record.cancelled += 1
     made.cancelled(record)
     (tally,) = made.batch()
     assert (tally.counts, tally.nulls, tally.pending) == ((), 1, 0)

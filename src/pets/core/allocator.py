@@ -21,11 +21,13 @@ True
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, frozen, plain
 from pets.core.quotas import QuotaQueue
 from pets.core.ranks import RankQueue
 from pets.core.record import Record
@@ -36,7 +38,8 @@ from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
 
-VERSION = 1
+VERSION = 2
+PAST = 4096  # questions withdrawn that a policy still learns from
 
 
 class Allocator:
@@ -61,6 +64,9 @@ class Allocator:
         self.seed = seed
         self.told = 0  # traces counted so far
         self._records: dict[str, Record] = {}
+        self._arrived = 0  # questions ever added
+        self._leaving: set[str] = set()  # withdrawn, with traces in flight
+        self._past: deque[Tally] = deque(maxlen=PAST)
         self._queue = _queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
@@ -80,15 +86,17 @@ class Allocator:
         Refused as a whole when one of them does not fit or the budget left cannot warm them up.
         """
         self._check_new(questions)
-        start, window = len(self._records), self.budget.window
+        start, window = self._arrived, self.budget.window
         records = [Record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
         if window is not None:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
+        self._arrived += len(records)
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
         if self.policy.learns and records and not self._fitted:
-            self._refit_at = (self.policy.warmup or self.policy.refit_growth) * len(self._records)
+            before = 0.0 if self._refit_at == math.inf else self._refit_at
+            self._refit_at = before + self._lesson * len(records)
 
     def ask(self, n: int = 1) -> list[Launch]:
         """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
@@ -108,7 +116,7 @@ class Allocator:
         >>> allocator.ask(9), allocator.verdict("q1").traces
         ([Launch(question='q2', number=0)], 2)
         """
-        if self.told or self.budget.reserved:
+        if self.told or self.budget.reserved or self._arrived > len(self._records):
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
         for trace in traces:
             record = self._record(trace.question)
@@ -152,14 +160,13 @@ class Allocator:
             self.policy.check(trace)
         self.budget.settle(trace)
         self.told += 1
-        if number == record.told:
+        leaving = record.id in self._leaving
+        if number == record.told and not leaving:
             self._queue.told(record, record.count(trace))
-            if record.late:
-                self._drain(record)
         else:
-            if record.late is None:
-                record.late = {}
-            record.late[number] = trace
+            record.keep(number, trace)
+        if record.late and (leaving or number < record.told):
+            self._drain(record)
         if self.told >= self._refit_at:
             self._refit()
         return True
@@ -172,12 +179,55 @@ class Allocator:
         if number < record.told or (record.late and number in record.late):
             return False
         self.budget.refund()
-        if record.late is None:
-            record.late = {}
-        record.late[number] = None
-        self._queue.cancelled(record)
+        record.keep(number, None)
+        record.cancelled += 1
+        if record.id not in self._leaving:
+            self._queue.cancelled(record)
         self._drain(record)
         return True
+
+    def merge(self, question: str, answer: str, into: str) -> None:
+        """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
+
+        Whoever tells must say ``into`` in future.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1")])
+        >>> allocator.adopt([Trace("q1", 0, "0.5"), Trace("q1", 1, "2"), Trace("q1", 2, "1/2")])
+        >>> allocator.merge("q1", "1/2", into="0.5")
+        >>> allocator.verdict("q1").votes
+        (('0.5', 2.0), ('2', 1.0))
+        """
+        record = self._record(question)
+        if answer != into:
+            record.merge(answer, into)
+            if question not in self._leaving:
+                self._queue.merged(record)
+
+    def withdraw(self, question: str) -> None:
+        """Ask no more of a question, and forget it as soon as nothing of it is in flight; its spend stays counted.
+
+        For streams without end, when the verdict has been taken or its reader has gone. The policy goes on learning
+        from the last 4,096 such questions.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2")])
+        >>> launch, = allocator.ask()
+        >>> allocator.withdraw(launch.question)
+        >>> allocator.tell(Trace(launch.question, launch.number, "A")), allocator.budget.spent
+        (True, 1)
+        >>> [verdict.question for verdict in allocator.verdicts()]
+        ['q2']
+        """
+        record = self._record(question)
+        if question not in self._leaving:
+            self._queue.remove(record)
+            if self.policy.learns:
+                self._past.append(record.tally())
+            self._leaving.add(question)
+            self._drain(record)
 
     def in_flight(self) -> list[Launch]:
         """Launches that have neither been told nor cancelled, question by question."""
@@ -185,7 +235,8 @@ class Allocator:
 
     def stopped(self, question: str) -> bool:
         """Whether the policy asks no more of this question."""
-        return self._queue.stopped(self._record(question))
+        record = self._record(question)
+        return question in self._leaving or self._queue.stopped(record)
 
     def tally(self, question: str) -> Tally:
         """What the policy sees of a question now."""
@@ -216,7 +267,10 @@ class Allocator:
             "told": self.told,
             "refit_at": None if self._refit_at == math.inf else self._refit_at,
             "fitted": self._fitted,
+            "arrived": self._arrived,
             "records": [record.to_plain() for record in self._records.values()],
+            "leaving": sorted(self._leaving),
+            "past": [plain(astuple(tally)) for tally in self._past],
             "order": self._queue.order(),
             "queue": self._queue.to_plain(),
         }
@@ -245,10 +299,13 @@ class Allocator:
         self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
         self._fitted = data["fitted"]
         self._queue.only_warmup = self._waits_for_warmup()
-        records = [Record.from_plain(row, position) for position, row in enumerate(data["records"])]
+        records = [Record.from_plain(row) for row in data["records"]]
         self._records = {record.id: record for record in records}
+        self._arrived, self._leaving = data["arrived"], set(data["leaving"])
+        self._past.extend(Tally(*map(frozen, row)) for row in data["past"])
+        placed = {record.position: record for record in records}
         for position in data["order"]:
-            self._queue.add(records[position])
+            self._queue.add(placed[position])
         self._queue.restore(data["queue"])
         return self
 
@@ -259,21 +316,38 @@ class Allocator:
             raise InputError(f"there is no question {question!r}; add it first.") from None
 
     def _drain(self, record: Record) -> None:
-        """Traces that came back before their turn join the prefix; cancelled launches leave a gap."""
-        late = record.late
+        """Traces that came back before their turn join the prefix; cancelled launches leave a gap.
+
+        A withdrawn question goes with its last trace.
+        """
+        late, leaving = record.late, record.id in self._leaving
         while late and record.told in late:
             trace = late.pop(record.told)
             if trace is None:
                 record.told += 1
-            else:
-                self._queue.told(record, record.count(trace))
+                continue
+            before = record.count(trace)
+            if not leaving:
+                self._queue.told(record, before)
+        if leaving and record.told == record.launched:
+            self._leaving.remove(record.id)
+            del self._records[record.id]
+            if not self._fitted:  # the first lesson does not wait for what will not come
+                self._refit_at -= max(0.0, self._lesson - record.returned)
+                if 0 < self.told >= self._refit_at:
+                    self._refit()
 
     def _refit(self) -> None:
         """Learn from the batch; again when it has grown enough."""
         self._refit_at = self.policy.refit_growth * self.told
         self._fitted = True
         self._queue.only_warmup = False
-        self._queue.refit()
+        self._queue.refit(self._past)
+
+    @property
+    def _lesson(self) -> float:
+        """Traces a question before the policy learns for the first time."""
+        return self.policy.warmup or self.policy.refit_growth
 
     def _waits_for_warmup(self) -> bool:
         """Whether nothing but the warm-up may be asked for, because the policy has yet to learn from it."""
@@ -283,7 +357,7 @@ class Allocator:
         """How many windows the next ``arriving`` questions begin."""
         if self.budget.window is None:
             return 0
-        size, arrived = self.budget.window.questions, len(self._records)
+        size, arrived = self.budget.window.questions, self._arrived
         return -(-(arrived + arriving) // size) - -(-arrived // size)
 
     def _check_new(self, questions: Sequence[Question]) -> None:

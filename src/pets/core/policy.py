@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Self
 from pets.core.tally import Tally, majority
 from pets.types import Trace
 
-__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "View"]
+__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "View", "frozen", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,12 @@ class Policy:
 
     def to_plain(self) -> dict[str, Any]:
         """The options as plain data."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_plain(cls, options: Mapping[str, Any]) -> Self:
         """The policy that :meth:`to_plain` described."""
-        return cls(**{name: _frozen(value) for name, value in options.items()})
+        return cls(**{name: frozen(value) for name, value in options.items()})
 
     def check(self, trace: Trace) -> None:
         """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
@@ -128,11 +128,11 @@ class QuotaPolicy(Policy, ABC):
         """How many traces the question deserves in all, given what it has shown; <= launched stops it."""
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> Any:
     """Tuples as lists, all the way down."""
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _frozen(value: object) -> object:
+def frozen(value: object) -> Any:
     """Lists as tuples, all the way down."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value

@@ -12,7 +12,7 @@ With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -59,7 +59,9 @@ class QuotaQueue:
         self._budget = budget
         self._horizon = horizon
         self._seed = seed
-        self._grants: list[_Grant] = []
+        self._grants: dict[int, _Grant] = {}  # by position
+        self._arrived = 0  # questions ever
+        self._gone = 0  # those of them that were removed
         self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
         self._short: list[_Grant] = []  # wait for money that is held by traces in flight
         self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
@@ -73,7 +75,8 @@ class QuotaQueue:
         """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
         grant = _Grant(record, record.spent)
         self._open += record.spent
-        self._grants.append(grant)
+        self._grants[record.position] = grant
+        self._arrived = max(self._arrived, record.position + 1)
         self._fresh.append(grant)
 
     def take(self, n: int) -> list[Launch]:
@@ -86,13 +89,13 @@ class QuotaQueue:
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
             _, position, version = heappop(self._heap)
-            grant = self._grants[position]
-            if version != grant.version:
+            serving = self._grants.get(position)
+            if serving is None or version != serving.version:
                 continue
-            record = grant.record
+            record = serving.record
             launches.append(Launch(record.id, record.launched))
             record.launched += 1
-            self._count(grant, launched=1)
+            self._count(serving, launched=1)
         return launches
 
     def told(self, record: Record, before: int) -> None:
@@ -103,8 +106,21 @@ class QuotaQueue:
 
     def cancelled(self, record: Record) -> None:
         """A launch was taken back: its place in the grant is owed again."""
-        record.cancelled += 1
         self._count(self._grants[record.position], launched=-1)
+
+    def merged(self, record: Record) -> None:
+        """Two of the question's answers became one: its next grant is decided by that."""
+
+    def remove(self, record: Record) -> None:
+        """Serve the question no more: what it was granted and has not launched is free for others."""
+        grant = self._grants.pop(record.position)
+        self._close(grant)
+        self._owed -= grant.owed
+        self._owed_final -= grant.owed
+        self._gone += 1
+        for waiting in (self._fresh, self._short):
+            if grant in waiting:
+                waiting.remove(grant)
 
     def stopped(self, record: Record) -> bool:
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
@@ -112,37 +128,40 @@ class QuotaQueue:
 
     def reopen(self) -> None:
         """After a top-up: every question that was stopped is looked at again."""
-        for grant in self._grants:
+        for grant in self._grants.values():
             if grant.stopped:
                 grant.stopped = grant.final = False
                 self._finals -= 1
                 self._open += grant.record.spent
                 self._short.append(grant)
 
-    def refit(self) -> None:
-        """Let the policy learn from the batch; it decides from the next grant on."""
-        self.policy = self.policy.refit(self.batch())
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``; it decides from the next grant on."""
+        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
 
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
-        return {grant.record.tally(grant.rounds): 1 for grant in self._grants}
+        return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
 
     def order(self) -> list[int]:
         """Positions in the order that :meth:`add` must see them again."""
-        return list(range(len(self._grants)))
+        return list(self._grants)
 
     def to_plain(self) -> dict[str, Any]:
         """Grants and past stops, for :meth:`restore`."""
         fresh = {grant.record.position for grant in self._fresh}
-        rows = [[g.total, g.rounds, g.final, g.stopped, g.record.position in fresh] for g in self._grants]
+        rows = [[g.total, g.rounds, g.final, g.stopped, g.record.position in fresh] for g in self._grants.values()]
         short = [grant.record.position for grant in self._short]
-        return {"grants": rows, "stops": list(self._stops), "short": short}
+        counts = {"arrived": self._arrived, "gone": self._gone}
+        return {"grants": rows, "stops": list(self._stops), "short": short, **counts}
 
     def restore(self, data: dict[str, Any]) -> None:
         """Put back what :meth:`to_plain` told, after every question was added."""
         self._fresh.clear()
         self._stops.extend(data["stops"])
-        for grant, (total, rounds, final, stopped, fresh) in zip(self._grants, data["grants"], strict=True):
+        self._arrived, self._gone = data["arrived"], data["gone"]
+        self._finals += self._gone
+        for grant, (total, rounds, final, stopped, fresh) in zip(self._grants.values(), data["grants"], strict=True):
             grant.total, grant.rounds, grant.stopped = total, rounds, stopped
             self._owed += grant.owed
             if fresh:
@@ -162,7 +181,7 @@ class QuotaQueue:
     @property
     def _expected(self) -> int:
         """Questions that the budget so far is for."""
-        arrived, window = len(self._grants), self._budget.window
+        arrived, window = self._arrived, self._budget.window
         if window is not None:
             return -(-arrived // window.questions) * window.questions
         return max(arrived, self._horizon or 0)
@@ -177,7 +196,7 @@ class QuotaQueue:
         elif grant.final:
             wanted = 0
         else:
-            spare -= warmup * (self._expected - len(self._grants) + len(self._fresh))
+            spare -= warmup * (self._expected - self._arrived + len(self._fresh))
             wanted = math.floor(self.policy.quota(record.tally(grant.rounds), self.view(record))) - spent
         if self._budget.cap is not None:
             wanted = min(wanted, self._budget.cap - spent)

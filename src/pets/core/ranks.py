@@ -5,7 +5,7 @@ and one call of the policy.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
@@ -41,7 +41,7 @@ class RankQueue:
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
             _, position, version = self._heap[0]
-            if version != self._versions[position]:
+            if version != self._versions.get(position):
                 heappop(self._heap)
                 continue
             record = self._records[position]
@@ -56,16 +56,23 @@ class RankQueue:
 
     def cancelled(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
-        record.cancelled += 1
         self._rank(record)
+
+    def merged(self, record: Record) -> None:
+        """Two of the question's answers became one."""
+        self._rank(record)
+
+    def remove(self, record: Record) -> None:
+        """Serve the question no more."""
+        del self._records[record.position], self._versions[record.position]
 
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
         return record.spent >= self._cap
 
-    def refit(self) -> None:
-        """Let the policy learn from the batch and score every question anew."""
-        self.policy = self.policy.refit(self.batch())
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``, and score every question anew."""
+        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
         for record in self._records.values():
             self._rank(record)
 

@@ -1,6 +1,7 @@
 """What the allocator keeps of one question: its votes so far and what is in flight."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pets.core.tally import Tally
@@ -85,6 +86,22 @@ class Record:
             self.traces.append(trace)
         return before
 
+    def keep(self, number: int, trace: Trace | None) -> None:
+        """Hold a trace that came back before its turn, or ``None`` for a launch that was cancelled."""
+        if self.late is None:
+            self.late = {}
+        self.late[number] = trace
+
+    def merge(self, answer: str, into: str) -> None:
+        """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
+        together = self.votes.get(answer, 0) + self.votes.get(into, 0)
+        places = {into if label == answer else label: count for label, count in self.votes.items()}
+        self.votes = {label: together if label == into else count for label, count in places.items()}
+        if self.traces is not None:
+            self.traces = [_renamed(trace, answer, into) for trace in self.traces]
+        if self.late is not None:
+            self.late = {number: trace and _renamed(trace, answer, into) for number, trace in self.late.items()}
+
     def in_flight(self) -> list[int]:
         """The numbers that were launched and have neither come back nor been cancelled."""
         late = self.late or {}
@@ -113,12 +130,12 @@ class Record:
         traces = None if self.traces is None else [_trace_to_plain(trace) for trace in self.traces]
         votes = [[answer, count] for answer, count in self.votes.items()]
         numbers = [self.launched, self.told, self.cancelled, self.nulls, self.tokens]
-        return [self.id, self.options, *numbers, votes, late, traces]
+        return [self.id, self.position, self.options, *numbers, votes, late, traces]
 
     @classmethod
-    def from_plain(cls, row: Sequence[Any], position: int) -> "Record":
+    def from_plain(cls, row: Sequence[Any]) -> "Record":
         """The record that :meth:`to_plain` described."""
-        id, options, launched, told, cancelled, nulls, tokens, votes, late, traces = row
+        id, position, options, launched, told, cancelled, nulls, tokens, votes, late, traces = row
         record = cls(id, position, options, keep_traces=False)
         record.launched, record.told, record.cancelled, record.nulls = launched, told, cancelled, nulls
         record.votes, record.tokens = dict(votes), tokens
@@ -126,6 +143,10 @@ class Record:
         record.late = {number: None if t is None else Trace(id, *t) for number, t in late} or None
         record.traces = None if traces is None else [Trace(id, *t) for t in traces]
         return record
+
+
+def _renamed(trace: Trace, answer: str, into: str) -> Trace:
+    return replace(trace, answer=into) if trace.answer == answer else trace
 
 
 def _trace_to_plain(trace: Trace) -> list[Any]:

@@ -9,7 +9,7 @@ Order: highest score first, equal scores by state key, within a state the questi
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
@@ -106,16 +106,24 @@ class StateQueue:
 
     def cancelled(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
-        record.cancelled += 1
         self.told(record, CANCEL)
+
+    def merged(self, record: Record) -> None:
+        """Two of the question's answers became one."""
+        self.remove(record)
+        self.add(record)
+
+    def remove(self, record: Record) -> None:
+        """Serve the question no more."""
+        del self._members[record.state][record]
 
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
         return self._score(record.state) == -math.inf
 
-    def refit(self) -> None:
-        """Let the policy learn from the batch and score every state anew: O(S), not O(N)."""
-        self.policy = self.policy.refit(self.batch())
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
+        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
         if self.policy.length_edges != self._edges:
             self._edges = self.policy.length_edges
             self._classify()
