@@ -1,9 +1,11 @@
 """The run itself: budgets, targets, concurrency, launch order."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
+from pets.answers.base import AnswerType
 from pets.confidence import Confidence
 from pets.engine import Engine, Price, solve
 from pets.errors import BudgetError, InputError
@@ -124,6 +126,51 @@ def test_formulas_that_turn_out_to_be_one_answer_vote_together():
     problem = Problem("f", Prompt("Simplify."), "math")
     (answer,) = solve([problem], sampler=Scripted(lambda prompt, seed: said[seed % 4096]), budget=5).answers
     assert answer.answer == "x+1" and list(answer.votes.values()) == [3, 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Near(AnswerType):
+    """Whole numbers; neighbours are one answer, so that 2 makes one class of 1 and 3."""
+
+    def canonical(self, answer):
+        return answer if answer.isdigit() else None
+
+    def same(self, one, other):
+        return abs(int(one) - int(other)) <= 1
+
+
+@pytest.fixture
+def near(monkeypatch):
+    monkeypatch.setattr("pets.engine.reading.answer_type", lambda spec: Near())
+
+
+def run_to_the_end(engine):
+    async def run():
+        async with engine:
+            solution = await engine.run()
+            return solution, list(engine.answers())
+
+    return asyncio.run(run())
+
+
+def test_classes_that_become_one_late_are_one_to_the_policy_too(near):
+    said = ["1", "3", "9", "9", "2"]
+    sampler = Scripted(lambda prompt, seed: said[seed % 4096])
+    engine = Engine([Problem("f", Prompt("?"), "math")], sampler=sampler, budget=5, concurrency=1)
+    _, (answer,) = run_to_the_end(engine)
+    assert engine.allocator.tally("f").counts == (3, 2)
+    assert (answer.answer, answer.votes) == ("1", {"1": 3, "9": 2})
+
+
+def test_a_resumed_run_knows_the_classes_of_what_it_has(near, tmp_path):
+    said, store = ["1", "3", "9", "9", "2", "3"], tmp_path / "runs.db"
+    sampler = Scripted(lambda prompt, seed: said[seed % 4096])
+    problem = Problem("f", Prompt("?"), "math")
+    solution, _ = run_to_the_end(Engine([problem], sampler=sampler, budget=5, concurrency=1, store=store))
+    engine = Engine.resume(store, solution.run, sampler=sampler, top_up="+1")
+    _, (answer,) = run_to_the_end(engine)
+    assert engine.allocator.verdict("f").votes == (("1", 4.0), ("9", 2.0))
+    assert answer.votes == {"1": 4, "9": 2}
 
 
 def test_a_system_message_and_an_answer_type_for_all():

@@ -93,8 +93,6 @@ def _row(
         name = names.get(label, label)
         votes[name] = votes.get(name, 0) + int(count)
     answer = None if verdict.answer is None else names.get(verdict.answer, verdict.answer)
-    if len(votes) < len(verdict.votes) and allocator.policy.sees == "counts":  # classes merged late
-        answer = max(votes, key=votes.__getitem__)
     counts = tuple(sorted(votes.values(), reverse=True))
     best = account.best(answer, names)
     return Answer(

@@ -215,7 +215,7 @@ class Dispatcher:
 
     async def _home(self, batch: Batch, found: Sequence[Completion], endpoint: Endpoint, seconds: float) -> None:
         """Traces that came: read, written, then told."""
-        read = await self._reader.read(batch.number, found)
+        read = [form for form, _ in await self._reader.read(batch.number, found)]
         waste = self._waste(batch)
         traces = [
             StoredTrace(
@@ -231,11 +231,11 @@ class Dispatcher:
                 seconds=seconds,
                 tries=batch.tries + 1,
             )
-            for at, (one, (form, _)) in enumerate(zip(found, read, strict=True))
+            for at, (one, form) in enumerate(zip(found, read, strict=True))
         ]
         await self._journal.write(traces=traces)
-        for at, (trace, (_, label)) in enumerate(zip(traces, read, strict=True)):
-            self._tell(trace, label, batch.held[at])
+        for at, trace in enumerate(traces):
+            self._tell(batch.number, trace, batch.held[at])
         if self._kind is not None and found[0].confidence is None:
             self.faults["no log-probabilities"] += 1
 
@@ -256,10 +256,13 @@ class Dispatcher:
         ]
         await self._journal.write(traces=traces)
         for at, trace in enumerate(traces):
-            self._tell(trace, None, batch.held[at])
+            self._tell(batch.number, trace, batch.held[at])
 
-    def _tell(self, trace: StoredTrace, label: str | None, held: int) -> None:
+    def _tell(self, number: int, trace: StoredTrace, held: int) -> None:
+        for absorbed, into in self._reader.joined(number):
+            self.allocator.merge(trace.question, absorbed, into)
         told = trace.trace(self._kind)
+        label = None if trace.answer is None else self._reader.label(number, trace.answer)
         if told.answer != label:
             told = replace(told, answer=label)
         if self._purse is not None:

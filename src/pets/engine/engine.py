@@ -112,6 +112,7 @@ class Engine:
         self.on_trace: Callable[[StoredTrace], None] = lambda _: None
         """Called with every trace when it has been counted."""
         self._accounts: dict[str, Account] = {}
+        self._reader = Reader(self.problems, self.plan.answer)
         self._dispatcher: Dispatcher | None = None
         self._stack = AsyncExitStack()
         self._begun = 0.0
@@ -142,17 +143,17 @@ class Engine:
         allocator = self.allocator or self._begin()
         loop = asyncio.get_running_loop()
         self._begun, self._told_before = loop.time(), allocator.told
-        reader, purse = Reader(self.problems, self.plan.answer), self._purse(allocator)
+        purse = self._purse(allocator)
         try:
             async with Journal(self.held) as journal:
                 fleet = Fleet(self._samplers, MOST_CHOICES)
                 self._dispatcher = Dispatcher(
-                    self.problems, allocator, fleet, self.plan, journal, reader,
+                    self.problems, allocator, fleet, self.plan, journal, self._reader,
                     purse=purse, counted=self._count,
                 )  # fmt: skip
                 await self._dispatcher.run()
         finally:
-            reader.close()
+            self._reader.close()
             self._put_down(allocator)
         return self.solution()
 
@@ -242,7 +243,7 @@ class Engine:
             self.lost += trace.error == LOST
             self._sum(trace)
         self.faults.update(run.load("faults") or {})
-        allocator.adopt(adoptable(run, self.problems, self.plan))
+        allocator.adopt(adoptable(run, self.problems, self.plan, self._reader))
 
     def _put_down(self, allocator: Allocator) -> None:
         """Whatever ended the run: note what went wrong, and what was launched for nothing."""

@@ -2,8 +2,8 @@
 
 A trace keeps its own canonical *form*; the allocator is told the *label* of the form's class. For most answer types
 both are the same string. Where forms can turn out to be one answer later (``1/2`` and a formula that comes to it), a
-question's classes grow as traces come back; a merge of two classes that both had votes reaches the verdict and every
-later vote, and the policy's beliefs at the next resume.
+question's classes grow as traces come back; a merge of two classes that both had votes is kept until the allocator
+has been told of it (:meth:`Reader.joined`).
 """
 
 import asyncio
@@ -38,6 +38,7 @@ class Reader:
     def __init__(self, problems: Sequence[Problem], override: str | None = None) -> None:
         self._problems, self._override = problems, override
         self._classes: dict[int, Classes] = {}
+        self._joined: dict[int, list[tuple[str, str]]] = {}
         self._thread: ThreadPoolExecutor | None = None  # comparing formulas takes its time
 
     def kind(self, number: int) -> AnswerType:
@@ -60,8 +61,21 @@ class Reader:
         if not merges(kind):
             return form
         classes = self._classes.setdefault(number, kind.classes())
-        classes.add(form)
+        if late := [(name, into) for name, into in classes.add(form) if name != form]:
+            self._joined.setdefault(number, []).extend(late)
         return classes.find(form)
+
+    def joined(self, number: int) -> list[tuple[str, str]]:
+        """Names of classes that have become one since the last call, as ``(absorbed, into)``."""
+        return self._joined.pop(number, []) if self._joined else []
+
+    def know(self, number: int, forms: Iterable[str]) -> dict[str, str]:
+        """Forms of an earlier run, in launch order, each with the name of its class; later ones will join them."""
+        listed = list(forms)
+        for form in listed:
+            self.label(number, form)
+        self.joined(number)  # nobody has been told their names yet
+        return {form: self.label(number, form) for form in listed}
 
     def names(self, number: int, forms: Iterable[str]) -> dict[str, str]:
         """Each form, given in launch order, with the first launched one of its class."""
@@ -70,9 +84,10 @@ class Reader:
         return kind.merge(listed) if merges(kind) else {form: form for form in listed}
 
     def close(self) -> None:
-        """Give back what was needed to read."""
+        """Give back what was needed to read; the classes stay."""
         if self._thread is not None:
             self._thread.shutdown()
+            self._thread = None
 
     def _slowly(self, number: int, completions: Sequence[Completion]) -> list[tuple[str | None, str | None]]:
         forms = [form_of(self.kind(number), one) for one in completions]

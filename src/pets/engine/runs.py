@@ -94,7 +94,7 @@ def restored(view: RunView) -> Allocator:
     """The allocator of a stored run, everything paid for adopted: traces, and launches that never came back."""
     plan, problems = plan_of(view.settings), list(view.problems())
     allocator = allocator_for(plan, view.settings, problems)
-    allocator.adopt(adoptable(view, problems, plan))
+    allocator.adopt(adoptable(view, problems, plan, Reader(problems, plan.answer)))
     return allocator
 
 
@@ -106,12 +106,11 @@ def results(view: RunView, allocator: Allocator) -> Iterator[dict[str, Any]]:
     return (row.to_plain() for row in rows)
 
 
-def adoptable(view: RunView, problems: Sequence[Problem], plan: Plan) -> Iterator[Trace]:
+def adoptable(view: RunView, problems: Sequence[Problem], plan: Plan, reader: Reader) -> Iterator[Trace]:
     """What a run has paid for, question by question in launch order, votes under the names of their classes."""
-    reader = Reader(problems, plan.answer)
     place = {problem.id: number for number, problem in enumerate(problems)}
     for id, group in grouped(_with_lost(view)):
-        names = reader.names(place[id], [trace.answer for trace in group if trace.answer is not None])
+        names = reader.know(place[id], [trace.answer for trace in group if trace.answer is not None])
         for trace in group:
             told = trace.trace(plan.kind)
             yield told if told.answer is None else replace(told, answer=names[told.answer])
