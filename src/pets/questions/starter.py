@@ -3,12 +3,14 @@
 Sums and differences of one and two digits, products to 12 and general knowledge with one-word answers, in few-shot
 completion form: a chat or a letter-only form is near chance for so small a model. A worked example takes 30 to 40
 tokens, so that the four trace confidences differ over windows of 8. The order is fixed and mixes the levels, so that
-any first part of the set is a fair sample of it.
+any first part of the set is a fair sample of it; what was added later stands behind, so that no question's place, and
+with it the seeds of its traces, ever moves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 
 import numpy as np
 
@@ -17,7 +19,6 @@ from pets.samplers.base import Prompt, Sampling
 
 __all__ = ["starter"]
 
-ORDER = 2026  # the seed of the operands and of the mixed order
 SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
 SIGNS = {"sum": "+", "difference": "-", "product": "x"}
 WORKED = {
@@ -40,14 +41,15 @@ KNOWN_SHOTS = (
     ("What is the opposite of up?", "down"),
     ("Which gas do we breathe to stay alive?", "oxygen"),
 )
-# level -> how many, the least and the largest operand
-ARITHMETIC = {
-    "sum of one digit": (20, 1, 9),
-    "sum of two digits": (36, 11, 99),
-    "difference of one digit": (16, 1, 9),
-    "difference of two digits": (30, 11, 99),
-    "product to 12": (40, 2, 12),
+RANGES = {  # level -> the least and the largest operand
+    "sum of one digit": (1, 9),
+    "sum of two digits": (11, 99),
+    "difference of one digit": (1, 9),
+    "difference of two digits": (11, 99),
+    "product to 12": (2, 12),
 }
+# the seed of the operands and of the mixed order, how many of each level, how many facts
+BATCHES = ((2026, (20, 36, 16, 30, 40), 114), (2027, (3, 6, 3, 5, 5), 22))
 
 
 @cache
@@ -58,24 +60,27 @@ def starter() -> QuestionSet:
     >>> sorted({problem.level for problem in problems})[:2]
     ['difference of one digit', 'difference of two digits']
     """
-    problems = [*_arithmetic(), *_knowledge()]
-    order = np.random.default_rng(ORDER).permutation(len(problems))
-    return QuestionSet("starter", tuple(problems[at] for at in order), SAMPLING)
+    taken = {kind: set(shots) for kind, shots in SHOTS.items()}
+    facts = _knowledge()
+    problems: list[Problem] = []
+    for seed, many, known in BATCHES:
+        batch = [*_arithmetic(seed, many, taken), *islice(facts, known)]
+        problems += (batch[at] for at in np.random.default_rng(seed).permutation(len(batch)))
+    return QuestionSet("starter", tuple(problems), SAMPLING)
 
 
-def _arithmetic() -> Iterator[Problem]:
-    rng = np.random.default_rng(ORDER)
-    for level, (many, low, high) in ARITHMETIC.items():
+def _arithmetic(seed: int, many: Sequence[int], taken: dict[str, set[tuple[int, int]]]) -> Iterator[Problem]:
+    """So many of each level, with operands that are not ``taken`` yet."""
+    rng = np.random.default_rng(seed)
+    for (level, (low, high)), left in zip(RANGES.items(), many, strict=True):
         kind = level.split()[0]
-        taken = set(SHOTS[kind])
-        left = many
         while left:
             a, b = (int(x) for x in rng.integers(low, high, size=2, endpoint=True))
             if kind == "difference":
                 a, b = max(a, b), min(a, b)
-            if (a, b) in taken:
+            if (a, b) in taken[kind]:
                 continue
-            taken.add((a, b))
+            taken[kind].add((a, b))
             left -= 1
             prompt = _shots(kind) + _asked(f"What is {a} {SIGNS[kind]} {b}?")
             yield Problem(f"{kind}-{a}-{b}", Prompt(prompt), "number", str(_result(kind, a, b)), level)
