@@ -8,15 +8,13 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
-from pets.errors import PoolError
-from pets.pools import pool_files, read_pool
+from benchmarks._pools import recorded
+from pets.pools import read_pool
 from pets.replay.calibration import Calibration, Certified, calibrate, certify
 from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
 
-POOLS = Path(__file__).parents[2] / "shared" / "pools"
 GROUPS = ("gpqa", "math500")
 HEAD = f"{'':34}{'n':>8}{'mean':>8}{'right':>8}{'ECE':>8}{'Brier':>8}{'const.':>8}{'share':>8}"
 
@@ -44,26 +42,18 @@ def diagram(found: Calibration) -> str:
     return "\n".join(rows)
 
 
-def pools_in(folder: Path) -> list[Path]:
-    try:
-        return pool_files([folder])
-    except PoolError:
-        return []
-
-
 def main() -> None:
     print(__doc__)
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else POOLS
+    folder = sys.argv[1] if len(sys.argv) > 1 else None
     repetitions = int(sys.argv[2]) if len(sys.argv) > 2 else 30
     groups: dict[str, list[Certified]] = {group: [] for group in GROUPS}
-    for file in pools_in(folder):
+    for file in recorded(folder):
         group = file.name.partition(".")[0]
         if group in groups:
             groups[group] += certify(read_answers(read_pool(file)), protocol=Protocol(repetitions))
     groups = {group: found for group, found in groups.items() if found}
     if not groups:
-        print(f"no GPQA or MATH500 pools were found in {folder}; name their folder to measure certificates.")
-        print(json.dumps({"benchmark": "certificates", "pools": 0}))
+        print(json.dumps({"benchmark": "certificates", "skipped": "no recorded GPQA or MATH500 pools"}))
         return
     groups["together"] = [one for found in groups.values() for one in found]
     figures = {}

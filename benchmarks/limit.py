@@ -11,10 +11,10 @@ traces that have none, are left out. Without recorded pools it says so and measu
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks._pools import recorded
 from pets.errors import InputError
 from pets.pools import Pool, read_pools
 from pets.replay import PoolResult, Protocol, Result, mean_curve, read_answers, replay, traces_at_mean
@@ -65,15 +65,16 @@ def compared(found: PoolResult, limit: Frontier) -> dict[str, dict[str, object]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pools", nargs="?", type=Path, default=Path("../shared/pools"))
+    parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
     parser.add_argument("--repetitions", type=int, default=10)
     args = parser.parse_args()
     print(__doc__)
-    if not args.pools.exists():
-        print(json.dumps({"benchmark": "limit", "skipped": f"no recorded pools at {args.pools}"}))
+    files = recorded(args.pools)
+    if not files:
+        print(json.dumps({"benchmark": "limit", "skipped": "no recorded pools"}))
         return
     protocol = Protocol(repetitions=args.repetitions)
-    pools = read_pools([args.pools], skip_bad=True)
+    pools = read_pools(files, skip_bad=True)
     limits = {pool.name: limit for pool in pools if (limit := frontier_of(pool, protocol)) is not None}
     print(
         f"{len(limits)} of {len(pools)} pools have at most {ANSWERS} answers a question and an answer in every trace."

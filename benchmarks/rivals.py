@@ -13,10 +13,10 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks._pools import recorded
 from pets.pools import read_pools
 from pets.replay import Comparison, PoolResult, average_ratio, compare, reached, replay
 
@@ -61,16 +61,17 @@ def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, obj
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pools", nargs="?", type=Path, default=Path("../shared/pools"))
+    parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
     parser.add_argument("--repetitions", type=int, default=30)
     parser.add_argument("--target", choices=("whole", "disjoint"), default="whole")
     parser.add_argument("--level", type=float, default=0.99)
     args = parser.parse_args()
     print(__doc__)
-    if not args.pools.exists():
-        print(json.dumps({"benchmark": "rivals", "skipped": f"no recorded pools at {args.pools}"}))
+    files = recorded(args.pools)
+    if not files:
+        print(json.dumps({"benchmark": "rivals", "skipped": "no recorded pools"}))
         return
-    pools = [pool for pool in read_pools([args.pools], skip_bad=True) if not pool.name.startswith("crowd")]
+    pools = [pool for pool in read_pools(files, skip_bad=True) if not pool.name.startswith("crowd")]
     results = replay(
         pools,
         ["uniform", "okg", "okg:prior=1", *RIVALS],
