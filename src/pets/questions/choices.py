@@ -16,7 +16,7 @@ __all__ = ["listed", "shuffled"]
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ASKED = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
-FILLER = "N/A"  # MMLU-Pro fills some lists up with it
+FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
 
 
 def shuffled(record: Record, id: str, seed: int = 0) -> Problem:

@@ -20,12 +20,12 @@ FINAL = "####"
 
 def competition(record: Record, id: str, seed: int = 0) -> Problem:
     """``problem`` and ``answer``: MathArena's contests, AIME, MATH."""
-    return _problem(record, id, "math", first_of(record, "answer"))
+    return _problem(record, id, "math", first_of(record, "answer", "Answer"))
 
 
 def integers(record: Record, id: str, seed: int = 0) -> Problem:
-    """The same where every answer is a whole number."""
-    return _problem(record, id, "number", first_of(record, "answer"))
+    """The same where every answer is a whole number; some copies of AIME write their columns' names large."""
+    return _problem(record, id, "number", first_of(record, "answer", "Answer"))
 
 
 def school(record: Record, id: str, seed: int = 0) -> Problem:
@@ -37,7 +37,7 @@ def school(record: Record, id: str, seed: int = 0) -> Problem:
 
 
 def _problem(record: Record, id: str, answer: str, gold: str) -> Problem:
-    id = first_of(record, "unique_id", "problem_idx", "id", default=id)
-    question = first_of(record, "problem", "question").strip()
+    id = first_of(record, "unique_id", "problem_idx", "id", "ID", default=id)
+    question = first_of(record, "problem", "question", "Problem").strip()
     level = level_of(record, "subject", "problem_type")
     return Problem(id, Prompt.chat(ASKED.format(question)), answer, gold.strip(), level)
