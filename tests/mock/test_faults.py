@@ -6,7 +6,7 @@ import pytest
 
 from pets.errors import InputError
 from pets.mock import Faults
-from pets.mock.faults import BENDS, SPOILERS, draw_bends, draw_spoiler
+from pets.mock.faults import BENDS, SPOILERS, YOUNGER, draw_bends, draw_spoiler
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
@@ -17,6 +17,14 @@ def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed()
     rng = random.Random(2)
     bent = [draw_bends(faults, rng) for _ in range(20_000)]
     assert all(sum(name in bends for bends in bent) / 20_000 == pytest.approx(0.3, abs=0.015) for name in BENDS)
+
+
+def test_a_younger_fault_leaves_the_older_ones_where_they_were():
+    rng, same = random.Random(3), random.Random(3)
+    older = [name for name in BENDS if name not in YOUNGER]
+    for _ in range(100):
+        bends = draw_bends(Faults(**dict.fromkeys(older, 0.3)), rng)
+        assert bends == {name for name in older if same.random() < 0.3}
 
 
 def test_without_faults_none_comes():

@@ -167,3 +167,28 @@ def test_mixed_faults_come_at_their_rates_the_same_way_each_time_and_the_books_a
     assert stats["faults"].pop("fewer_choices") == seen["choices 1"]
     assert stats["faults"] == {name: seen[name] for name in ("rate_limit", "error_500", "half_body")}
     assert 20 <= seen["rate_limit"] <= 62 and 5 <= seen["half_body"] <= 38
+
+
+def test_an_error_within_a_stream_that_had_begun_well(serve):
+    client = serve(faults=Faults(error_event=1))
+    reply = client.chat(stream=True)
+    *begun, last, done = [event for event in reply.text.split("\n\n") if event]
+    assert reply.status_code == 200 and begun and done == "data: [DONE]"
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == 500
+    assert client.chat().status_code == 500 and client.stats()["faults"] == {"error_event": 2}
+    assert (client.stats()["traces"], client.stats()["lost"]) == (0, 2)
+
+
+def test_thoughts_apart_say_together_what_the_text_says(serve):
+    client = serve(faults=Faults(reasoning_apart=1))
+    message = client.chat(seed=0).json()["choices"][0]["message"]
+    assert "<think>" not in message["reasoning"] and message["content"].startswith(" The answer is")
+    deltas = [
+        json.loads(event[6:])["choices"][0]["delta"]
+        for event in client.chat(seed=0, stream=True).text.split("\n\n")
+        if event.startswith("data: {")
+    ]
+    for part in ("reasoning", "content"):
+        assert "".join(delta.get(part) or "" for delta in deltas) == message[part]
+    assert client.complete().json()["choices"][0]["text"].startswith("<think>")  # it concerns chats alone
+    assert client.stats()["faults"] == {"reasoning_apart": 2}

@@ -3,6 +3,7 @@
 book.py      what can be said: a recorded pool, known answer distributions
 finding.py   which question a prompt asks
 speech.py    the words of a trace
+thoughts.py  which of them are thoughts, where a server sends those apart
 logprobs.py  log-probabilities with a given confidence
 faults.py    what goes wrong, and how often
 stats.py     the books

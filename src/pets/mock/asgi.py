@@ -15,7 +15,7 @@ from pets.mock.asking import RequestError, parse
 from pets.mock.faults import Spoiler
 from pets.mock.line import JSON, Line
 from pets.mock.mind import Mock
-from pets.mock.wire import Reply, error_body, whole_body
+from pets.mock.wire import DONE, ERROR, Reply, error_body, whole_body
 
 __all__ = ["app"]
 
@@ -142,6 +142,9 @@ class _Completions:
             await line.whole(200, body)
             return
         self.mock.lost(reply)
+        if spoiler == "error_event":
+            await line.whole(500, ERROR.encode())
+            return
         half = body[: len(body) // 2]
         if spoiler == "wrong_json":
             await line.whole(200, half)
@@ -173,7 +176,7 @@ class _Completions:
         await line.more((waiting + reply.last()).encode(), end=True)
 
     async def _broken_stream(self, line: Line, reply: Reply, spoiler: Spoiler) -> None:
-        """Half of the events; then the end of the connection, or half an event and a proper end."""
+        """Half of the events; then the end of the connection, or an error or half an event and a proper end."""
         seconds = max(map(self.mock.seconds, reply.choices)) / 2
         gone = seconds > 0 and not await line.wait(seconds)
         self.mock.lost(reply, abandoned=gone)
@@ -182,7 +185,9 @@ class _Completions:
         steps = list(reply.steps())
         half = "".join(steps[: len(steps) // 2])
         await line.start(200, EVENTS)
-        if spoiler == "wrong_json":
+        if spoiler == "error_event":
+            await line.more(f"{half}data: {ERROR}\n\n{DONE}".encode(), end=True)
+        elif spoiler == "wrong_json":
             event = steps[len(steps) // 2].split("\n")[0]
             await line.more(f"{half}{event[: len(event) // 2]}\n\n{reply.last()}".encode(), end=True)
         else:

@@ -35,6 +35,7 @@ class Ask:
     top: int | None = None
     stream: bool = False
     include_usage: bool = False
+    token_ids: bool = False
 
 
 def parse(body: bytes, model: str, chat: bool) -> Ask:
@@ -56,13 +57,14 @@ def parse(body: bytes, model: str, chat: bool) -> Ask:
         chat=chat,
         prompts=_chat_prompt(fields) if chat else _prompts(fields),
         n=_whole(fields, "n", 1, MOST) or 1,
-        seed=_whole(fields, "seed", -(2**63), 2**64 - 1),
+        seed=_whole(fields, "seed", -(2**63), 2**63 - 1),
         greedy=temperature == 0,
         limit=_limit(fields, chat),
         stops=_stops(fields),
         top=_chat_top(fields) if chat else _whole(fields, "logprobs", 0, MOST_LOGPROBS),
         stream=stream,
         include_usage=_flag(options, "include_usage", "stream_options.include_usage"),
+        token_ids=_flag(fields, "return_token_ids"),
     )
 
 

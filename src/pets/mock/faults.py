@@ -1,6 +1,6 @@
 """The ways in which the mock misbehaves, each at a rate of its own.
 
-Seven faults spoil a reply, at most one at a time; the others bend a reply that is not spoiled, in any combination. One
+Eight faults spoil a reply, at most one at a time; the others bend a reply that is not spoiled, in any combination. One
 that would change nothing (no log-probabilities where none were asked for) does not happen and is not counted.
 """
 
@@ -13,10 +13,13 @@ from pets.errors import InputError
 
 __all__ = ["BENDS", "SPOILERS", "Bend", "Faults", "Spoiler", "draw_bends", "draw_spoiler"]
 
-Spoiler = Literal["rate_limit", "rate_limit_bare", "error_500", "hang", "half_body", "wrong_json", "disconnect"]
-Bend = Literal["fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow"]
+Spoiler = Literal[
+    "rate_limit", "rate_limit_bare", "error_500", "hang", "half_body", "wrong_json", "disconnect", "error_event"
+]
+Bend = Literal["fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow", "reasoning_apart"]
 SPOILERS: tuple[Spoiler, ...] = get_args(Spoiler)
 BENDS: tuple[Bend, ...] = get_args(Bend)
+YOUNGER = {"reasoning_apart"}  # drawn only where it can happen, so that the same seed still brings the same older ones
 
 
 def _rate(says: str) -> float:
@@ -39,12 +42,14 @@ class Faults:
     half_body: float = _rate("Half of the body, then the connection closes.")
     wrong_json: float = _rate("A whole body (or stream event) that is not JSON.")
     disconnect: float = _rate("The connection closes before a byte is sent.")
+    error_event: float = _rate("An error within a stream that had begun well; 500 where nothing is streamed.")
     fewer_choices: float = _rate("Fewer choices than n.")
     one_choice: float = _rate("n is ignored: one choice.")
     usage_of_one: float = _rate("usage counts the first choice alone.")
     no_logprobs: float = _rate("No log-probabilities though they were asked for.")
     extra_logprob: float = _rate("k + 1 log-probabilities: the sampled token was not among the top k.")
     slow: float = _rate("The first byte comes late (slow_seconds).")
+    reasoning_apart: float = _rate("Chat: thoughts in reasoning, the answer alone in content, which may be null.")
     slow_seconds: float = 1.0
     retry_after: float = 1.0
 
@@ -79,4 +84,5 @@ def draw_spoiler(faults: Faults, rng: random.Random) -> Spoiler | None:
 
 def draw_bends(faults: Faults, rng: random.Random) -> frozenset[Bend]:
     """Which faults bend the next reply."""
-    return frozenset(name for name in BENDS if rng.random() < getattr(faults, name))
+    rates = {name: getattr(faults, name) for name in BENDS}
+    return frozenset(name for name, rate in rates.items() if (rate or name not in YOUNGER) and rng.random() < rate)

@@ -81,6 +81,7 @@ class Mock:
             prompt_tokens=sum(map(prompt_tokens, ask.prompts)),
             top=None if self._happens("no_logprobs", bends, ask.top is not None) else ask.top,
             extra=self._happens("extra_logprob", bends, bool(ask.top) and "no_logprobs" not in bends),
+            apart=self._happens("reasoning_apart", bends, ask.chat),
             usage_of_one=self._happens("usage_of_one", bends, counts and len(choices) > 1),
         )
         return reply, self._happens("slow", bends, True)

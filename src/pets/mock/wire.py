@@ -8,10 +8,14 @@ from itertools import accumulate
 from pets.mock.asking import Ask, RequestError
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.speech import Spoken
+from pets.mock.thoughts import delta_of, message_of
 
-__all__ = ["DONE", "Reply", "error_body", "whole_body"]
+__all__ = ["DONE", "ERROR", "Reply", "error_body", "whole_body"]
 
 DONE = "data: [DONE]\n\n"
+ERROR = (
+    '{"error":{"message":"Internal server error (on purpose).","type":"InternalServerError","param":null,"code":500}}'
+)
 
 
 def error_body(refusal: RequestError, kind: str = "invalid_request_error") -> bytes:
@@ -33,6 +37,7 @@ class Reply:
     top: int | None
     extra: bool = False
     usage_of_one: bool = False
+    apart: bool = False
 
     def usage(self) -> str:
         """The ``usage`` object, as JSON."""
@@ -71,8 +76,11 @@ class Reply:
         key, close = ('"delta":{"content":', "}") if self.ask.chat else ('"text":', "")
         before = f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{going}' if self.ask.chat else ""
         pieces = choice.pieces()
-        for piece, logprobs in zip(pieces, self._logprobs(choice, pieces), strict=True):
-            yield f'{before}{start}{key}{json.dumps(piece)}{close},"logprobs":{logprobs},{going}'
+        thinks = choice.text.startswith("<think>")
+        for at, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
+            said = f'"delta":{{{delta_of(piece, thinks)}}}' if self.apart else f"{key}{json.dumps(piece)}{close}"
+            ids = f'"token_ids":[{at}],' if self.ask.token_ids else ""
+            yield f'{before}{start}{said},{ids}"logprobs":{logprobs},{going}'
             before = ""
         empty = '"delta":{}' if self.ask.chat else '"text":""'
         yield f'{before}{start}{empty},"logprobs":null,{end}'
@@ -102,13 +110,16 @@ def whole_body(reply: Reply) -> bytes:
 
 def _choice(reply: Reply, index: int, choice: Spoken) -> str:
     text, logprobs = json.dumps(choice.text), "null"
-    said = f'"message":{{"role":"assistant","content":{text}}}' if reply.ask.chat else f'"text":{text}'
+    content = message_of(choice.text) if reply.apart else f'"content":{text}'
+    said = f'"message":{{"role":"assistant",{content}}}' if reply.ask.chat else f'"text":{text}'
+    if reply.ask.token_ids:
+        said += f',"token_ids":[{",".join(map(str, range(choice.tokens)))}]'
     if reply.top is not None:
         pieces = choice.pieces()
         if reply.ask.chat:
-            content = ",".join(chat_content(choice.said, pieces, reply.top, reply.extra))
-            logprobs = f'{{"content":[{content}]}}'
+            entries = ",".join(chat_content(choice.said, pieces, reply.top, reply.extra))
+            logprobs = f'{{"content":[{entries}]}}'
         else:
-            entries = completion_logprobs(choice.said, pieces, reply.top, reply.extra)
-            logprobs = completion_form(pieces, entries)
+            tops = completion_logprobs(choice.said, pieces, reply.top, reply.extra)
+            logprobs = completion_form(pieces, tops)
     return f'{{"index":{index},{said},"logprobs":{logprobs},"finish_reason":"{choice.finish}"}}'

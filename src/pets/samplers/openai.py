@@ -2,17 +2,19 @@
 
 import json
 import math
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import httpx
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
 from pets.samplers.base import Completion, Prompt, Sampler, Sampling
-from pets.samplers.replies import Reply, message_of
+from pets.samplers.replies import Reply, may_pass, message_of
 from pets.samplers.requests import DIALECTS, body_of, path_of
 
 __all__ = ["OpenAISampler"]
@@ -55,6 +57,7 @@ class OpenAISampler(Sampler):
             ),
             transport=transport,
             trust_env=not loopback,
+            verify=False if transport or (loopback and self._base.startswith("http://")) else _tls(),
         )
         self.usage_of_one = False
         """Whether this server was seen to count the tokens of one choice only."""
@@ -114,6 +117,12 @@ class OpenAISampler(Sampler):
             raise BusyError(f"{self._base} cannot be reached: {error}. Is the server running?") from error
 
 
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """One for all clients: it reads every authority's certificate, which takes longer than the rest of a client."""
+    return httpx.create_ssl_context()
+
+
 async def lines_of(response: httpx.Response) -> AsyncIterator[bytes]:
     """Split at line feeds alone: httpx also splits at U+2028 and its like, which may stand within JSON."""
     rest = b""
@@ -131,7 +140,9 @@ def error_of(response: httpx.Response) -> SamplerError:
         words = message_of(response.json())
     except ValueError:
         words = message_of(response.text)
-    kind = BusyError if status in {408, 409, 425, 429} or status >= 500 else RefusedError
+    if status in {404, 405} and "model" not in words.lower():
+        words += " (is the address right? It usually ends in /v1)"
+    kind = BusyError if may_pass(status) else RefusedError
     return kind(f"the server says {status}: {words}", status=status, retry_after=seconds_of(response))
 
 

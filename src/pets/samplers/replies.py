@@ -1,7 +1,9 @@
 """What an OpenAI-compatible server answers: whole bodies and streams become completions.
 
 Both forms of log-probabilities are read wherever they come: ``content[].top_logprobs`` (chat, and llama.cpp
-everywhere) and ``top_logprobs`` as one mapping a token (completions).
+everywhere) and ``top_logprobs`` as one mapping a token (completions). Where a server parts a model's thoughts from
+its answer (``reasoning``, or ``reasoning_content`` of older ones, beside ``content``), the text is the answer; a trace
+that has nothing but thoughts is its thoughts, as vLLM sends the answers of a model that did not think at all.
 """
 
 import json
@@ -10,34 +12,44 @@ from collections.abc import Iterator
 from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
-from pets.errors import ReplyError
+from pets.errors import RefusedError, ReplyError, SamplerError
 from pets.samplers.base import Completion, Sampling
 
-__all__ = ["Reply"]
+__all__ = ["Choice", "Reply", "may_pass", "message_of"]
+
+CHARACTERS = 4  # a token, about
+CUT_OFF = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 
 
 class Choice:
     """One trace while it comes in."""
 
-    __slots__ = ("finish", "meter", "summary", "text", "tokens", "usage")
+    __slots__ = ("characters", "finish", "ids", "meter", "summary", "text", "thoughts", "tokens", "usage")
 
     def __init__(self, sampling: Sampling) -> None:
         self.text: list[str] = []
+        self.thoughts: list[str] = []  # where the server sends them apart
+        self.characters = 0  # of both
         self.finish: str | None = None
         self.tokens = 0  # counted where log-probabilities came
+        self.ids = 0  # counted where token ids came
         self.usage: int | None = None  # what a stream says of this choice alone
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
         self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
 
     def add(self, part: dict[str, Any]) -> None:
         """A whole choice or a chunk of one."""
-        content = part.get("text")
-        if content is None:
-            content = (part.get("message") or part.get("delta") or {}).get("content")
+        said = part.get("message") or part.get("delta") or {}
+        content = part["text"] if part.get("text") is not None else said.get("content")
         if content:
-            self.text.append(_text(content))
+            self._says(content, self.text)
+        if thoughts := said.get("reasoning") or said.get("reasoning_content"):
+            self._says(thoughts, self.thoughts)
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
+            if not any(map(str.strip, self.text)):
+                self.text = self.thoughts
+        self.ids += len(part.get("token_ids") or ())
         logprobs = part.get("logprobs") or {}
         self.summary = logprobs.get("confidence_summary") or self.summary
         for given in tops(logprobs):
@@ -46,6 +58,12 @@ class Choice:
                 self.meter.add(given)
             elif not given:
                 self.meter = None  # a confidence of some of the tokens would be none
+
+    def _says(self, words: object, where: list[str]) -> None:
+        if not isinstance(words, str):
+            raise TypeError(f"a text is {shown(str(words))}")
+        where.append(words)
+        self.characters += len(words)
 
     def confidence(self, tokens: int | None) -> Confidence | None:
         """The server's own summary where it sent one, else what its log-probabilities come to."""
@@ -68,12 +86,6 @@ def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
     if not all(0.0 <= value < math.inf for value in found.values()):
         raise ValueError(f"confidence_summary is {summary}")
     return Confidence(found["mean"], found["tail"], found.get("lowest", found["bottom"]), found["bottom"], tokens)
-
-
-def _text(content: object) -> str:
-    if not isinstance(content, str):
-        raise TypeError(f"a text is {shown(str(content))}")
-    return content
 
 
 def tops(logprobs: dict[str, Any]) -> Iterator[list[float]]:
@@ -114,8 +126,8 @@ class Reply:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}): {shown(text)}") from error
 
     def _take(self, data: dict[str, Any]) -> None:
-        if "error" in data and "choices" not in data:
-            raise ReplyError(f"the server broke off: {message_of(data)}")
+        if "choices" not in data and ("error" in data or data.get("object") == "error"):
+            raise self._broken_off(data)
         choices = data["choices"]
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
@@ -130,11 +142,19 @@ class Reply:
             if not isinstance(self._usage.get(name), int | None):
                 raise TypeError(f"{name} is {self._usage[name]!r}")
 
+    def _broken_off(self, data: dict[str, Any]) -> SamplerError:
+        """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
+        error = data.get("error") or data
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int) and 400 <= code < 600 and not may_pass(code) and not self._choices:
+            return RefusedError(f"the server says {code}: {message_of(data)}", status=code)
+        return ReplyError(f"the server broke off: {message_of(data)}")
+
     @property
     def usage_of_one(self) -> bool:
         """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
         total = self._usage.get("completion_tokens")
-        return total is not None and total < sum(choice.tokens for choice in self._choices.values())
+        return total is not None and total < sum(choice.tokens or choice.ids for choice in self._choices.values())
 
     def completions(self) -> list[Completion]:
         """The traces, in the order of their seeds."""
@@ -151,6 +171,8 @@ class Reply:
         for index, choice in sorted(self._choices.items()):
             if choice.finish is None:
                 raise ReplyError(f"choice {index} breaks off without a finish_reason; the connection ended early.")
+            if choice.finish in CUT_OFF:
+                raise ReplyError(f'choice {index} was given up by the server (finish_reason "{choice.finish}").')
             tokens = self._tokens(choice)
             found.append(
                 Completion("".join(choice.text), choice.finish, tokens, prompt_tokens, choice.confidence(tokens))
@@ -158,24 +180,47 @@ class Reply:
         return found
 
     def _tokens(self, choice: Choice) -> int | None:
-        """Counted; else what the usage says, where it can only mean this choice; else unknown."""
-        if choice.tokens:
-            return choice.tokens
+        """Counted; else what the usage says, where it can only mean this choice; else unknown.
+
+        Thoughts that came apart are not in the text, so nobody after us could guess what they took: then it is the
+        choice's share of the usage, and no less than its characters make, since some servers count one choice only.
+        """
+        if counted := choice.tokens or choice.ids:
+            return counted
         total: int | None = self._usage.get("completion_tokens")
         if len(self._choices) == 1:
             return total
-        return choice.usage
+        choices = self._choices.values()
+        if choice.usage is not None or total is None or not any(one.thoughts for one in choices):
+            return choice.usage
+        share = choice.characters / max(1, sum(one.characters for one in choices))
+        return max(1, round(total * share), choice.characters // CHARACTERS)
+
+
+def may_pass(status: int) -> bool:
+    """Whether a status speaks of now, not of the request.
+
+    >>> may_pass(429), may_pass(503), may_pass(400)
+    (True, True, False)
+    """
+    return status in {408, 409, 425, 429} or status >= 500
 
 
 def message_of(data: object) -> str:
-    """The words of an error in OpenAI's form, or the beginning of what came instead."""
-    error = data.get("error", data) if isinstance(data, dict) else data
-    words = error.get("message", error) if isinstance(error, dict) else error
-    return shown(str(words))
+    """The words of an error, or the beginning of what came instead.
+
+    OpenAI's form is ``{"error": {"message"}}``; older vLLM leaves out the outer one, frameworks say ``{"detail"}``.
+
+    >>> message_of({"object": "error", "message": "No."}), message_of({"detail": "Not Found"})
+    ('No.', 'Not Found')
+    """
+    error = (data.get("error") or data.get("detail") or data) if isinstance(data, dict) else data
+    words = error.get("message") or error if isinstance(error, dict) else error
+    return shown(str(words), 300)
 
 
-def shown(text: str | bytes) -> str:
+def shown(text: str | bytes, most: int = 200) -> str:
     """A reply's beginning, on one line."""
     words = text if isinstance(text, str) else text.decode("utf-8", "replace")
     line = " ".join(words.split())
-    return (line[:200] + " ...") if len(line) > 200 else line or "(nothing)"
+    return (line[:most] + " ...") if len(line) > most else line or "(nothing)"

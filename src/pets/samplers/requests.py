@@ -15,12 +15,13 @@ class Dialect:
 
     top_k_off: int | None = None  # its word for "no top_k"; None: it knows neither top_k nor min_p
     fixed: Mapping[str, object] = field(default_factory=dict)
+    token_ids: bool = False  # whether it may tell the tokens of each choice, where its usage tells their sum
 
 
 DIALECTS: Mapping[str, Dialect] = {
     "openai": Dialect(),
     # Also SGLang, to which a top_k of 0 is an error. vLLM takes what is not said from the model's own files.
-    "vllm": Dialect(-1, {"repetition_penalty": 1.0}),
+    "vllm": Dialect(-1, {"repetition_penalty": 1.0}, token_ids=True),
     # It truncates by default; each of its samplers is switched off by name. post_sampling_probs would report the
     # distribution after truncation, not the model's.
     "llama.cpp": Dialect(
@@ -72,6 +73,8 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         body |= {"top_k": sampling.top_k or dialect.top_k_off, "min_p": sampling.min_p, **dialect.fixed}
     elif sampling.top_k or sampling.min_p:
         raise InputError("this server knows no top_k and min_p; leave them off, or name its dialect (vllm, llama.cpp).")
+    if dialect.token_ids and n > 1 and sampling.top_logprobs is None:  # log-probabilities are counted anyway
+        body["return_token_ids"] = True
     if isinstance(prompt.content, str):
         body["prompt"] = prompt.content
         if sampling.top_logprobs is not None:
