@@ -8,9 +8,9 @@ import pytest
 
 from pets.confidence import Confidence
 from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError
-from pets.pools import read_pool
+from pets.pools import read_pool, read_pools
 from pets.questions import Problem
-from pets.recording import Recording, record
+from pets.recording import MOST, Recording, record, unanswered
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
 PROBLEMS = tuple(Problem(f"q{number}", Prompt(f"{number} ="), "number", str(number)) for number in range(5))
@@ -74,6 +74,59 @@ def test_a_file_of_another_recording_is_refused(tmp_path):
         run(Counting(), tmp_path / "pool.jsonl", replace(RECORDING, traces=7))
 
 
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"model": "large"}, "model 'small'; now it is 'large'"),
+        ({"seed": 3}, "seed 0; now it is 3"),
+        ({"sampling": Sampling(temperature=0.5, stop=["."])}, r"temperature 1.0, stop \[\]; now it is 0.5, \['.'\]"),
+    ],
+)
+def test_traces_of_another_kind_do_not_get_among_those_of_the_file(tmp_path, other, says):
+    path, mine = tmp_path / "pool.jsonl", replace(RECORDING, model="small", part=(1, 2))
+    run(Counting(), path, mine)
+    kept, sampler = path.read_bytes(), Counting()
+    with pytest.raises(PoolError, match=f"was recorded with {says}"):
+        run(sampler, path, replace(mine, part=(1, 1), **other))
+    assert sampler.seeds == [] and path.read_bytes() == kept
+    assert run(Counting(), path, replace(mine, part=(1, 1), at_once=1)) == 2
+
+
+def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path):
+    path, beside = tmp_path / "pool.jsonl", tmp_path / "pool.jsonl.recording"
+    run(Counting(), path, replace(RECORDING, part=(1, 2)))
+    beside.write_text("[]")
+    with pytest.raises(PoolError, match=r'pool.jsonl.recording" does not say how .* Delete it'):
+        run(Counting(), path)
+    beside.unlink()
+    assert run(Counting(), path, replace(RECORDING, seed=8)) == 2 and not beside.exists()
+
+
+def test_nothing_that_failed_before_its_first_question_binds_the_next_recording(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    with pytest.raises(BusyError):
+        run(Counting(broken="0 ="), path, replace(RECORDING, model="typo", problems=PROBLEMS[:1]))
+    assert run(Counting(), path, replace(RECORDING, model="right")) == 5
+
+
+def test_what_is_beside_a_recording_is_no_pool(tmp_path):
+    run(Counting(), tmp_path / "pool.jsonl")
+    assert [pool.name for pool in read_pools([tmp_path])] == ["pool"]
+
+
+def test_a_request_is_for_so_many_traces_and_no_more(tmp_path):
+    asked = []
+
+    class Generous(Counting):
+        async def sample(self, prompt, n, seed, sampling):
+            asked.append((n, seed))
+            return await super().sample(prompt, n, seed, sampling)
+
+    run(Generous(most=MOST), tmp_path / "pool.jsonl", replace(RECORDING, problems=PROBLEMS[:1], traces=2 * MOST + 6))
+    (_, first), *_ = asked
+    assert asked == [(MOST, first), (MOST, first + MOST), (6, first + 2 * MOST)]
+
+
 def test_parts_put_together_are_the_whole(tmp_path):
     run(Counting(), tmp_path / "whole.jsonl")
     for i in (1, 2):
@@ -133,8 +186,11 @@ class Speechless(Counting):
 
 
 def test_a_question_without_any_answer_is_not_sampled_again(tmp_path):
-    assert run(Speechless(), tmp_path / "pool.jsonl") == 5
-    assert run(Counting(), tmp_path / "pool.jsonl") == 0
+    path = tmp_path / "pool.jsonl"
+    assert run(Speechless(), path, replace(RECORDING, part=(1, 2))) == 3
+    assert run(Counting(), path) == 2 and unanswered(path) == 3
+    assert run(Counting(), path) == 0
+    assert len(read_pool(path, skip_bad=True).questions) == 2
 
 
 def test_a_line_that_lacks_only_its_end_is_not_sampled_again(tmp_path):

@@ -1,7 +1,8 @@
 """Recording: n traces of every question as a pool, so that policies can be studied without paying again.
 
 Every question is a line of its own, written whole and flushed to disk when its last trace is back. A recording that
-was broken off is taken up again where it stopped: what stands in the file is not sampled twice.
+was broken off is taken up again where it stopped: what stands in the file is not sampled twice. How it was recorded
+stands beside it, in ``<file>.recording``, so that other traces do not get among them.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pets.confidence import KINDS
@@ -20,17 +21,18 @@ from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Sampler, Sampling, Seeds
 
-__all__ = ["Recording", "record"]
+__all__ = ["Recording", "record", "unanswered"]
 
 TRIES = 5  # of a request that may pass
 BACKOFF = 0.5  # seconds after the first failure, doubled after each further one
+MOST = 32  # traces of one request: its reply is held in memory whole, and lost whole where it breaks off
 TOO_MANY = {400, 413, 422}  # what servers say to more choices than they give
 START = b'{"id":"'  # of every line that is written here
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to record: ``traces`` of every problem, drawn as ``sampling`` says, seeds from ``seed``.
+    """What to record: ``traces`` of every problem, drawn from ``model`` as ``sampling`` says, seeds from ``seed``.
 
     ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
     together, are what one machine would have recorded, since a trace's seed depends on its question's place alone.
@@ -42,6 +44,7 @@ class Recording:
     seed: int = 0
     at_once: int = 1  # questions in flight
     part: tuple[int, int] = (1, 1)
+    model: str = ""  # its name, held against that of what the file holds already
 
     def __post_init__(self) -> None:
         i, k = self.part
@@ -56,6 +59,16 @@ class Recording:
         i, k = self.part
         return list(enumerate(self.problems))[i - 1 :: k]
 
+    @property
+    def terms(self) -> dict[str, object]:
+        """What makes traces of one question draws of the same kind, as JSON holds it.
+
+        >>> Recording((), traces=8, sampling=Sampling(temperature=0.7), model="m").terms["temperature"]
+        0.7
+        """
+        drawn = {**asdict(self.sampling), "stop": list(self.sampling.stop)}
+        return {"model": self.model, "traces": self.traces, "seed": self.seed, **drawn}
+
 
 async def record(
     recording: Recording, sampler: Sampler, path: Path, told: Callable[[int, int], None] = lambda done, all_: None
@@ -69,6 +82,7 @@ async def record(
         make_answer_type(spec)  # a bad one raises before anything is paid for
     numbered, kept = recording.numbered, _kept(path, recording)
     _append(path, b"")  # a file that cannot be written, too
+    _agree(path, recording.terms, fresh=not kept)
     seeds = Seeds(recording.seed, cap=max(4096, recording.traces))
     waiting = [(number, problem) for number, problem in reversed(numbered) if problem.id not in kept]
     todo, sampled = len(waiting), 0
@@ -99,7 +113,7 @@ async def record(
 async def _traces(sampler: Sampler, problem: Problem, recording: Recording, seed: int) -> list[Completion]:
     """As many traces as were asked for, also from a server that gives fewer at a time or none now and then."""
     found: list[Completion] = []
-    most, failed = recording.traces, 0
+    most, failed = MOST, 0
     while len(found) < recording.traces:
         n = min(most, recording.traces - len(found))
         try:
@@ -133,6 +147,35 @@ def pooled(problem: Problem, traces: Sequence[Completion]) -> PooledQuestion:
         confidences["tail"] if told else None,
         confidences if told else {},
     )
+
+
+def unanswered(path: Path) -> int:
+    """To how many questions of a recorded file no trace gave an answer: paid for, but no question of a pool."""
+    with path.open("rb") as lines:
+        return sum(not any(json.loads(line)["answers"]) for line in lines if line.strip())
+
+
+def _agree(path: Path, terms: dict[str, object], *, fresh: bool) -> None:
+    """The terms of the recording are those of the file; a file that has none beside it is taken as it is."""
+    beside = path.with_name(f"{path.name}.recording")  # no suffix of a pool: a folder of pools may hold it
+    try:
+        if fresh:
+            beside.write_text(json.dumps(terms, indent=1) + "\n", "utf-8")
+            return
+        held = json.loads(beside.read_bytes())
+        changed = [name for name, value in terms.items() if held.get(name, value) != value]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.') from None
+    except (ValueError, AttributeError, RecursionError):
+        raise PoolError(
+            f'"{beside}" does not say how "{path.name}" was recorded. Delete it to go on unchecked.'
+        ) from None
+    if changed:
+        was = ", ".join(f"{name} {held[name]!r}" for name in changed)
+        now = ", ".join(f"{terms[name]!r}" for name in changed)
+        raise PoolError(f'"{path}" was recorded with {was}; now it is {now}. Record as before, or into another file.')
 
 
 def _append(path: Path, line: bytes) -> None:

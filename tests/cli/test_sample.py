@@ -19,6 +19,10 @@ def pets(*args, cwd):
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
+def one_line(text):
+    return " ".join(text.split())
+
+
 def ids(path):
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
@@ -32,10 +36,21 @@ def test_a_pool_from_a_server_that_misbehaves(tmp_path):
         first = pets(*ask, "--first", "2", cwd=tmp_path)
         assert (first.returncode, first.stdout, sorted(ids(pool))) == (0, "", ["q0", "q1"]), first.stderr
         again = pets(*ask, cwd=tmp_path)
-        assert "4 questions sampled, 6 in all" in again.stderr, again.stderr
+        assert "4 questions sampled, 6 in all" in again.stderr and "--skip-bad" not in again.stderr, again.stderr
+        other = pets(*ask, "--temperature", "0.3", cwd=tmp_path)
+        assert other.returncode == 2 and "was recorded with temperature 1.0; now it is 0.3" in one_line(other.stderr)
     assert sorted(ids(pool)) == [f"q{at}" for at in range(6)]
     for question in read_pool(pool).questions:
         assert len(question.answers) == 8 and set(question.answers) <= {"a", "b"} and question.confidences
+
+
+def test_questions_that_no_trace_answers_are_told(tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n{"id":"q2","question":"Question q2"}\n')
+    with running(Mock(BOOK)) as url:
+        ask = ("mine.jsonl", "-o", "pool.jsonl", "--traces", "2", "--endpoint", url, "--model", "mock")
+        shown = pets(*ask, "--max-tokens", "3", cwd=tmp_path)  # each trace is cut
+    assert shown.returncode == 0 and "No trace answers 2 of its questions" in one_line(shown.stderr), shown.stderr
+    assert "--skip-bad" in one_line(shown.stderr)
 
 
 @pytest.mark.parametrize(
@@ -53,5 +68,5 @@ def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}')  # its end is missing
     with running(Mock(BOOK)) as url:
         shown = pets("mine.jsonl", "--endpoint", url, "--model", "mock", *args, cwd=tmp_path)
-    assert shown.returncode == 2 and says in " ".join(shown.stderr.split()) and "Traceback" not in shown.stderr
+    assert shown.returncode == 2 and says in one_line(shown.stderr) and "Traceback" not in shown.stderr
     assert (tmp_path / "mine.jsonl").read_text() == '{"id":"q1","question":"Question q1"}'

@@ -65,18 +65,30 @@ def test_a_chat(run, local):
     assert all(trace.text and trace.confidence for trace in traces)
 
 
-def first_token_law(local, run, prompt):
-    """The model's own law of the first token, as the server reports it: the 20 likeliest."""
+async def raw(local, prompt):
+    """The server's own reply to a request for one token."""
+    body = {"prompt": prompt.content, "max_tokens": 1, "logprobs": 20, "temperature": 1.0}
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        headers = {"Authorization": f"Bearer {local.key}"}
+        return (await client.post(f"{local.url}/completions", json=body, headers=headers)).json()
+
+
+def test_a_prompt_that_had_to_leave_its_slot_is_not_read_again(run, weights):
+    other = Prompt("Once upon a time, in a village by the sea, there lived an old woman who " * 2)
 
     async def go():
-        body = {"prompt": prompt.content, "max_tokens": 1, "logprobs": 20, "temperature": 1.0}
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            reply = await client.post(
-                f"{local.url}/completions", json=body, headers={"Authorization": f"Bearer {local.key}"}
-            )
-        return reply.json()["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        async with LocalSampler(slots=1, context=256) as one:
+            return [(await raw(one, prompt))["timings"] for prompt in (COUNT, other, COUNT)]
 
-    return {one["token"]: exp(one["logprob"]) for one in run(go())}
+    first, between, again = run(go())
+    assert between["cache_n"] <= 1 and again["prompt_n"] == 1  # the last token is always read
+    assert again["cache_n"] == first["prompt_n"] - 1 > 30
+
+
+def first_token_law(local, run, prompt):
+    """The model's own law of the first token, as the server reports it: the 20 likeliest."""
+    likeliest = run(raw(local, prompt))["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    return {one["token"]: exp(one["logprob"]) for one in likeliest}
 
 
 def p_value(law, draws):

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli.sampling import Source, drawing_options, field_option, source_options, the_questions, the_sampling
-from pets.recording import Recording, record
+from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
+from pets.samplers.local import LocalSampler
 
 __all__ = ["sample"]
 
@@ -47,7 +48,8 @@ def sample(
     pets sample starter -o starter.jsonl --traces 16 --first 10
     pets sample mine.jsonl -o mine.pool.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B
 
-    A question is written when its last trace is back. Broken off, the same command goes on where it stopped.
+    A question is written when its last trace is back. Broken off, the same command goes on where it stopped; how it
+    was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it.
     """
     asked = the_questions(questions, fields)
     sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
@@ -55,8 +57,13 @@ def sample(
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     chosen = Source(**source)  # type: ignore[arg-type]
-    sampled = asyncio.run(_run(recording, chosen.sampler(), output))
+    sampler = chosen.sampler()
+    model = sampler.weights.name if isinstance(sampler, LocalSampler) else chosen.name
+    recording = replace(recording, model=model)
+    sampled = asyncio.run(_run(recording, sampler, output))
     click.echo(f"{output}: {sampled} questions sampled, {len(recording.numbered)} in all.", err=True)
+    if bad := unanswered(output):
+        click.echo(f"No trace answers {bad} of its questions: bad lines to readers; --skip-bad passes over.", err=True)
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -36,9 +36,10 @@ class LocalSampler(Sampler):
     ``context`` tokens with its prompt; what is not named is chosen from the machine. ``url`` and ``key`` serve any
     other OpenAI client as well.
 
-    A prompt is read once for all traces of a request, and what a slot still holds of it is not read again. A seed
-    gives the same trace, bit for bit, whatever is cached or decoded beside it: so it was measured with SmolLM2 on
-    processors (Q4_1 weights); other weights, a GPU or another number of threads may round otherwise.
+    A prompt is read once for all traces of a request, and what a slot or a copy still holds of it is not read again. A
+    seed gives the same trace, whatever is cached or decoded beside it, but for rounding: measured with SmolLM2 on
+    processors (Q4_1 weights), a long prompt of which all but the last token was cached is summed in another order, and
+    1 of 18 traces took another turn. Other weights, a GPU or another number of threads may round otherwise, too.
 
         async with LocalSampler() as sampler:
             traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
@@ -158,7 +159,9 @@ class LocalSampler(Sampler):
             "api_keys": [self.key],
             "n_threads_http": self.plan.slots + 16,  # each request holds one; some for other clients
             "verbosity": 1,  # errors alone
-            "cache_ram_mib": 0,  # no copies of past prompts: the slots hold the latest ones
+            # A question's next trace mostly finds its slot taken, and the free one full of another prompt. A copy of
+            # each that had to leave, put back where it fits, spares reading examples that questions share anew.
+            "cache_ram_mib": machine.COPIES >> 20,
             "ui": False,
         }
 

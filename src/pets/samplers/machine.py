@@ -8,11 +8,12 @@ from pathlib import Path
 from pets.errors import InputError, LocalModelError
 from pets.samplers.weights import Weights
 
-__all__ = ["MOST_SLOTS", "Plan", "cores", "memory", "plan"]
+__all__ = ["COPIES", "MOST_SLOTS", "Plan", "cores", "memory", "plan"]
 
 MOST_SLOTS = 256  # sequences that llama.cpp decodes together
 CONTEXT = 2048
-WORK = 512 << 20  # compute buffers, the process itself
+COPIES = 256 << 20  # of prompts that have left their slots: some fifty of 200 tokens with SmolLM2
+WORK = COPIES + (512 << 20)  # compute buffers, the process itself
 GB = 1 << 30
 CONTAINER = Path("/sys/fs/cgroup")
 
