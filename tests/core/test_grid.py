@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from pets.core.consistency import SC_curve
 from pets.core.grid import Grid, fit_grid, fit_oracle, plan_for, pool_curve
@@ -48,6 +49,15 @@ def test_nulls_thin_the_votes():
     assert thinned[B_max] == pytest.approx(simulated.mean(), abs=5 * simulated.std() / 200_000**0.5)
     assert thinned[1] == pytest.approx(v * SC[1]) and thinned[0] == SC[0]
     assert not pool_curve((), 40, B_max).any()
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_the_votes_cast_are_binomial(votes, nulls):
+    B_max, v = 64, votes / (votes + nulls)
+    B = np.arange(1, B_max + 1)
+    SC = SC_curve(smooth_theta([votes]), B_max)
+    expected = binom.pmf(B, B[:, None], v) @ SC[1:]
+    np.testing.assert_allclose(pool_curve((votes,), nulls, B_max)[1:], np.minimum(expected, 1.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("aggregation", ["average", "loss"])

@@ -125,6 +125,8 @@ def test_uniform_gives_the_mean_of_what_is_left():
         lambda: Price(prior=0.0),
         lambda: Price(prior="magic"),
         lambda: Price(rounds=1, warmup=2),
+        lambda: Price(table=()),
+        lambda: Price(table=((-1.0, 5.0), (-2.0, 4.0))),
     ],
 )
 def test_bad_options_are_refused(make):

@@ -11,7 +11,7 @@ from pets.replay.draws import draw
 from pets.replay.lines import line_of_order, line_of_sizes
 from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
-from pets.replay.runs import batch_order, stream_sizes, uniform_sizes
+from pets.replay.runs import batch_order, stream_sizes, uniform_order, uniform_sizes
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def max_vote(drawn, row):
 def test_uniform_is_breadth_first_at_every_prefix(drawn):
     order = batch_order(make_policy("uniform"), drawn, 0)
     assert order.tolist() == list(range(12)) * 8
+    assert uniform_order(drawn).tolist() == order.tolist()
 
 
 def test_a_run_that_ends_early_stays_where_it_is(drawn):

@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.vq import kmeans2
-from scipy.stats import binom
 
 from pets.core.consistency import SC_curve
 from pets.core.greedy import Ladder, Plan, Steps, ladder, probit_steps
@@ -102,9 +101,18 @@ def pool_curve(counts: Sequence[int], nulls: int = 0, B_max: int = B_MAX) -> NDA
     SC = SC_curve(smooth_theta(votes), B_max)
     if nulls == 0:
         return SC
-    B = np.arange(B_max + 1)
-    cast = np.asarray(binom.pmf(B, B[:, None], sum(votes) / (sum(votes) + nulls)))
+    cast = _binomials(sum(votes) / (sum(votes) + nulls), B_max)
     return np.concatenate([SC[:1], np.minimum(cast[1:, 1:] @ SC[1:], 1.0)])
+
+
+def _binomials(v: float, B_max: int) -> NDArray[np.float64]:
+    """Chance that b of B traces vote, at [B, b]; by Pascal's rule, for scipy.stats takes 0.4 s to import."""
+    cast = np.zeros((B_max + 1, B_max + 1))
+    cast[0, 0] = 1.0
+    for B in range(1, B_max + 1):
+        cast[B] = (1.0 - v) * cast[B - 1]
+        cast[B, 1:] += v * cast[B - 1, :-1]
+    return cast
 
 
 def fit_grid(pools: Sequence[Pool], K: int, aggregation: Aggregation = "average", B_max: int = B_MAX) -> Grid:
@@ -127,23 +135,30 @@ def fit_grid(pools: Sequence[Pool], K: int, aggregation: Aggregation = "average"
     votes = np.array([len(counts) > 0 for counts, _ in distinct], dtype=bool)
     if not votes.any():
         raise InputError(f"{len(pools)} pools, none with a vote; train on questions that were answered")
-    curves = [pool_curve(*pool, B_max) for pool in distinct if pool[0]]
+    kinds = [pool for pool in distinct if pool[0]]
     total, voted = weights.sum(axis=0), weights[votes].sum(axis=0)
     known = np.flatnonzero(voted > 0).tolist()
-    fitted = dict(zip(known, _aggregate(curves, weights[votes][:, known].T, aggregation), strict=True))
+    fitted = dict(zip(known, _aggregate(kinds, weights[votes][:, known].T, aggregation, B_max), strict=True))
     near = [min(known, key=lambda i: (i < j, abs(i - j))) for j in range(K)]
     source = [j if total[j] > 0 else i for j, i in enumerate(near)]
     voting = tuple(float(voted[i] / total[i]) for i in source)
     return Grid(tuple((total / len(pools)).tolist()), tuple(fitted[i] for i in near), voting)
 
 
-def _aggregate(curves: Sequence[NDArray[np.float64]], weights: NDArray[np.float64], aggregation: str) -> list[Probit]:
-    """One probit for each row of ``weights``, shape (grids, curves)."""
+def _aggregate(pools: Sequence[Pool], weights: NDArray[np.float64], aggregation: str, B_max: int) -> list[Probit]:
+    """One probit for each row of ``weights``, shape (grids, pools)."""
     if aggregation == "loss":
-        return [fit_probit_l1(np.array(curves), w) for w in weights]
-    fits = [fit_probit_regression(curve) for curve in curves]
+        curves = np.array([pool_curve(*pool, B_max) for pool in pools])
+        return [fit_probit_l1(curves, w) for w in weights]
+    fits = [_pool_probit(*pool, B_max) for pool in pools]
     points = np.array([(fit.a, fit.b) for fit in fits])
     return [Probit(float(a), float(b)) for a, b in weights @ points / weights.sum(axis=1, keepdims=True)]
+
+
+@lru_cache(maxsize=1 << 12)
+def _pool_probit(counts: tuple[int, ...], nulls: int, B_max: int) -> Probit:
+    """The probit of one pool's curve; every repetition of a replay trains on some of the same questions."""
+    return fit_probit_regression(pool_curve(counts, nulls, B_max))
 
 
 def fit_oracle(
@@ -163,7 +178,7 @@ def fit_oracle(
     votes = np.array([len(counts) > 0 for counts, _ in kinds], dtype=bool)
     if K < 1 or not votes.any():
         raise InputError(f"K = {K} clusters of {votes.sum()} pools with votes; expected at least 1 of each")
-    fits = {pool: fit_probit_regression(pool_curve(*pool, B_max)) for pool in set(kinds) if pool[0]}
+    fits = {pool: _pool_probit(*pool, B_max) for pool in set(kinds) if pool[0]}
     points = np.array([(fits[pool].a, fits[pool].b) for pool in kinds if pool in fits])
     cluster = _clusters(points, K, rng)
     silent = cluster.max() + 1

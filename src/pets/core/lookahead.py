@@ -29,26 +29,20 @@ LIMIT = 128  # votes that the tables know; larger counts, and batches, are scale
 @lru_cache(maxsize=4)
 def _tables(strengths: tuple[float, ...]) -> Array:
     """Gain of k pair votes, shape (strengths, k, LIMIT + 1, LIMIT + 1) at [s, k, n_1, n_2], n_1 >= n_2."""
-    most = int(BATCHES[-1]) + 1
-    n = np.arange(LIMIT + most + 1, dtype=np.float64)
+    most, known = int(BATCHES[-1]) + 1, LIMIT + 1
+    n = np.arange(known + most, dtype=np.float64)
     leader, rival = np.maximum(n[:, None], n), np.minimum(n[:, None], n)
-    tables = np.zeros((len(strengths), most + 1, LIMIT + 1, LIMIT + 1))
+    tables = np.zeros((len(strengths), most + 1, known, known))
     for table, a in zip(tables, strengths, strict=True):
-        start = doubt = betainc(leader + a, rival + a, 0.5)
+        doubt = betainc(leader + a, rival + a, 0.5)
+        start = doubt[:known, :known]
         p = (n[:, None] + a) / (n[:, None] + n + 2 * a)
+        q = 1 - p
         for k in range(1, most + 1):
-            size = len(n) - k
-            won, lost = doubt[1 : size + 1, :size], doubt[:size, 1 : size + 1]
-            doubt = p[:size, :size] * won + (1 - p[:size, :size]) * lost
-            table[k] = np.maximum(start - _padded(doubt, len(n)), 0.0)[: LIMIT + 1, : LIMIT + 1]
+            size = len(n) - k  # known at least, after most votes
+            doubt = p[:size, :size] * doubt[1:, :size] + q[:size, :size] * doubt[:size, 1:]
+            np.maximum(start - doubt[:known, :known], 0.0, out=table[k])
     return tables
-
-
-def _padded(square: Array, size: int) -> Array:
-    """The square in the corner of a larger one of zeros."""
-    out = np.zeros((size, size))
-    out[: len(square), : len(square)] = square
-    return out
 
 
 @lru_cache(maxsize=1 << 17)

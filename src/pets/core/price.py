@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +28,18 @@ from pets.core.prior import STRENGTHS, LearnedPrior, slots
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["Buy", "Index", "PriceTable", "batch", "fit_prices", "learned_batch"]
+__all__ = ["Buy", "Index", "PriceTable", "batch", "fit_prices", "learned_batch", "log_price_at"]
 
 Index = Callable[[Tally], float]
 Buy = Callable[[Tally, float, int, int], int]
-"""How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap."""
+"""How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap.
+
+It does not look at the tally's own ``rounds``.
+"""
 
 # The last ones are under the index of hundreds of unanimous votes: a budget near the cap needs them to be spent.
 PRICES = [(0.5, 1e-3, 40), (7e-4, 1e-12, 24), (1e-13, 1e-24, 12), (1e-26, 1e-300, 12)]
+_spend = itemgetter(1)
 LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES])).tolist())
 
 
@@ -57,11 +62,26 @@ class PriceTable:
 
     def log_price(self, mean_budget: float) -> float:
         """The price at which the training questions spent ``mean_budget`` on average."""
-        spends, prices = self.spends, self.log_prices
-        j = bisect_right(spends, mean_budget) - 1
-        if j < 0 or j == len(spends) - 1:
-            return prices[max(j, 0)]
-        return prices[j] + (prices[j + 1] - prices[j]) * (mean_budget - spends[j]) / (spends[j + 1] - spends[j])
+        return log_price_at(self.rows, mean_budget)
+
+    @property
+    def rows(self) -> tuple[tuple[float, float], ...]:
+        """Plain data: ``(log price, mean spend)`` of each price."""
+        return tuple(zip(self.log_prices, self.spends, strict=True))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[tuple[float, float]]) -> "PriceTable":
+        """The table that :attr:`rows` described."""
+        return cls(tuple(price for price, _ in rows), tuple(spend for _, spend in rows))
+
+
+def log_price_at(rows: Sequence[tuple[float, float]], mean_budget: float) -> float:
+    """:meth:`PriceTable.log_price` on the table's rows, for a policy that holds them as plain data. O(log rows)."""
+    j = bisect_right(rows, mean_budget, key=_spend) - 1
+    if j < 0 or j == len(rows) - 1:
+        return rows[max(j, 0)][0]
+    (price, spend), (next_price, next_spend) = rows[j], rows[j + 1]
+    return price + (next_price - price) * (mean_budget - spend) / (next_spend - spend)
 
 
 def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> int:
@@ -165,7 +185,7 @@ def _spends(buy: Buy, prefixes: Sequence[Tally], rounds: int, warmup: int) -> li
         spent = spends[-1] if spends and rounds == 0 else min(warmup, size)
         done = 0
         while spent < size and not (rounds and done == rounds):
-            more = buy(replace(prefixes[spent], rounds=done), log_price, rounds - done if rounds else 0, size)
+            more = buy(prefixes[spent], log_price, rounds - done if rounds else 0, size)
             if more == 0:
                 break
             spent += more

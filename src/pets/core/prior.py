@@ -50,7 +50,7 @@ class LearnedPrior:
 
     def posterior(self, tally: Tally) -> Array:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
-        log_shares = np.log(self.shares[min(tally.mark, len(self.shares) - 1)])
+        log_shares = _logs(self.shares[min(tally.mark, len(self.shares) - 1)])
         log_weights = log_shares + log_evidence(tally.counts, slots(tally))
         weights: Array = np.exp(log_weights - log_weights.max())
         weights /= weights.sum()
@@ -73,6 +73,12 @@ class LearnedPrior:
             left = gains[more] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
             best = min(best, float((left / (BATCHES[more] - on_way)).max()))
         return best / (1 + p)
+
+
+@lru_cache(maxsize=256)
+def _logs(shares: tuple[float, ...]) -> Array:
+    """Logs of one class's shares: every tally of the class asks for them."""
+    return np.log(shares)
 
 
 def slots(tally: Tally) -> int:
@@ -141,12 +147,13 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
 
 def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:
     """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by so many questions more."""
-    shares = start
+    shares, pseudo, total = start, shrink * start, many.sum() + shrink
     for _ in range(STEPS if len(evidence) else 0):
-        log_weights = evidence + np.log(shares)
-        weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+        weights = evidence + np.log(shares)
+        weights -= weights.max(axis=1, keepdims=True)
+        np.exp(weights, out=weights)
         weights /= weights.sum(axis=1, keepdims=True)
-        shares = (many @ weights + shrink * start) / (many.sum() + shrink)
+        shares = (many @ weights + pseudo) / total
     return shares
 
 

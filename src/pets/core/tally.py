@@ -130,7 +130,7 @@ class Tally:
     def __post_init__(self) -> None:
         if self.nulls < 0 or self.pending < 0 or (self.counts and min(self.counts) < 1):
             raise InputError(f"counts are positive and nulls, pending not negative; got {self}.")
-        if any(a < b for a, b in zip(self.counts, self.counts[1:], strict=False)):
+        if len(self.counts) > 1 and list(self.counts) != sorted(self.counts, reverse=True):
             raise InputError(f"counts must descend; got {self.counts}. Build a tally with Tally.of(answers).")
 
     @classmethod
@@ -172,12 +172,12 @@ class Tally:
     @property
     def returned(self) -> int:
         """Length of the prefix: votes and no-answers."""
-        return self.votes + self.nulls
+        return sum(self.counts) + self.nulls
 
     @property
     def launched(self) -> int:
         """Everything spent or in flight."""
-        return self.returned + self.pending
+        return sum(self.counts) + self.nulls + self.pending
 
     def slots(self, unseen: int) -> int:
         """M: the declared options of a closed set, or the answers seen plus ``unseen`` slots of an open one.

@@ -16,7 +16,7 @@ from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
 from pets.core.okg import check_prior, okg_index
 from pets.core.patterns import K0, PATTERNS
 from pets.core.policy import QuotaPolicy, View
-from pets.core.price import PriceTable, batch, fit_prices, learned_batch
+from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -59,6 +59,8 @@ class Price(QuotaPolicy):
             check_prior(self.prior, self.unseen)
         if self.rounds < 0 or self.warmup < 1:
             raise InputError(f"price needs rounds >= 0 and warmup >= 1; got {self.rounds} and {self.warmup}.")
+        if self.table is not None:
+            PriceTable.from_rows(self.table)  # refuses what is none
         if self.rounds == 1 and self.warmup != K0:
             raise InputError(
                 f"price with rounds=1 plans on the patterns of {K0} warm-up traces; got warmup={self.warmup}. "
@@ -81,7 +83,7 @@ class Price(QuotaPolicy):
         paths = [[pools[q][j] for j in order] for q, order in orders]
         lengths = None if tokens is None else [[tokens[q][j] for j in order] for q, order in orders]
         table = fit_prices(rule._buy, paths, lengths, options=options, rounds=self.rounds, warmup=self.warmup)
-        return replace(rule, table=tuple(zip(table.log_prices, table.spends, strict=True)))
+        return replace(rule, table=table.rows)
 
     def _learned(
         self, pools: Sequence[Sequence[str | None]], options: int | None, tokens: Sequence[Sequence[int]] | None
@@ -112,7 +114,7 @@ class Price(QuotaPolicy):
             return tally.launched
         cap = NO_CAP if view.cap is None else view.cap
         rule = self.trained
-        log_price = _table(rule.table or ()).log_price(view.mean_left)
+        log_price = log_price_at(rule.table or (), view.mean_left)
         return tally.launched + rule._buy(tally, log_price, left, cap)
 
     def _buy(self, tally: Tally, log_price: float, left: int, cap: int) -> int:
@@ -127,12 +129,6 @@ def _votes(pool: Sequence[str | None]) -> tuple[tuple[int, ...], int]:
     """Vote counts, descending, and no-answers."""
     counts = Counter(answer for answer in pool if answer is not None)
     return tuple(sorted(counts.values(), reverse=True)), len(pool) - counts.total()
-
-
-@lru_cache(maxsize=64)
-def _table(rows: tuple[tuple[float, float], ...]) -> PriceTable:
-    log_prices, spends = zip(*rows, strict=True)
-    return PriceTable(log_prices, spends)
 
 
 @lru_cache(maxsize=16)

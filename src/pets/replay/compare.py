@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from pets.errors import InputError
 from pets.replay.metrics import SLACK, at_spend, frontier, mean_curve
@@ -190,7 +190,7 @@ def _at_equal_spend(mine: Result, rival: Plan) -> tuple[float | None, float | No
     mean, error = float(differences.mean()), float(differences.std(ddof=1) / np.sqrt(differences.size))
     if error < SLACK:
         return mean, 1.0 if abs(mean) < SLACK else 0.0
-    return mean, float(2.0 * student.sf(abs(mean) / error, differences.size - 1))
+    return mean, float(2.0 * stdtr(differences.size - 1, -abs(mean) / error))
 
 
 def _equal_ratio(mine: Result, rival: Plan) -> float | None:

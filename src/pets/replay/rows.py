@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from pets.replay.calibration import Calibration, calibrate
 from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
@@ -185,5 +185,5 @@ def _interval(differences: Floats) -> tuple[float | None, float | None, float | 
     mean = float(good.mean())
     if good.size == 1:
         return mean, None, None
-    half = float(student.ppf(0.975, good.size - 1) * good.std(ddof=1) / np.sqrt(good.size))
+    half = float(stdtrit(good.size - 1, 0.975) * good.std(ddof=1) / np.sqrt(good.size))
     return mean, mean - half, mean + half

@@ -12,7 +12,7 @@ from pets.core.tally import Tally
 from pets.policies.uniform import Uniform
 from pets.replay.draws import Draw
 
-__all__ = ["batch_order", "stream_sizes", "uniform_sizes"]
+__all__ = ["batch_order", "stream_sizes", "uniform_order", "uniform_sizes"]
 
 
 def batch_order(policy: Policy, drawn: Draw, seed: int) -> NDArray[np.int64]:
@@ -48,6 +48,12 @@ def stream_sizes(policy: Policy, drawn: Draw, arrivals: Sequence[int], total: in
             told += len(launches)
         sizes.append(told)
     return np.array(sizes, dtype=np.int64)
+
+
+def uniform_order(drawn: Draw) -> NDArray[np.int64]:
+    """What :func:`batch_order` finds for uniform, which looks at no trace: question after question, P times over."""
+    N, P = drawn.paths.shape
+    return np.tile(np.arange(N), P)
 
 
 def uniform_sizes(policy: Uniform, questions: int, total: int, size: int) -> NDArray[np.int64]:

@@ -19,8 +19,9 @@ from pets.registry import make_policy
 from pets.replay.draws import Draw
 from pets.replay.lines import Line, line_of_order, line_of_sizes
 from pets.replay.protocol import Protocol
-from pets.replay.runs import batch_order, stream_sizes, uniform_sizes
+from pets.replay.runs import batch_order, uniform_order, uniform_sizes
 from pets.replay.stopping import States, stop_sizes
+from pets.replay.streams import Prefixes, walked_sizes
 from pets.replay.training import Split, fitted
 
 __all__ = ["Contender", "Setting", "contenders"]
@@ -54,16 +55,16 @@ class Contender:
         """The line of one repetition."""
         seed = int(np.random.SeedSequence(protocol.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
         if self.setting == "offline":
-            return line_of_order(batch_order(self.policy, drawn, seed), drawn)
+            unseeing = isinstance(self.policy, Uniform)
+            return line_of_order(uniform_order(drawn) if unseeing else batch_order(self.policy, drawn, seed), drawn)
         if self.setting == "online":
             assert parts is not None
-            return _online(self, drawn, protocol, parts, seed)
+            return _online(self, drawn, protocol, states, parts, seed)
         rules = [self.rule(value, drawn.size) for value in self.values or (None,)]
         if self.setting == "stopping":
             return line_of_sizes(np.array([stop_sizes(rule, drawn, states) for rule in rules]), drawn)
-        ranking = hardest_first(drawn)
-        total = drawn.paths.size
-        sizes = np.array([stream_sizes(rule, drawn, ranking, total, seed) for rule in rules])
+        ranking, prefixes = hardest_first(drawn), Prefixes(drawn, states)
+        sizes = np.array([walked_sizes(rule, prefixes, ranking, drawn.paths.size, seed) for rule in rules])
         return line_of_sizes(sizes, drawn, np.array(ranking))
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
@@ -100,14 +101,15 @@ def _contender(spec: str, policy: Policy) -> Contender:
     return Contender(spec, policy, setting, option, values)
 
 
-def _online(contender: Contender, drawn: Draw, protocol: Protocol, parts: Split, seed: int) -> Line:
+def _online(contender: Contender, drawn: Draw, protocol: Protocol, states: States, parts: Split, seed: int) -> Line:
     policy = fitted(contender.policy, parts)
     arrivals = parts.arrivals
     totals = [int(budget * len(arrivals)) for budget in contender.at(protocol, drawn.size)]
     if isinstance(policy, Uniform):
         sizes = [uniform_sizes(policy, len(arrivals), total, drawn.size) for total in totals]
     else:
-        sizes = [stream_sizes(policy, drawn, arrivals, total, seed) for total in totals]
+        prefixes = Prefixes(drawn, states)
+        sizes = [walked_sizes(policy, prefixes, arrivals, total, seed) for total in totals]
     return line_of_sizes(np.array(sizes), drawn, np.array(arrivals))
 
 

@@ -4,17 +4,21 @@ Nothing of the budget or of other questions matters to them, so :meth:`QuotaPoli
 prefixes, once for each state; the allocator would call it at the same ones.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.replay.draws import Draw
+from pets.types import Trace
 
 __all__ = ["States", "stop_sizes"]
 
 Sizes = NDArray[np.int64]
 Key = tuple[tuple[int, ...], int]
+Shown = tuple[tuple[str | None, ...], tuple[float | None, ...], tuple[int, ...]]
 
 
 class States:
@@ -26,6 +30,7 @@ class States:
         self._after: list[dict[int, int]] = [{}]
         self._quotas: dict[QuotaPolicy, NDArray[np.int64]] = {}
         self._latest: tuple[Draw | None, NDArray[np.int64]] = None, np.empty((0, 0), dtype=np.int64)
+        self._shown: tuple[Draw | None, list[Shown]] = None, []
 
     def along(self, drawn: Draw) -> NDArray[np.int64]:
         """The state of every prefix of every path, shape (N, P + 1); kept for the next policy on the same draw."""
@@ -33,6 +38,12 @@ class States:
             paths = [self._path([trace.answer for trace in path]) for path in drawn.traces.values()]
             self._latest = drawn, np.array(paths, dtype=np.int64)
         return self._latest[1]
+
+    def shown(self, drawn: Draw) -> list[Shown]:
+        """What a policy that sees whole traces is shown of every path; kept like :meth:`along`."""
+        if self._shown[0] is not drawn:
+            self._shown = drawn, [_shown(path) for path in drawn.traces.values()]
+        return self._shown[1]
 
     def quotas(self, policy: QuotaPolicy) -> NDArray[np.int64]:
         """One entry a state, -1 where the policy was not asked yet; to be filled in."""
@@ -73,12 +84,17 @@ class States:
         return self._numbers[key]
 
 
+def _shown(path: Sequence[Trace]) -> Shown:
+    return tuple(t.answer for t in path), tuple(t.confidence for t in path), tuple(t.tokens for t in path)
+
+
 def stop_sizes(policy: QuotaPolicy, drawn: Draw, states: States) -> Sizes:
     """Traces at which each question stops, shape (N,)."""
     along = states.along(drawn)
     if policy.sees == "counts":
         return _by_state(policy, drawn, states, along)
-    return np.array([_one(policy, drawn, row, states, along[row]) for row in range(len(along))], dtype=np.int64)
+    shown = states.shown(drawn)
+    return np.array([_one(policy, drawn, row, states, shown[row]) for row in range(len(along))], dtype=np.int64)
 
 
 def _by_state(policy: QuotaPolicy, drawn: Draw, states: States, along: NDArray[np.int64]) -> Sizes:
@@ -101,13 +117,10 @@ def _by_state(policy: QuotaPolicy, drawn: Draw, states: States, along: NDArray[n
     return sizes
 
 
-def _one(policy: QuotaPolicy, drawn: Draw, row: int, states: States, along: NDArray[np.int64]) -> int:
+def _one(policy: QuotaPolicy, drawn: Draw, row: int, states: States, shown: Shown) -> int:
     """One question, for a policy that sees whole traces."""
-    id = drawn.pool.questions[row].id
-    traces = drawn.traces[id]
-    answers = tuple(trace.answer for trace in traces)
-    confidences = tuple(trace.confidence for trace in traces)
-    tokens = tuple(trace.tokens for trace in traces)
+    id, along = drawn.pool.questions[row].id, states.along(drawn)[row]
+    answers, confidences, tokens = shown
     view, options = View(cap=drawn.size), drawn.pool.options
     size, rounds = min(policy.warmup, drawn.size), 0
     while not (policy.rounds and rounds == policy.rounds):
