@@ -4,9 +4,10 @@
 
 Every client asks, waits, and asks again; one request in 50 is given up by its client at a random moment. Overhead is
 what a client waits beyond the time in which the upstream, by its own clock, had a reply to the question on its way, for
-requests without a retry; it has the client's own share in it. The gateway's own measure (its time less the time in
-which anything was upstream) and its processor time a request stand beside it. Then the books: every request answered
-or given up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
+requests without a retry; it has the share of the clients and of the machine in it. How large that is says "bare": the
+same clients ask the upstream itself, with no gateway between. Beside it stand the gateway's own measure (its time less
+that in which anything was upstream) and its processor time a request. Then the books: every request answered or given
+up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
 """
 
 import argparse
@@ -24,13 +25,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import httpx
 import numpy as np
 
 from benchmarks._slow_upstream import slow_upstream
 
 REQUESTS, CLIENTS, SECONDS, FAULTS, LEAVE = 20_000, 200, 2.0, 0.05, 0.02
-PER_CLIENT = 25
+BARE = 5  # requests of each client to the upstream itself
 
 
 @contextlib.contextmanager
@@ -62,29 +64,61 @@ class Load:
         self.own: list[float] = []
         self.traces = self.retried = self.done = 0
 
-    async def client(self, client: httpx.AsyncClient, url: str, left: Iterator[int], rng: random.Random) -> None:
+    async def client(self, session: aiohttp.ClientSession, url: str, left: Iterator[int], rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0.0, 2 * SECONDS))  # all at once would come back all at once
         for number in left:
-            body = {"model": "pets/m", "messages": [{"role": "user", "content": f"Question {number}"}]}
             patience = rng.uniform(0.1, 6.0) if rng.random() < LEAVE else 600.0
             begun = time.perf_counter()
             try:
-                reply = await client.post(f"{url}/chat/completions", json=body, timeout=patience)
-            except httpx.ReadTimeout:
+                async with (
+                    asyncio.timeout(patience),
+                    session.post(f"{url}/chat/completions", json=asked(number)) as reply,
+                ):
+                    status, body = reply.status, await reply.read()
+            except TimeoutError:
                 self.statuses["gave up"] += 1
                 continue
             finally:
                 self.done += 1
             seconds = time.perf_counter() - begun
-            self.statuses[str(reply.status_code)] += 1
-            if reply.status_code != httpx.codes.OK:
+            self.statuses[str(status)] += 1
+            if status != httpx.codes.OK:
                 continue
-            about = reply.json()["pets"]
+            about = json.loads(body)["pets"]
             self.traces += about["traces"]
             self.retried += about["retries"] > 0
             if not about["retries"]:
                 self.latencies[number] = seconds
                 self.own.append(about["seconds"] - about["upstream_seconds"])
+
+
+def asked(number: int) -> dict[str, object]:
+    return {"model": "pets/m", "messages": [{"role": "user", "content": f"Question {number}"}]}
+
+
+def connected() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None))
+
+
+async def bare(upstream: str, clients: int, first: int) -> dict[int, float]:
+    """Seconds of requests that go straight to the upstream, by question number; those that failed are left out."""
+    found: dict[int, float] = {}
+
+    async def client(session: aiohttp.ClientSession, numbers: range, rng: random.Random) -> None:
+        await asyncio.sleep(rng.uniform(0.0, SECONDS))
+        for number in numbers:
+            begun = time.perf_counter()
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.post(f"{upstream}/v1/chat/completions", json=asked(number)) as reply:
+                    await reply.read()
+                    if reply.status == httpx.codes.OK:
+                        found[number] = time.perf_counter() - begun
+
+    async with connected() as session, asyncio.TaskGroup() as group:
+        for one in range(clients):
+            numbers = range(first + one * BARE, first + (one + 1) * BARE)
+            group.create_task(client(session, numbers, random.Random(one)))
+    return found
 
 
 def resident(pid: int) -> float:
@@ -101,19 +135,15 @@ def cpu_seconds(pid: int) -> float:
 
 async def drive(url: str, pid: int, requests: int, clients: int) -> tuple[Load, dict[str, float]]:
     load, left, memory = Load(), iter(range(requests)), dict[str, float]()
-    limits = httpx.Limits(max_connections=None)
-    pools = [httpx.AsyncClient(trust_env=False, limits=limits, verify=False) for _ in range(-(-clients // PER_CLIENT))]
-    async with asyncio.TaskGroup() as group:
+    async with connected() as session, asyncio.TaskGroup() as group:
         for number in range(clients):
-            group.create_task(load.client(pools[number % len(pools)], url, left, random.Random(number)))
+            group.create_task(load.client(session, url, left, random.Random(number)))
         while load.done < requests:
             await asyncio.sleep(0.5)
             if load.done >= requests / 10:
                 memory.setdefault("after a tenth", resident(pid))
     memory["at the end"] = resident(pid)
     memory["cpu_seconds"] = cpu_seconds(pid)
-    for pool in pools:
-        await pool.aclose()
     return load, memory
 
 
@@ -139,6 +169,8 @@ def main() -> None:
     print(__doc__)
     with tempfile.TemporaryDirectory() as folder, slow_upstream(SECONDS, FAULTS) as upstream:
         store = Path(folder) / "gateway.db"
+        alone = asyncio.run(bare(upstream, args.clients, first=args.requests))
+        straight = httpx.get(f"{upstream}/stats", trust_env=False).json()
         with gateway(upstream, store, "--mean-budget", "8") as (url, process):
             begun, before = time.perf_counter(), cpu_seconds(process.pid)
             load, memory = asyncio.run(drive(url, process.pid, args.requests, args.clients))
@@ -147,11 +179,14 @@ def main() -> None:
         counted = httpx.get(f"{upstream}/stats", trust_env=False).json()
         books = books_of(store)
     busy = counted.pop("busy")
+    counted = {name: many - straight.get(name, 0) for name, many in counted.items()}
     overheads = [latency - busy[str(number)] for number, latency in load.latencies.items()]
+    machine = percentiles([latency - busy[str(number)] for number, latency in alone.items()])
     answered = sum(load.statuses.values())
     print(f"{args.requests} requests of {args.clients} clients in {seconds:.0f} s: {dict(load.statuses)}")
     print(f"without an answer or an error: {args.requests - answered}; with a retry: {load.retried}")
-    print(f"overhead, seen by the client: {percentiles(overheads)}; by the gateway: {percentiles(load.own)}")
+    print(f"overhead, seen by the client: {percentiles(overheads)}, {machine} of it bare; "
+          f"by the gateway: {percentiles(load.own)}")  # fmt: skip
     print(f"processor time of the gateway: {cpu:.1f} ms a request")
     print(f"ledger {books}; upstream counted {counted}; memory {memory}")
     right = books["spent"] == books["delivered"] + books["lost"] and not books["unsettled"]
@@ -159,6 +194,7 @@ def main() -> None:
     figures: dict[str, object] = {
         "cpu_ms": round(cpu, 2),
         "client": percentiles(overheads),
+        "bare": machine,
         "gateway": percentiles(load.own),
         "memory_mb": memory,
     }

@@ -26,6 +26,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.plans import ColdPrice, Outcome, RecordedTraces, Stream, fit_plan
+from pets.plans.policy import SLACK
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
 from pets.replay import Protocol, replay
@@ -95,8 +96,8 @@ def repetition(pool: ReadPool, protocol: Protocol, number: int, args: argparse.N
     sizes = stream_sizes(plan.policy(use_up=True), drawn, parts.arrivals, total, 0)
     runs = {"lab": Run(int(sizes.sum()), total, drawn.agree[list(parts.arrivals), sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
-        use_up = not way.windows
-        policy = ColdPrice(args.rounds, use_up=True) if way.cold else plan.policy(use_up=use_up)
+        leave = int(args.mean_budget * WINDOW) // SLACK if way.windows else 0
+        policy = ColdPrice(args.rounds, use_up=True) if way.cold else plan.policy(use_up=True, leave=leave)
         # a window that is not full at the end has money for questions that never came
         arrivals = parts.arrivals[: len(parts.arrivals) // WINDOW * WINDOW] if way.windows else parts.arrivals
         runs[way.name] = streamed(policy, drawn, arrivals, args.mean_budget, way)

@@ -73,6 +73,9 @@ def test_limits_as_people_write_them():
     ("words", "says"),
     [
         (["--upstream", "localhost:8000"], "no address"),
+        (["--upstream", "http://x/v1", "--model", "m.gguf"], "for a local model"),
+        (["--model", "nowhere.gguf"], "nowhere.gguf"),
+        (["--upstream", "http://x/v1", "--answer", "numbr"], "numbr"),
         (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
         (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),
         (["--upstream", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),

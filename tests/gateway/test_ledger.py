@@ -1,6 +1,8 @@
 """The ledger: never over a limit, right after a crash, whatever is cancelled."""
 
 import asyncio
+import sqlite3
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from pets.core.budget import Currency
 from pets.errors import StateError
+from pets.gateway import books as module
 from pets.gateway.books import Books
 from pets.gateway.keys import ANYBODY, Key
 from pets.gateway.ledger import Allowance, Ledger
@@ -131,6 +134,56 @@ def test_books_that_break_refuse(books):
         assert error.value.status == 503 and not ledger.ready and ledger.total.held == 0
 
     run(books, work)
+
+
+def test_another_writer_is_waited_for_and_holds_up_nobody_else(books):
+    other = sqlite3.connect(books.database.path, isolation_level=None)
+
+    async def work(ledger):
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.create_task(ledger.reserve(BOB, number, 1, "r")) for number in (1, 2)]
+        while not books._away:
+            await asyncio.sleep(0)  # the loop goes on
+        waiting.append(asyncio.create_task(ledger.reserve(BOB, 3, 1, "r")))
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        other.execute("COMMIT")
+        entries = await asyncio.gather(*waiting)
+        assert [entry.traces for entry in entries] == [1, 2, 3] and ledger.ready
+        assert books.database.all("SELECT traces FROM ledger ORDER BY id") == [(1,), (2,), (3,)]
+        return await ledger.reserve(BOB, 4, 1, "r")
+
+    assert run(books, work)[1].traces == 4 and books._away == 0  # and the loop writes by itself again
+    other.close()
+
+
+def test_safe_from_a_power_cut_too(tmp_path):
+    books = Books(tmp_path / "g.db", durability="machine")
+
+    async def work(ledger):
+        ledger.settle(await ledger.reserve(BOB, 2, 1, "r"), cost=2, delivered=2)
+
+    run(books, work)
+    books.close()
+    again = Books(tmp_path / "g.db")
+    assert again.database.all("SELECT held, spent FROM ledger") == [(2, 2)]
+    again.close()
+
+
+def test_the_write_ahead_log_is_put_away(books, monkeypatch):
+    monkeypatch.setattr(module, "CHECKPOINT", 3)
+    done, checkpoint = threading.Event(), books._checkpoint
+    monkeypatch.setattr(books, "_checkpoint", lambda: (checkpoint(), done.set()))
+
+    async def work(ledger):
+        for _ in range(4):
+            await ledger.reserve(BOB, 1, 1, "r")
+
+    run(books, work)
+    assert done.wait(10)
+    seen = sqlite3.connect(f"file:{books.database.path}?immutable=1", uri=True)  # the file alone, without the log
+    assert seen.execute("SELECT count(*) FROM ledger").fetchone()[0] >= 3
+    seen.close()
 
 
 def test_one_gateway_a_store(books):

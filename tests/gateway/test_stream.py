@@ -5,7 +5,6 @@ import random
 import pytest
 
 from pets.errors import InputError
-from pets.gateway import stream as module
 from pets.gateway.stream import Stream
 from pets.policies.okg import OKG
 from pets.policies.online_grid import OnlineGrid
@@ -17,11 +16,10 @@ def answer(stream, launches, rng):
         stream.tell(Trace(launch.question, launch.number, rng.choice("AAB")))
 
 
-def test_the_budget_is_kept_while_questions_come_go_and_break_off(monkeypatch):
-    monkeypatch.setattr(module, "EPOCH", 40)
+def test_the_budget_is_kept_while_questions_come_go_and_break_off():
     rng = random.Random(0)
     stream = Stream(OnlineGrid(), mean_budget=8, window=20)
-    paid, epochs, open_ids = 0, set(), []
+    paid, lost, open_ids = 0, 0, []
     for number in range(200):
         stream.add(f"q{number}")
         open_ids.append(f"q{number}")
@@ -29,6 +27,9 @@ def test_the_budget_is_kept_while_questions_come_go_and_break_off(monkeypatch):
         if rng.random() < 0.2:  # its client goes: nothing was sent
             stream.leave(open_ids.pop())
             launches = [launch for launch in launches if launch.question != f"q{number}"]
+        if rng.random() < 0.1:  # a reply breaks off, is paid for, and asked for again
+            stream.charge(4)
+            lost += 4
         answer(stream, launches, rng)
         paid += len(launches)
         while more := stream.ask(1000):
@@ -37,16 +38,23 @@ def test_the_budget_is_kept_while_questions_come_go_and_break_off(monkeypatch):
         for id in [id for id in open_ids if stream.stopped(id)]:
             stream.leave(id)
             open_ids.remove(id)
-        epochs.add(id_of(stream))
         spent, total = stream.spent()
-        assert spent <= total
-    assert paid <= 8 * 200 and paid > 0.95 * 8 * 200 - 8 * 20  # what a broken-off question leaves is used by others
-    assert len(epochs) >= 4 and len(stream._epochs) == 1  # memory is bounded
-    assert not stream._where and len(stream._noting.notes) == 0
+        assert spent <= total and spent + stream.unpaid == paid + lost
+    assert 0.95 * 8 * 200 - 8 * 20 < paid + lost <= 8 * 200  # what a broken-off question leaves is used by others
+    assert lost > 40 and stream.unpaid == 0
+    assert not stream._open and not stream._noting.notes and not stream._allocator.verdicts()  # memory is bounded
 
 
-def id_of(stream):
-    return id(stream._epochs[-1])
+def test_what_breaks_off_does_not_take_the_warm_up_of_questions_to_come():
+    stream, rng = Stream(OnlineGrid(), mean_budget=4, window=4), random.Random(0)
+    stream.charge(100)
+    for number in range(8):
+        stream.add(f"q{number}")
+        launches = stream.ask(1000)
+        assert len(launches) == 4
+        answer(stream, launches, rng)
+        stream.leave(f"q{number}")
+    assert stream.unpaid == 100 and stream.spent() == (32, 32)
 
 
 def test_a_question_that_left_gets_nothing_more():

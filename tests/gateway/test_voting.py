@@ -76,6 +76,7 @@ def test_a_client_that_goes_takes_its_traces_with_it():
         look()
         assert gone.wait(10) and voter.in_flight == 0 and place.ledger.total.held == 0
         assert place.ledger.total.spent == 4 == place.ledger.lost
+        assert voter.stream.unpaid + voter.stream.spent()[0] == 4  # what was paid counts in the plan
 
 
 def test_faults_are_survived_and_the_ledger_adds_up():
@@ -91,6 +92,8 @@ def test_faults_are_survived_and_the_ledger_adds_up():
         assert ledger.delivered == stats.traces  # to the trace
         assert ledger.total.spent == ledger.delivered + ledger.lost and ledger.total.held == 0
         assert stats.traces + stats.lost <= ledger.total.spent
+        stream = place.desk.voter.stream
+        assert stream.spent()[0] + stream.unpaid == ledger.total.spent and ledger.lost > 0  # the plan counts them too
 
 
 def test_one_too_many_is_turned_away():

@@ -8,6 +8,7 @@ from scipy.special import gammaln
 
 from pets.errors import InputError
 from pets.plans import Drift
+from pets.plans import drift as module
 
 THETA = [0.6, 0.2, 0.1, 0.07, 0.03]
 HARDER = [0.35, 0.25, 0.15, 0.15, 0.1]
@@ -103,3 +104,14 @@ def test_what_is_no_pattern_is_refused(plan):
         Drift.of(plan).see(5)
     with pytest.raises(InputError, match="rate"):
         Drift.of(plan, rate=0.0)
+
+
+def test_a_long_stream_is_watched_in_fixed_memory(monkeypatch):
+    monkeypatch.setattr(module, "MOST", 3)
+    drift = Drift((0.2,) * 5, questions=50)
+    for number in range(64 * 8):
+        drift.see(number % 5)
+    assert len(drift._evidence) == len(drift._hits) == 3 and not drift.alarm
+    for _ in range(64):
+        drift.see(4)
+    assert drift.alarm  # a change is still noticed

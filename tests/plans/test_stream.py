@@ -9,7 +9,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
 from pets.errors import InputError, RefusedError
-from pets.plans import ColdPrice, Drift, RecordedTraces, Stream
+from pets.plans import ColdPrice, Drift, RecordedTraces, Stream, left_by_windows
 from pets.plans.traces import Drawn
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -107,6 +107,29 @@ def test_an_endless_stream_gets_its_budget_window_by_window(plan, toys):
     assert {total for _, total in seen} == {240, 480, 720}
     assert all(spent <= total for spent, total in seen)
     assert allocator.budget.spent >= 0.98 * 720
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_window_leaves_2_percent_at_most(plan, toys, at_once):
+    answers = {f"q{i}": ["A"] * 64 for i in range(30)}  # nothing that a price would buy
+    budget = Budget.per_window(10, 500, cap=64)
+    allocator = Allocator(plan.policy(use_up=True, leave=left_by_windows(budget)), budget)
+    spent = []
+    source = RecordedTraces(toys.traces_of(answers), 4)
+    asyncio.run(
+        Stream(allocator, source, lambda _: spent.append(budget.spent), at_once=at_once).run(toys.arriving(answers))
+    )
+    assert 1490 <= spent[-1] <= 1500
+    assert at_once > 1 or all(490 <= spent[end] - end // 10 * 500 <= 500 for end in (9, 19))
+
+
+def test_an_endless_stream_forgets_what_it_has_answered(plan, toys):
+    answers = toys.drawn(40, seed=4)
+    allocator = Allocator(plan.policy(), Budget.per_window(20, 240, cap=64))
+    source = RecordedTraces(toys.traces_of(answers), 4)
+    found, _ = streamed(allocator, source, toys.arriving([*answers, "q0"]), at_once=4)
+    assert len(found) == 41 and not any(one.error for one in found)  # so a question may come again
+    assert allocator.verdicts() == [] and allocator.budget.spent == sum(one.traces for one in found)
 
 
 def test_a_question_beyond_the_horizon_is_refused_with_its_reason(plan, toys):

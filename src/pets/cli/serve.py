@@ -18,6 +18,7 @@ from pets.gateway.ledger import Allowance
 from pets.gateway.logs import log_to
 from pets.plans import Drift, read_plan
 from pets.registry import make_policy
+from pets.samplers.local import LocalSampler
 
 __all__ = ["serve"]
 
@@ -27,7 +28,12 @@ at_least_1 = click.IntRange(min=1)
 
 
 @click.command()
-@click.option("--upstream", required=True, metavar="URL", help="The server behind, such as http://localhost:8000/v1.")
+@click.option(
+    "--upstream", metavar="URL", help="The server behind, such as http://localhost:8000/v1; else a local model."
+)
+@click.option("--model", help="Without --upstream: a GGUF file.  [default: SmolLM2-135M-Instruct]")
+@click.option("--context", type=at_least_1, help="Tokens of prompt and trace that the local model holds.")
+@click.option("--slots", type=at_least_1, help="Traces that the local model decodes together.")
 @click.option("--plan", type=click.Path(path_type=Path), help="What `pets fit` wrote; says policy and mean budget.")
 @click.option("--policy", help="Instead of a plan.  [default: price:rounds=3]")
 @click.option("--mean-budget", type=float, help="Traces a question, on average.  [default: the plan's, or 16]")
@@ -60,17 +66,17 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
     dashboard is at /, Prometheus reads /metrics, logs are JSON lines on stderr.
 
     \b
-    pets mock --port 8000 &
-    pets serve --upstream http://localhost:8000/v1 --answer choice --store gateway.db
-    curl localhost:8080/v1/chat/completions -d '{"model": "pets/mock",
-        "messages": [{"role": "user", "content": "q7"}]}'
+    pets serve --upstream http://localhost:8000/v1 --answer number --store gateway.db
+    pets serve --answer choice                                 the local model
+    curl localhost:8080/v1/chat/completions -d '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
+        "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
     log_to(sys.stderr, log_level)
     building = pets.gateway.gateway  # imported here: it is an extra
     total, allowance, currency = _limits(given)
     policy, mean_budget, drift = _policy(given)
     desk = building(
-        given["upstream"],
+        _server(given),
         policy,
         mean_budget=mean_budget,
         window=given["window"],
@@ -87,6 +93,16 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
         click.echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
     says = "Ctrl-C stops." if desk.keys.on else "Everybody may ask (pets keys add). Ctrl-C stops."
     pets.gateway.serve(desk, host, port, grace=grace, ready=lambda url: click.echo(f"{url}/v1  {says}", err=True))
+
+
+def _server(given: dict[str, Any]) -> str | LocalSampler:
+    """The address of a server, or a local model."""
+    own = {name: given[name] for name in ("model", "context", "slots")}
+    if given["upstream"] is None:
+        return LocalSampler(**own)
+    if named := [name for name, value in own.items() if value is not None]:
+        raise InputError(f"--{named[0]} is for a local model; with --upstream, requests name theirs. Leave one out.")
+    return str(given["upstream"])
 
 
 def _policy(given: dict[str, Any]) -> tuple[Any, float, Drift | None]:

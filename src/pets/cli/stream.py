@@ -16,7 +16,7 @@ from pets.cli.streaming import INTERRUPTED, Replayed, Running, in_order, the_bud
 from pets.core.allocator import Allocator
 from pets.engine.sources import samplers_of
 from pets.errors import InputError
-from pets.plans import ColdPrice, Drift, SampledTraces, StreamPlan, read_plan
+from pets.plans import ColdPrice, Drift, SampledTraces, StreamPlan, left_by_windows, read_plan
 from pets.plans.traces import Source
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, parse_fields
@@ -82,8 +82,9 @@ def stream(plan_file: Path | None, cold: bool, replay: Path | None, **given: Any
         window=given["window"],
         known=None if what.problems is None else len(what.problems),
     )
-    use_up = horizon is not None
-    policy = ColdPrice(given["rounds"], use_up=use_up) if plan is None else plan.policy(use_up=use_up)
+    leave = left_by_windows(budget)
+    learning = ColdPrice(given["rounds"], use_up=True, leave=leave)
+    policy = learning if plan is None else plan.policy(use_up=True, leave=leave)
     running = Running(
         Allocator(policy, budget, horizon=horizon, seed=given["seed"]),
         what.source,

@@ -7,7 +7,8 @@ keys.py       API keys, kept as hashes
 books.py      rows of the ledger in the store, durable when awaited
 ledger.py     the budget: held before a dispatch, settled after it
 stream.py     one allocator over all questions that come
-upstream.py   the server behind
+upstream.py   the server behind, or a local model
+replies.py    what it says
 ballots.py    a question while it is voted on
 voting.py     Voter: launches go upstream, answers come back as votes
 verdicts.py   the vote, its certificate, the trace that speaks for it

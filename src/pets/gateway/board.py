@@ -18,6 +18,7 @@ PRICES = 240  # points of the price's history
 RECENT = 60.0  # seconds that a rate is taken over
 BINS = 10  # of the certificates' histogram
 SHOWN = 6  # answers in a question's vote bar
+LETTERS = 120  # of an answer: that of a question in free text may be long
 
 
 class Board:
@@ -50,10 +51,11 @@ class Board:
             self.certificates[min(BINS - 1, int(about["certificate"] * BINS))] += 1
         if about["price"]:
             self._prices.append((self._clock(), math.log10(about["price"])))
-        names = ("answer", "certificate", "traces", "stopped", "grid")
-        row = {name: about[name] for name in names}
+        row = {name: about[name] for name in ("certificate", "traces", "stopped", "grid")}
         row |= {"id": outcome.poll.id, "question": outcome.poll.asked.question, "at": self._clock()}
-        row["votes"] = sorted(about["votes"].items(), key=lambda one: -one[1])[:SHOWN]
+        row["answer"] = None if about["answer"] is None else about["answer"][:LETTERS]
+        leading = sorted(about["votes"].items(), key=lambda one: -one[1])[:SHOWN]
+        row["votes"] = [(answer[:LETTERS], votes) for answer, votes in leading]
         self._latest.append((outcome.poll.key.name, row))
 
     def rate(self) -> float:

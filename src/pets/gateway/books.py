@@ -1,10 +1,17 @@
-"""The ledger's rows in a store: written by a thread of its own, many in one transaction, durable when awaited."""
+"""The ledger's rows in a store: many in one transaction, durable when awaited.
+
+What is safe from the end of this process is a few microseconds' work, less than it takes to wake a thread: the event
+loop writes it itself, at the end of its turn, for all requests of that turn. What waits for the disk or for another
+process goes to a thread of its own: a power-cut-safe commit, a store that somebody else is writing to, and SQLite's
+checkpoints.
+"""
 
 import asyncio
 import queue
+import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -15,9 +22,13 @@ from pets.store.lock import RunLock
 
 __all__ = ["Books"]
 
-BATCH = 512  # rows in one transaction, about
 SOON = 0.05  # seconds
 GATEWAY = 0  # runs count from 1; the lock of number 0 is the gateway's
+PATIENCE = 60_000  # milliseconds that the thread waits for another writer
+CHECKPOINT = 1000  # transactions from one checkpoint to the next
+MOST_PAGES = 32_000  # of the write-ahead log, before a commit makes room by itself
+FULL = 2  # SQLite's "synchronous" that outlives a power cut
+BUSY = "SQLITE_BUSY"
 
 
 @dataclass(slots=True)
@@ -42,13 +53,20 @@ class Books:
             self.database.close()
             raise StateError(f"{self.database.name} is in use by another gateway. Stop it, or name another store.")
         self.broken: StateError | None = None
+        self._later: list[_Write] = []  # waits for company
+        self._timer: asyncio.Handle | None = None
+        self._now = False  # whether that is the end of this turn
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: queue.SimpleQueue[list[_Write] | None] = queue.SimpleQueue()
-        self._later: list[_Write] = []  # waits for company: waking the thread costs more than a row
-        self._timer: asyncio.TimerHandle | None = None
+        self._away = 0  # batches that the thread has
+        self._written = 0  # transactions of the event loop
         self._thread: threading.Thread | None = None
+        self._at_once = self._pragma("synchronous") != FULL
 
     def start(self) -> None:
         """Begin to write; before that, the database may be read and written directly."""
+        self._pragma(f"wal_autocheckpoint = {MOST_PAGES}")
+        self._pragma(f"busy_timeout = {0 if self._at_once else PATIENCE}")
         self._thread = threading.Thread(target=self._work, name="pets-books", daemon=True)
         self._thread.start()
 
@@ -56,67 +74,101 @@ class Books:
         """Write soon."""
         self._later.append(_Write(sql, values))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SOON, self._flush)
+            self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(SOON, self._flush)
 
     async def durable(self, sql: str, *values: Any) -> None:
         """Write, and wait until it is safe."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = self._loop.create_future()
         self._later.append(_Write(sql, values, done))
-        self._flush()
+        if not self._now:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._now = self._loop.call_soon(self._flush), True
         await done
 
     def close(self) -> None:
         """Write what is left and give the store back; twice does no harm."""
         if self._thread is not None:
-            self._flush()
+            if batch := self._taken():
+                self._queue.put(batch)
             self._queue.put(None)
             self._thread.join()
             self._thread = None
         self.database.close()
         self._lock.give_back()
 
-    def _flush(self) -> None:
+    def _taken(self) -> list[_Write]:
+        """What waits, which waits no more."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if self._later:
-            self._queue.put(self._later)
-            self._later = []
+        self._timer, self._now = None, False
+        batch, self._later = self._later, []
+        return batch
+
+    def _flush(self) -> None:
+        """To the store, or to the thread; behind what the thread has already."""
+        batch = self._taken()
+        if not self._at_once or self._away or not self._commit(batch):
+            self._away += 1
+            self._queue.put(batch)
+            return
+        self._tell(batch)
+        self._written += 1
+        if self._written % CHECKPOINT == 0:
+            self._queue.put([])
+
+    def _commit(self, batch: Sequence[_Write]) -> bool:
+        """All of it in one transaction; False if somebody else is writing and this connection does not wait."""
+        connection = self.database.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for one in batch:
+                connection.execute(one.sql, one.values)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "").startswith(BUSY) and self.broken is None:
+                return False
+            self.broken = StateError(f"{self.database.name} failed ({error}). Free the file or the disk.")
+        return True
+
+    def _tell(self, batch: Sequence[_Write], back: bool = False) -> None:
+        """Those who wait for it; ``back``: it comes from the thread."""
+        self._away -= back
+        for one in batch:
+            if one.done is None or one.done.done():  # nobody waits, or its request has gone
+                continue
+            if self.broken is None:
+                one.done.set_result(None)
+            else:
+                one.done.set_exception(self.broken)
 
     def _work(self) -> None:
-        open_for_more = True
-        while open_for_more:
-            batch, open_for_more = self._next()
+        while (batch := self._queue.get()) is not None:
             if not batch:
+                self._checkpoint()
                 continue
-            try:
-                with self.database.transaction() as connection:
-                    for one in batch:
-                        connection.execute(one.sql, one.values)
-            except StateError as error:
-                self.broken = error
-            for one in batch:
-                if one.done is None:
-                    continue
-                with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                    one.done.get_loop().call_soon_threadsafe(_resolve, one.done, self.broken)
+            self._patiently(batch)
+            assert self._loop is not None  # whoever wrote is in it
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                self._loop.call_soon_threadsafe(self._tell, batch, True)
 
-    def _next(self) -> tuple[list[_Write], bool]:
-        """What waits to be written, and whether more may come."""
-        batch: list[_Write] = []
-        some = self._queue.get()
-        while some is not None:
-            batch += some
-            if len(batch) >= BATCH or self._queue.empty():
-                return batch, True
-            some = self._queue.get()
-        return batch, False
+    def _patiently(self, batch: Sequence[_Write]) -> None:
+        """Commit, however long another process writes."""
+        self._pragma(f"busy_timeout = {PATIENCE}")
+        if not self._commit(batch):
+            self.broken = StateError(f"{self.database.name} was in use for {PATIENCE // 1000} seconds. Free the file.")
+        self._pragma(f"busy_timeout = {0 if self._at_once else PATIENCE}")
 
+    def _checkpoint(self) -> None:
+        """From the write-ahead log into the file, as far as nobody has to wait for it."""
+        if self.database.path is not None:
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self.database.path)) as own:
+                own.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-def _resolve(done: asyncio.Future[None], error: StateError | None) -> None:
-    if done.done():  # its request has gone
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
+    def _pragma(self, words: str) -> Any:
+        row = self.database.connection.execute(f"PRAGMA {words}").fetchone()
+        return None if row is None else row[0]

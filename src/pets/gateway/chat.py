@@ -6,7 +6,7 @@ import secrets
 import time
 from typing import Any
 
-import httpx
+import aiohttp
 from starlette.types import Receive, Scope, Send
 
 from pets.errors import PetsError, SamplerError
@@ -97,13 +97,14 @@ class Chat:
     async def _passed(self, line: Line, body: bytes, headers: dict[str, str]) -> None:
         try:
             async with self._desk.voter.upstream.passed(body, headers) as response:
-                await line.start(response.status_code, head_of(response))
-                async for part in response.aiter_raw():
+                await line.start(response.status, head_of(response))
+                async for part in response.content.iter_any():
                     await line.more(part)
             await line.more(b"", end=True)
         except SamplerError as error:
             raise refusal_of(error) from error
-        except httpx.HTTPError as error:  # in the middle: the client sees its connection end early, as we did
+        # In the middle: the client sees its connection end early, as we did.
+        except (aiohttp.ClientError, TimeoutError) as error:
             LOGGER.warning("the upstream server broke off (%s)", type(error).__name__)
             raise ClientGoneError from error
 

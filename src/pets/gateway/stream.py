@@ -1,12 +1,11 @@
 """One allocator over all voted requests, as questions come and go.
 
-A question that is over before its policy is done (the client went, its time or its own limit was reached) leaves
-launches behind that nobody will make; they are told as empty when they turn up, and given back to the budget.
-The allocator remembers every question it ever saw, so after ``EPOCH`` of them another takes over, with what is left.
+A question that is over, whether its policy is done or not (the client went, its time or its own limit was reached), is
+withdrawn, and what it had under way is given back: nothing is remembered of it but its spend. Traces that were paid for
+and came to nothing (a reply that broke off, a client that went) count in the plan's budget too, as soon as nothing that
+was promised to a question is touched by it.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pets.core.allocator import Allocator
@@ -20,7 +19,7 @@ from pets.types import Launch, Question, Trace
 
 __all__ = ["Decision", "Stream"]
 
-EPOCH = 2048
+PAID = Trace("", 0)
 
 
 class Decision(NamedTuple):
@@ -57,13 +56,6 @@ class Noting(QuotaPolicy):
         return self._inner.quota(tally, view)
 
 
-@dataclass(slots=True, eq=False)
-class _Epoch:
-    allocator: Allocator
-    arrived: int = 0
-    open: dict[str, set[int]] = field(default_factory=dict)  # question -> launches under way
-
-
 class Stream:
     """Spends ``mean_budget`` traces a question over windows of ``window`` questions, as ``policy`` says.
 
@@ -86,60 +78,58 @@ class Stream:
             raise InputError(
                 f"a mean budget of {mean_budget} traces does not pay for the warm-up of {policy.warmup}; give more."
             )
+        # Tables that are made when they are first used take a moment, which should not be a request's.
+        policy.quota(Tally((3, 1)), View(int(mean_budget * window), window, cap))
         self.policy, self.mean_budget, self.window = policy, mean_budget, window
+        self.unpaid = 0  # traces paid for beside the plan, which it has yet to make up for
         self._noting = Noting(policy)
-        self._cap, self._seed = cap, seed
-        self._epochs: deque[_Epoch] = deque([self._epoch()])
-        self._where: dict[str, _Epoch] = {}
+        budget = Budget.per_window(window, int(mean_budget * window), cap=cap)
+        self._allocator = Allocator(self._noting, budget, seed=seed)
+        self._arrived = 0
+        self._spared = 0  # launches that the allocator counts as spent and granted, and that were neither
+        self._open: dict[str, set[int]] = {}  # question -> launches under way
 
     def add(self, question: str, options: int | None = None) -> None:
         """Let a question in."""
-        now = self._epochs[-1]
-        if now.arrived >= EPOCH and now.arrived % self.window == 0:
-            now = self._epoch()
-            self._epochs.append(now)
-            self._retire()
-        now.allocator.add(Question(question, options=options))
-        now.arrived += 1
-        now.open[question] = set()
-        self._where[question] = now
+        self._allocator.add(Question(question, options=options))
+        self._arrived += 1
+        self._open[question] = set()
 
     def ask(self, n: int) -> list[Launch]:
         """Up to n launches of open questions."""
-        found: list[Launch] = []
-        for epoch in self._epochs:
-            while len(found) < n and (launches := epoch.allocator.ask(n - len(found))):
-                for launch in launches:
-                    if (under_way := epoch.open.get(launch.question)) is None:
-                        self._empty(epoch, launch)
-                    else:
-                        under_way.add(launch.number)
-                        found.append(launch)
+        found = self._allocator.ask(n)
+        for launch in found:
+            self._open[launch.question].add(launch.number)
+        if self.unpaid and len(found) < n:  # all that was granted is on its way: what is left is nobody's yet
+            self._make_up()
         return found
 
     def tell(self, trace: Trace) -> None:
         """Take what came back for a launch."""
-        epoch = self._where[trace.question]
-        epoch.open[trace.question].discard(trace.number)
-        epoch.allocator.tell(trace)
+        self._open[trace.question].discard(trace.number)
+        self._allocator.tell(trace)
 
     def spare(self, launch: Launch) -> None:
         """A launch that was never paid for: it gave nothing, and its budget is free again."""
-        epoch = self._where[launch.question]
-        epoch.open[launch.question].discard(launch.number)
-        self._empty(epoch, launch)
+        self._open[launch.question].discard(launch.number)
+        self._allocator.budget.grow(1)  # it will count as spent, and was not; taken back, it would be launched again
+        self._spared += 1
+        self._allocator.tell(Trace(launch.question, launch.number))
+
+    def charge(self, traces: int) -> None:
+        """Traces that were paid for and came to nothing: the plan has so many less to spend."""
+        self.unpaid += traces
 
     def stopped(self, question: str) -> bool:
         """Whether the policy asks no more of this question."""
-        return self._where[question].allocator.stopped(question)
+        return self._allocator.stopped(question)
 
     def leave(self, question: str) -> Decision | None:
         """The question is over; launches under way are given back. What the policy last went by."""
-        epoch, last = self._where.pop(question), self._noting.notes.pop(question, None)
-        for number in sorted(epoch.open.pop(question)):
-            self._empty(epoch, Launch(question, number))
-        self._retire()
-        return last
+        self._allocator.withdraw(question)
+        for number in self._open.pop(question):
+            self._allocator.cancel(Launch(question, number))
+        return self._noting.notes.pop(question, None)
 
     @property
     def latest(self) -> Decision | None:
@@ -147,23 +137,14 @@ class Stream:
         return self._noting.latest
 
     def spent(self) -> tuple[int, int]:
-        """Traces spent by plan, and granted so far, of the allocators in use."""
-        budgets = [epoch.allocator.budget for epoch in self._epochs]
-        return sum(one.spent for one in budgets), sum(one.total for one in budgets)
+        """Traces spent by plan, and granted so far."""
+        budget = self._allocator.budget
+        return budget.spent - self._spared, budget.total - self._spared
 
-    def _empty(self, epoch: _Epoch, launch: Launch) -> None:
-        epoch.allocator.budget.grow(1)  # it will count as spent, and was not
-        epoch.allocator.tell(Trace(launch.question, launch.number))
-        if launch.question not in epoch.open:
-            self._noting.notes.pop(launch.question, None)
-
-    def _retire(self) -> None:
-        """Allocators that took their last question and have seen its end leave their rest to the newest."""
-        while len(self._epochs) > 1 and not self._epochs[0].open:
-            left = self._epochs.popleft().allocator.budget.free
-            self._epochs[-1].allocator.budget.grow(max(0, left))
-
-    def _epoch(self) -> _Epoch:
-        amount = int(self.mean_budget * self.window)
-        budget = Budget.per_window(self.window, amount, cap=self._cap)
-        return _Epoch(Allocator(self._noting, budget, seed=self._seed))
+    def _make_up(self) -> None:
+        """Count what was paid beside the plan, as far as the warm-ups of the window's other questions leave room."""
+        budget, coming = self._allocator.budget, -self._arrived % self.window
+        now = min(self.unpaid, max(0, budget.affordable - self.policy.warmup * coming))
+        for _ in range(now):
+            budget.charge(PAID)
+        self.unpaid -= now

@@ -10,7 +10,7 @@ from pets.core.certificate import certificate
 from pets.core.patterns import K0, PATTERNS, pattern
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, confidence_weights, weighted_votes
-from pets.gateway.upstream import Drawn
+from pets.gateway.replies import Drawn
 
 __all__ = ["Ballot", "Judgement", "judge"]
 

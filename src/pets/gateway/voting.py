@@ -19,9 +19,10 @@ from pets.gateway.ballots import Outcome, Poll
 from pets.gateway.keys import Key
 from pets.gateway.ledger import Ledger
 from pets.gateway.refusals import RefusalError
+from pets.gateway.replies import Reply
 from pets.gateway.settings import Settings
 from pets.gateway.stream import Stream
-from pets.gateway.upstream import Reply, Upstream, served
+from pets.gateway.upstream import Upstream, served
 from pets.gateway.verdicts import Ballot, judge
 from pets.types import Launch, Trace
 
@@ -186,6 +187,8 @@ class Voter:
             poll.end(clock())
             if charged and not delivered:
                 poll.lost += many
+                if poll.id in self.polls:
+                    self.stream.charge(many)
             self.ledger.settle(entry, charged, delivered, tokens, prompt_tokens)
         return reply
 

@@ -29,6 +29,7 @@ __all__ = ["Drift"]
 EVERY = 64  # questions from one possible start of a drift to the next
 HALF = 0.5  # Jeffreys' pseudo-count
 HOPELESS = -30.0  # the log evidence at which a start is forgotten: that can only lower the mixture
+MOST = 256  # starts that are followed; of more, the least likely is forgotten
 
 
 class Drift:
@@ -86,7 +87,7 @@ class Drift:
     @property
     def log_evidence(self) -> float:
         """log of the mixture now; starts that are yet to come count 1 each."""
-        return float(np.logaddexp.reduce([*self._evidence, -math.log(self._place + 1)]))
+        return float(np.logaddexp(np.logaddexp.reduce(self._evidence), -math.log(self._place + 1)))
 
     @property
     def p_value(self) -> float:
@@ -119,5 +120,7 @@ class Drift:
 
     def _forget(self) -> None:
         hopeful = self._evidence > HOPELESS
+        if len(hopeful) > MOST:
+            hopeful[self._evidence.argmin()] = False
         if not hopeful.all():
             self._evidence, self._hits = self._evidence[hopeful], self._hits[hopeful]

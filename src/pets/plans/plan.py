@@ -79,17 +79,17 @@ class StreamPlan:
         _check_grid(self.grid, self.budgets, self.cap)
         _check_prior(self.prior)
 
-    def policy(self, *, use_up: bool = False) -> Price:
+    def policy(self, *, use_up: bool = False, leave: int = 0) -> Price:
         """The policy, ready for an :class:`~pets.core.allocator.Allocator` with a total and a horizon or by windows.
 
-        ``use_up`` is for a horizon: what would be left at the end goes to the last questions.
+        With ``use_up`` what would be left at the end, or of a window, goes to the last questions, all but ``leave``.
         """
         known: dict[str, Any] = {"shares": self.prior.shares, "edges": self.prior.edges}
         if self.prices is None:
             known["grids"] = self.grid.rows
         else:
             known["table"] = tuple(zip(self.prices.log_prices, self.prices.spends, strict=True))
-        return StreamPrice(self.rounds, use_up=True, **known) if use_up else Price(self.rounds, **known)
+        return StreamPrice(self.rounds, use_up=True, leave=leave, **known) if use_up else Price(self.rounds, **known)
 
     def budget_of(self, pattern: int) -> float:
         """What the one-shot plan gives a question of this pattern on average."""

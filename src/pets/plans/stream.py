@@ -2,7 +2,7 @@
 
 Laws: every question that is taken in gets one outcome; traces are reserved before they are asked for; after
 :meth:`Stream.drain` nothing more is asked for, what is in flight comes home, and every open question is answered with
-what it has.
+what it has. A stream by windows may never end: a question that was answered is forgotten, all but its spend.
 """
 
 import asyncio
@@ -143,6 +143,8 @@ class Stream:
         del self._open[id]
         outcome = one.outcome(_prior(self.allocator), complete=self.allocator.stopped(id))
         one.asked.close()
+        if self.allocator.budget.window is not None:
+            self.allocator.withdraw(id)
         self._room.release()
         self._say(outcome)
 

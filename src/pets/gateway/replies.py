@@ -1,0 +1,65 @@
+"""What the server behind says: traces, each with the choice it came as."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pets.errors import ReplyError
+from pets.samplers import Completion, Sampling
+from pets.samplers.replies import Choice, message_of
+
+__all__ = ["TOP", "Drawn", "Reply", "read_reply"]
+
+TOP = 20  # log-probabilities a token, for weighted votes
+PLAIN, WEIGHTED = Sampling(), Sampling(top_logprobs=TOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One trace, and the choice as the server gave it."""
+
+    completion: Completion
+    choice: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Traces of one request and what they took."""
+
+    drawn: tuple[Drawn, ...]
+    tokens: int
+    prompt_tokens: int
+
+
+def read_reply(body: bytes, n: int, weighted: bool, counted: bool = False) -> Reply:
+    """The traces of a whole body; ``counted`` takes their tokens from the log-probabilities instead of the usage.
+
+    >>> said = b'{"choices": [{"message": {"content": "B"}}], "usage": {"completion_tokens": 5, "prompt_tokens": 9}}'
+    >>> reply = read_reply(said, n=1, weighted=False)
+    >>> reply.drawn[0].completion.text, reply.tokens, reply.prompt_tokens
+    ('B', 5, 9)
+    """
+    try:
+        data = json.loads(body)
+        choices = data["choices"][:n]
+        usage = data.get("usage") or {}
+        tokens, prompt_tokens = int(usage.get("completion_tokens") or 0), int(usage.get("prompt_tokens") or 0)
+        share = None if counted else tokens // max(1, len(choices))
+        drawn = tuple(_drawn(choice, share, weighted) for choice in choices)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        words = message_of(body[:400].decode(errors="replace"))
+        raise ReplyError(f"the server's reply cannot be read: {words}") from error
+    if not drawn:
+        raise ReplyError("the server's reply has no choices; at least one was expected.")
+    if counted:
+        tokens = sum(one.completion.tokens or 0 for one in drawn)
+    return Reply(drawn, tokens, prompt_tokens)
+
+
+def _drawn(choice: Mapping[str, Any], share: int | None, weighted: bool) -> Drawn:
+    read = Choice(WEIGHTED if weighted else PLAIN)
+    read.add(dict(choice))
+    confidence = read.meter.result() if read.meter else None
+    tokens = read.tokens if share is None else share
+    return Drawn(Completion("".join(read.text), read.finish or "", tokens, None, confidence), choice)

