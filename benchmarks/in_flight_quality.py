@@ -106,11 +106,17 @@ def measure(path: Path, repetitions: int) -> dict[str, object]:
     print(f"{path.stem}: {N} questions, {repetitions} repetitions; self-consistency at {BUDGETS} traces a question")
     for name, row in means.items():
         print(f"  {name:18} {row}")
-    loss = np.subtract(means["one at a time"], means["64 in flight"])
-    print(f"  lost by 64 in flight: {(100 * loss).round(2).tolist()} points")
+    losses = 100 * np.subtract(values["one at a time"], values["64 in flight"])
+    loss, error = losses.mean(axis=0), losses.std(axis=0, ddof=1) / repetitions**0.5
+    print(f"  lost by 64 in flight: {loss.round(2).tolist()} points, standard error {error.round(2).tolist()}")
     for name, (share, traces) in stops.items():
         print(f"  asc on {PARALLEL} parallel traces, {name}: {share:.4f} at {traces:.2f} traces")
-    return {"okg": means, "asc": stops, "points_lost": (100 * loss).round(3).tolist()}
+    return {
+        "okg": means,
+        "asc": stops,
+        "points_lost": loss.round(3).tolist(),
+        "standard_error": error.round(3).tolist(),
+    }
 
 
 def main() -> None:

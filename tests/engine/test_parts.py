@@ -138,5 +138,5 @@ def test_a_forecast_begins_where_the_run_stands_and_rises():
 
 def test_a_small_batch_ends_with_few_in_flight_and_a_large_one_does_not():
     widths = [in_flight_limit(64, 160, left) for left in range(800, 0, -1)]
-    assert widths[0] == 64 and widths[-1] == 10 and sorted(widths, reverse=True) == widths
-    assert {in_flight_limit(64, 2000, left) for left in range(1, 400)} == {64}
+    assert widths[0] == 64 and widths[-1] == 5 and sorted(widths, reverse=True) == widths
+    assert {in_flight_limit(64, 4000, left) for left in range(1, 400)} == {64}

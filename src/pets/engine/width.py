@@ -8,13 +8,13 @@ whose questions are many more than the traces in flight, are not held back at al
 __all__ = ["in_flight_limit"]
 
 LEFT = 8  # traces that are still to be launched or told, for each in flight
-QUESTIONS = 16  # questions for each trace in flight: so many never hurt
+QUESTIONS = 32  # questions for each trace in flight: so many never hurt
 
 
 def in_flight_limit(concurrency: int, questions: int, left: int) -> int:
     """The most that may be in flight when ``left`` traces, those in flight included, are left of the budget.
 
     >>> [in_flight_limit(64, 198, left) for left in (792, 200, 20)], in_flight_limit(64, 5000, 64)
-    ([64, 25, 12], 64)
+    ([64, 25, 6], 64)
     """
     return min(concurrency, max(1, questions // QUESTIONS, left // LEFT))
