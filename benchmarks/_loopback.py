@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import httpx
 
@@ -75,14 +76,17 @@ def questions(many: int) -> list[Problem]:
     return [Problem(f"q{i}", Prompt.chat(f"Question q{i}: which of four?"), "choice:options=4") for i in range(many)]
 
 
-async def bare(url: str, requests: int, in_flight: int) -> float:
+async def bare(url: str, requests: int, in_flight: int, clients: int = 1) -> float:
     """Seconds that so many requests take a loop that does nothing with the replies but parse them."""
     problem = questions(1)[0]
     left = iter(range(requests))
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=600, trust_env=False, limits=limits) as client:
+    async with AsyncExitStack() as stack:
+        opened = [httpx.AsyncClient(timeout=600, trust_env=False, limits=limits) for _ in range(clients)]
+        for client in opened:
+            await stack.enter_async_context(client)
 
-        async def work() -> None:
+        async def work(client: httpx.AsyncClient) -> None:
             for seed in left:
                 body = body_of("m", problem.prompt, 1, seed, Sampling(), DIALECTS["vllm"])
                 reply = await client.post(f"{url}/chat/completions", json=body)
@@ -90,8 +94,8 @@ async def bare(url: str, requests: int, in_flight: int) -> float:
 
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            for _ in range(in_flight):
-                group.create_task(work())
+            for at in range(in_flight):
+                group.create_task(work(opened[at % clients]))
         return time.perf_counter() - begun
 
 

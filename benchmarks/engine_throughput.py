@@ -3,10 +3,11 @@
     python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
 
 A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
-reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). All three take
-turns within a round, who begins changes from round to round; medians. The engine spreads its requests over a few
-clients, because one client's bookkeeping grows with the square of what it has in flight. Nearly every request is for
-one trace: okg over 1,000 questions seldom wants two of one question at the same time.
+reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). Turns within
+a round, who begins changes from round to round; medians. The engine spreads its requests over a few clients,
+because one client's bookkeeping grows with the square of what it has in flight; so the bare loop runs twice, with one
+client and spread over as many. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
+question at the same time.
 Memory: 100,000 traces of 1,000 questions from a sampler in this process, into a store, in a process of its own.
 """
 
@@ -23,6 +24,7 @@ from statistics import median
 
 from benchmarks._loopback import bare, loopback, questions
 from pets.engine import Engine, Plan
+from pets.engine.sharded import PER_CLIENT
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
@@ -42,14 +44,14 @@ async def engine(url: str, traces: int, store: Path | None) -> float:
 
 async def compare(traces: int, rounds: int) -> dict[str, list[float]]:
     """Traces a second of each, round by round."""
-    found: dict[str, list[float]] = {"bare": [], "engine": [], "engine with store": []}
+    found: dict[str, list[float]] = {"bare": [], "bare, spread": [], "engine": [], "engine with store": []}
     with loopback() as url, tempfile.TemporaryDirectory() as folder:
         await engine(url, 500, None)  # imports, tables and the server's first connections
         for turn in range(rounds):
             names = list(found)
-            for name in names[turn % 3 :] + names[: turn % 3]:
-                if name == "bare":
-                    seconds = await bare(url, traces, IN_FLIGHT)
+            for name in names[turn % 4 :] + names[: turn % 4]:
+                if name.startswith("bare"):
+                    seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
                 else:
                     seconds = await engine(url, traces, Path(folder) / f"{turn}.db" if "store" in name else None)
                 found[name].append(traces / seconds)
@@ -102,14 +104,14 @@ def main() -> None:
     print(__doc__)
     found = asyncio.run(compare(args.traces, args.rounds))
     ratios = {
-        name: [ours / its for ours, its in zip(rates, found["bare"], strict=True)]
-        for name, rates in found.items()
-        if name != "bare"
+        f"{ours} over {its}": [a / b for a, b in zip(found[ours], found[its], strict=True)]
+        for ours in ("engine", "engine with store")
+        for its in ("bare", "bare, spread")
     }
     for name, rates in found.items():
         print(f"{name}: {median(rates):.0f} traces/s (median of {args.rounds})")
     for name, values in ratios.items():
-        print(f"{name} over bare: median {median(values):.3f}, {min(values):.3f} to {max(values):.3f}")
+        print(f"{name}: median {median(values):.3f}, {min(values):.3f} to {max(values):.3f}")
     command = [sys.executable, "-m", "benchmarks.engine_throughput", "--grow", str(LONG_RUN)]
     memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(f"memory over {LONG_RUN:,} traces: {memory}")

@@ -19,6 +19,8 @@ SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 MARK = 0x50455453  # "PETS", SQLite's application_id of our files
 PATIENCE = 60.0  # seconds that a write waits for another run's; a million questions take a few
 CACHE = 64_000  # KiB; ids of a million questions arrive in any order, and their index should stay in memory
+LEAST_CACHE = 4_000
+INDEXED = 16  # ids in a KiB of it
 MEMORY = ":memory:"
 
 
@@ -67,6 +69,10 @@ class Database:
             if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
                 raise self._failed(error) from None
             raise
+
+    def indexes(self, questions: int) -> None:
+        """Hold the index of so many ids in memory, and little else: traces are written once and not read again."""
+        self._run(f"PRAGMA cache_size = -{min(CACHE, max(LEAST_CACHE, questions // INDEXED))}", ())
 
     def close(self) -> None:
         """Close the file."""

@@ -78,6 +78,8 @@ class Run(RunView):
     def __init__(self, database: Database, id: int, settings: RunSettings, lock: RunLock) -> None:
         super().__init__(database, id, settings)
         self._lock = lock
+        row = database.one(sql.GET_RUN, id)
+        database.indexes(0 if row is None else row[4])
 
     def __enter__(self) -> Self:
         return self
