@@ -65,6 +65,7 @@ class Books:
 
     def start(self) -> None:
         """Begin to write; before that, the database may be read and written directly."""
+        self.database.indexes(0)  # rows are written once and seldom read: little of the file need be in memory
         self._pragma(f"wal_autocheckpoint = {MOST_PAGES}")
         self._pragma(f"busy_timeout = {0 if self._at_once else PATIENCE}")
         self._thread = threading.Thread(target=self._work, name="pets-books", daemon=True)
