@@ -3,12 +3,19 @@
 import os
 from pathlib import Path
 
+from pets.errors import PoolError
 from pets.pools import pool_files
 
 __all__ = ["recorded"]
 
 
 def recorded(given: str | None) -> list[Path]:
-    """The pool files of that folder; none where no folder is named, or it is not there."""
-    folder = Path(given or os.environ.get("PETS_POOLS") or "")
-    return pool_files([folder]) if folder.name and folder.is_dir() else []
+    """The pool files of that folder (or that file); none where nothing is named, or nothing is there."""
+    place = given or os.environ.get("PETS_POOLS")
+    if not place or not Path(place).exists():
+        return []
+    try:
+        return pool_files([Path(place)])
+    except PoolError as why:
+        print(why)
+        return []

@@ -186,6 +186,25 @@ def test_the_write_ahead_log_is_put_away(books, monkeypatch):
     seen.close()
 
 
+def test_a_number_that_the_store_cannot_hold_breaks_the_books_and_hangs_nobody(books):
+    async def work(ledger):
+        with pytest.raises(RefusalError):
+            await asyncio.wait_for(ledger.reserve(BOB, 1, 10**19, "r"), 10)
+        assert not ledger.ready and not books.database.connection.in_transaction
+
+    run(books, work)
+
+
+def test_a_power_cut_safe_log_is_put_away_by_sqlite_itself(tmp_path):
+    books = Books(tmp_path / "g.db", durability="machine")
+
+    async def work(ledger):
+        return books.database.one("PRAGMA wal_autocheckpoint")
+
+    assert run(books, work)[1] == (1000,)
+    books.close()
+
+
 def test_one_gateway_a_store(books):
     with pytest.raises(StateError, match="another gateway"):
         Books(books.database.path)

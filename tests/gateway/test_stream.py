@@ -57,6 +57,33 @@ def test_what_breaks_off_does_not_take_the_warm_up_of_questions_to_come():
     assert stream.unpaid == 100 and stream.spent() == (32, 32)
 
 
+@pytest.mark.parametrize(("open_at_once", "room"), [(8, 64), (64, 16)])
+def test_what_breaks_off_is_made_up_for_under_any_load(open_at_once, room):
+    """A fifth of all requests is lost and paid for; with little room, granted traces always wait."""
+    rng, stream = random.Random(1), Stream(OnlineGrid(), mean_budget=8, window=50)
+    paid, number, flying, waiting = 0, 0, [], []
+    while number < 400 or waiting:
+        while number < 400 and len(waiting) < open_at_once:
+            stream.add(f"q{number}")
+            waiting.append(f"q{number}")
+            number += 1
+        flying += stream.ask(room - len(flying))
+        rng.shuffle(flying)
+        some, flying = flying[:8], flying[8:]
+        for launch in some:
+            paid += 1
+            if rng.random() < 0.2:
+                stream.charge(1)
+                flying.append(launch)
+            else:
+                stream.tell(Trace(launch.question, launch.number, rng.choice("AAB")))
+        busy = {launch.question for launch in flying}
+        for id in [id for id in waiting if stream.stopped(id) and id not in busy]:
+            stream.leave(id)
+            waiting.remove(id)
+    assert paid <= 1.02 * stream.spent()[1]
+
+
 def test_a_question_that_left_gets_nothing_more():
     stream = Stream(OnlineGrid(), mean_budget=16, window=4)
     stream.add("gone")

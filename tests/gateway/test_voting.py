@@ -79,6 +79,16 @@ def test_a_client_that_goes_takes_its_traces_with_it():
         assert voter.stream.unpaid + voter.stream.spent()[0] == 4  # what was paid counts in the plan
 
 
+def test_traces_whose_answers_are_still_read_at_the_deadline_count_in_the_plan(monkeypatch):
+    let_go = threading.Event()
+    monkeypatch.setattr("pets.gateway.voting.form_of", lambda kind, one: let_go.wait(10) and None)
+    with a_gateway(settings=Settings(answer="math")) as place:
+        threading.Timer(1.5, let_go.set).start()
+        assert place.ask("easy", pets={"timeout": 1.0}).status_code == 504
+        stream = place.desk.voter.stream
+        assert place.ledger.total.spent == 4 == stream.spent()[0] + stream.unpaid
+
+
 def test_faults_are_survived_and_the_ledger_adds_up():
     faults = Faults(
         rate_limit_bare=0.1, error_500=0.1, half_body=0.05, wrong_json=0.05, disconnect=0.05, one_choice=0.1

@@ -229,6 +229,11 @@ class Allocator:
             self._leaving.add(question)
             self._drain(record)
 
+    @property
+    def promised(self) -> int:
+        """Traces that a quota policy has granted and that have yet to be asked for."""
+        return self._queue.owed
+
     def in_flight(self) -> list[Launch]:
         """Launches that have neither been told nor cancelled, question by question."""
         return [Launch(record.id, number) for record in self._records.values() for number in record.in_flight()]

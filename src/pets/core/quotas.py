@@ -108,6 +108,11 @@ class QuotaQueue:
         """A launch was taken back: its place in the grant is owed again."""
         self._count(self._grants[record.position], launched=-1)
 
+    @property
+    def owed(self) -> int:
+        """Traces that are granted and not launched yet."""
+        return self._owed
+
     def merged(self, record: Record) -> None:
         """Two of the question's answers became one: its next grant is decided by that."""
 

@@ -20,6 +20,7 @@ __all__ = ["RankQueue"]
 class RankQueue:
     """Serves the highest index; equal ones in the order of arrival."""
 
+    owed = 0  # an index policy promises nothing
     newest_first = False
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:

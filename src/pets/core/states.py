@@ -30,6 +30,7 @@ SAMPLE = 20_000  # questions that a policy learns lengths from
 class StateQueue:
     """Serves the highest index; see the module's docstring."""
 
+    owed = 0  # an index policy promises nothing
     newest_first = True  # a state serves whoever entered it last
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:

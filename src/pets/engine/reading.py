@@ -62,7 +62,8 @@ class Reader:
             return form
         classes = self._classes.setdefault(number, kind.classes())
         if late := [(name, into) for name, into in classes.add(form) if name != form]:
-            self._joined.setdefault(number, []).extend(late)
+            # A new list, since this may be the reading thread's: told twice, a merge does no harm, lost it would.
+            self._joined[number] = [*self._joined.get(number, ()), *late]
         return classes.find(form)
 
     def joined(self, number: int) -> list[tuple[str, str]]:

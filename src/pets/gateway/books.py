@@ -66,7 +66,8 @@ class Books:
     def start(self) -> None:
         """Begin to write; before that, the database may be read and written directly."""
         self.database.indexes(0)  # rows are written once and seldom read: little of the file need be in memory
-        self._pragma(f"wal_autocheckpoint = {MOST_PAGES}")
+        if self._at_once:
+            self._pragma(f"wal_autocheckpoint = {MOST_PAGES}")
         self._pragma(f"busy_timeout = {0 if self._at_once else PATIENCE}")
         self._thread = threading.Thread(target=self._work, name="pets-books", daemon=True)
         self._thread.start()
@@ -128,7 +129,7 @@ class Books:
             for one in batch:
                 connection.execute(one.sql, one.values)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if getattr(error, "sqlite_errorname", "").startswith(BUSY) and self.broken is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pets.errors import ReplyError
 from pets.samplers import Completion, Sampling
-from pets.samplers.replies import Choice, message_of
+from pets.samplers.replies import CUT_OFF, Choice, counted_tokens, message_of
 
 __all__ = ["TOP", "Drawn", "Reply", "read_reply"]
 
@@ -44,7 +44,7 @@ def read_reply(body: bytes, n: int, weighted: bool, counted: bool = False) -> Re
         data = json.loads(body)
         choices = data["choices"][:n]
         usage = data.get("usage") or {}
-        tokens, prompt_tokens = int(usage.get("completion_tokens") or 0), int(usage.get("prompt_tokens") or 0)
+        tokens, prompt_tokens = (counted_tokens(usage, name) or 0 for name in ("completion_tokens", "prompt_tokens"))
         share = None if counted else tokens // max(1, len(choices))
         drawn = tuple(_drawn(choice, share, weighted) for choice in choices)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
@@ -60,6 +60,8 @@ def read_reply(body: bytes, n: int, weighted: bool, counted: bool = False) -> Re
 def _drawn(choice: Mapping[str, Any], share: int | None, weighted: bool) -> Drawn:
     read = Choice(WEIGHTED if weighted else PLAIN)
     read.add(dict(choice))
+    if read.finish in CUT_OFF:
+        raise ReplyError(f'the server gave a trace up (finish_reason "{read.finish}").')
     confidence = read.meter.result() if read.meter else None
     tokens = read.tokens if share is None else share
     return Drawn(Completion("".join(read.text), read.finish or "", tokens, None, confidence), choice)

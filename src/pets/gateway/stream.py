@@ -40,7 +40,7 @@ class Noting(QuotaPolicy):
         self.notes: dict[str, Decision] = {}
         self.latest: Decision | None = None
         rows = inner.trained.table if isinstance(inner, Price) and inner.rounds != 1 else None
-        self._table = PriceTable(*zip(*rows, strict=True)) if rows else None
+        self._table = PriceTable.from_rows(rows) if rows else None
 
     @property
     def warmup(self) -> int:
@@ -100,7 +100,7 @@ class Stream:
         found = self._allocator.ask(n)
         for launch in found:
             self._open[launch.question].add(launch.number)
-        if self.unpaid and len(found) < n:  # all that was granted is on its way: what is left is nobody's yet
+        if self.unpaid:
             self._make_up()
         return found
 
@@ -142,9 +142,11 @@ class Stream:
         return budget.spent - self._spared, budget.total - self._spared
 
     def _make_up(self) -> None:
-        """Count what was paid beside the plan, as far as the warm-ups of the window's other questions leave room."""
+        """Count what was paid beside the plan, as far as nothing is touched that questions were promised, or the
+        warm-ups of the window's other questions."""
         budget, coming = self._allocator.budget, -self._arrived % self.window
-        now = min(self.unpaid, max(0, budget.affordable - self.policy.warmup * coming))
+        kept = self._allocator.promised + self.policy.warmup * coming
+        now = min(self.unpaid, max(0, budget.affordable - kept))
         for _ in range(now):
             budget.charge(PAID)
         self.unpaid -= now

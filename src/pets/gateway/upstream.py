@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
@@ -61,7 +62,7 @@ class Upstream:
         if weighted:
             body |= {"logprobs": True, "top_logprobs": TOP}
         elif self._local is not None:  # llama.cpp's usage counts one trace of a request; log-probabilities count all
-            body |= {"logprobs": True, "top_logprobs": 1}
+            body |= {"logprobs": True, "top_logprobs": body.get("top_logprobs") or 1}
         content = await self._asked("POST", "/chat/completions", _sent(body))
         reply = read_reply(content, n, weighted, counted=self._local is not None)
         self._learn(n, len(reply.drawn))
@@ -130,7 +131,7 @@ class Upstream:
                 "headers": {"Authorization": f"Bearer {self._key}"} if self._key else {},
                 "timeout": aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=self._timeout),
                 "cookie_jar": aiohttp.DummyCookieJar(),
-                "trust_env": HERE.fullmatch(urlsplit(self.url).hostname or "") is None,
+                "proxy": _proxy(self.url),
             }
             reading = aiohttp.ClientSession(**options)
             self._sessions = reading, aiohttp.ClientSession(**options, connector_owner=False, auto_decompress=False)
@@ -145,6 +146,13 @@ class Upstream:
         if asked > 1:
             self._alone = self._alone + 1 if got == 1 else 0
             self.many = self._alone < 2
+
+
+def _proxy(url: str) -> str | None:
+    """The environment's, looked up once; aiohttp's own look also takes logins from ~/.netrc, for every request."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return None if HERE.fullmatch(host) or proxy_bypass(host) else getproxies().get(parts.scheme)
 
 
 def _checked(url: str) -> str:

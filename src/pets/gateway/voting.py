@@ -155,7 +155,11 @@ class Voter:
             if reply is None:
                 poll.stopped = "budget"
                 break
-            await self._count(poll, left, reply)
+            try:
+                await self._count(poll, left, reply)
+            except asyncio.CancelledError:  # while its answers were read: paid for, and no vote
+                self._lost(poll, len(reply.drawn))
+                raise
             left = left[len(reply.drawn) :]
             if not left:
                 break
@@ -186,11 +190,15 @@ class Voter:
         finally:
             poll.end(clock())
             if charged and not delivered:
-                poll.lost += many
-                if poll.id in self.polls:
-                    self.stream.charge(many)
+                self._lost(poll, many)
             self.ledger.settle(entry, charged, delivered, tokens, prompt_tokens)
         return reply
+
+    def _lost(self, poll: Poll, traces: int) -> None:
+        """Paid for, and came to nothing."""
+        poll.lost += traces
+        if poll.id in self.polls:
+            self.stream.charge(traces)
 
     def _fields(self, poll: Poll) -> dict[str, object]:
         """What is asked of the server. A budget in tokens needs an end to every trace."""

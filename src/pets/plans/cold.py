@@ -58,7 +58,7 @@ class ColdPrice(StreamPrice):
         tokens = [[round(tally.mean_tokens)] * SIZE for tally in chosen]
         options = Counter(tally.options for tally in chosen).most_common(1)[0][0]
         table = fit_prices(learned._buy, paths, tokens, options=options, rounds=self.rounds, warmup=self.warmup)
-        return replace(learned, table=tuple(zip(table.log_prices, table.spends, strict=True)))
+        return replace(learned, table=table.rows)
 
 
 def _spread(tallies: Sequence[Tally]) -> list[Tally]:

@@ -88,7 +88,7 @@ class StreamPlan:
         if self.prices is None:
             known["grids"] = self.grid.rows
         else:
-            known["table"] = tuple(zip(self.prices.log_prices, self.prices.spends, strict=True))
+            known["table"] = self.prices.rows
         return StreamPrice(self.rounds, use_up=True, leave=leave, **known) if use_up else Price(self.rounds, **known)
 
     def budget_of(self, pattern: int) -> float:

@@ -15,9 +15,10 @@ from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import RefusedError, ReplyError, SamplerError
 from pets.samplers.base import Completion, Sampling
 
-__all__ = ["Choice", "Reply", "may_pass", "message_of"]
+__all__ = ["CUT_OFF", "Choice", "Reply", "counted_tokens", "may_pass", "message_of"]
 
 CHARACTERS = 4  # a token, about
+MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 CUT_OFF = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 
 
@@ -88,6 +89,18 @@ def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
     return Confidence(found["mean"], found["tail"], found.get("lowest", found["bottom"]), found["bottom"], tokens)
 
 
+def counted_tokens(usage: dict[str, Any], name: str) -> int | None:
+    """What a usage says; a number that no trace can have taken raises ``TypeError``.
+
+    >>> counted_tokens({"completion_tokens": 5}, "completion_tokens")
+    5
+    """
+    found = usage.get(name)
+    if found is None or (isinstance(found, int) and 0 <= found <= MOST_TOKENS):
+        return found
+    raise TypeError(f"{name} is {shown(repr(found))}")
+
+
 def tops(logprobs: dict[str, Any]) -> Iterator[list[float]]:
     """For each token the log-probabilities at its place; empty where the server left them out."""
     if logprobs.get("content") is not None:
@@ -139,8 +152,7 @@ class Reply:
                 choice.usage = data["usage"].get("completion_tokens")
         self._usage = data.get("usage") or self._usage
         for name in ("prompt_tokens", "completion_tokens"):
-            if not isinstance(self._usage.get(name), int | None):
-                raise TypeError(f"{name} is {self._usage[name]!r}")
+            counted_tokens(self._usage, name)
 
     def _broken_off(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""

@@ -1,0 +1,34 @@
+"""What the server behind says, and what it must not do to us."""
+
+import json
+
+import pytest
+
+from pets.errors import ReplyError
+from pets.gateway.replies import read_reply
+from pets.gateway.upstream import _proxy
+
+
+def body(usage=None, **choice):
+    said = {"message": {"content": "The answer is A."}, "finish_reason": "stop", **choice}
+    return json.dumps({"choices": [said], "usage": usage or {}}).encode()
+
+
+@pytest.mark.parametrize("tokens", [-800, 10**19, "many", 1.5])
+def test_a_usage_that_no_trace_can_have_is_no_reply(tokens):
+    with pytest.raises(ReplyError, match="cannot be read"):
+        read_reply(body({"completion_tokens": tokens}), n=1, weighted=False)
+
+
+@pytest.mark.parametrize("finish", ["abort", "error"])
+def test_a_trace_that_the_server_gave_up_casts_no_vote(finish):
+    with pytest.raises(ReplyError, match="gave a trace up"):
+        read_reply(body(finish_reason=finish), n=1, weighted=False)
+
+
+def test_the_proxy_is_the_environments_but_for_this_machine(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inside.example")
+    assert _proxy("http://models.example/v1") == "http://proxy:3128"
+    assert _proxy("http://inside.example/v1") is None
+    assert _proxy("http://127.0.0.1:8000/v1") is None
