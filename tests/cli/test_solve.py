@@ -137,6 +137,8 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "needs --model" in refused("solve", questions, *at[:2])
     assert "needs --store" in refused("solve", questions, "--resume")
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
+    ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-per-question", 3)
+    assert "leave out --budget, --max-per-question" in ignored and "top-up" in ignored
     assert "is not what this run asks" in refused("solve", "starter", "--store", store, "--resume")
     assert "counts traces" in refused("top-up", "last", "--budget", "+5usd", "--store", store)
     assert "there is no pool" in refused("forecast", tmp_path / "none.jsonl")

@@ -1,14 +1,16 @@
 """The run itself: budgets, targets, concurrency, launch order."""
 
 import asyncio
+import threading
 from dataclasses import dataclass
 
+import httpx
 import pytest
 
 from pets.answers.base import AnswerType
 from pets.confidence import Confidence
 from pets.engine import Engine, Price, solve
-from pets.errors import BudgetError, InputError
+from pets.errors import BudgetError, BusyError, InputError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
 
@@ -119,6 +121,34 @@ def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, p
 def test_a_budget_that_cannot_pay_for_one_trace_is_refused():
     with pytest.raises(BudgetError, match="does not pay for one trace"):
         solve(asked(["q"]), sampler=Scripted(), budget="500tok", max_tokens=2000)
+
+
+def test_drained_while_nobody_is_there_it_ends_at_once_and_can_be_resumed(tmp_path):
+    gone, store = threading.Event(), tmp_path / "runs.db"
+
+    def answer(prompt, seed):
+        if gone.is_set():
+            raise BusyError("nobody is there.") from httpx.ConnectError("refused")
+        return by_seed(prompt, seed)
+
+    flaky = Scripted(answer)
+
+    async def run():
+        async with Engine(asked(["a", "b"]), sampler=flaky, budget=100, concurrency=8, store=store) as engine:
+            engine.on_trace = lambda trace: gone.set() if engine.allocator.told >= 20 else None
+            task = asyncio.create_task(engine.run())
+            while engine.allocator is None or not engine.snapshot(look=False).faults.get("unreachable"):
+                await asyncio.sleep(0.01)
+            engine.drain()
+            async with asyncio.timeout(5):
+                await task
+
+    with pytest.raises(BusyError, match="nobody is there"):
+        asyncio.run(run())
+    gone.clear()
+    engine = Engine.resume(store, sampler=Scripted(by_seed))
+    solution, _ = run_to_the_end(engine)
+    assert solution.spent == 100 and 0 < solution.lost <= 8
 
 
 def test_formulas_that_turn_out_to_be_one_answer_vote_together():

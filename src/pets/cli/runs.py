@@ -15,7 +15,7 @@ from rich.table import Table
 from pets.cli.solving import amount
 from pets.core.certificate import expected_consistency
 from pets.engine.outlook import Certifier, tallies_of
-from pets.engine.runs import restored, results
+from pets.engine.runs import LOST, restored, results
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
@@ -76,6 +76,7 @@ def show(context: click.Context, run: str, store: str | None, form: str) -> None
         summary = view.summary()
         told = _plain(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
         if summary.traces:
+            told |= {"charged_as_lost": sum(trace.error == LOST for trace in view.traces(texts=False))}
             told |= _expected(view)
     if form == "json":
         click.echo(json.dumps(told))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from pets.cli.sampling import drawing_options, field_option, the_questions
 from pets.cli.solving import check_output, run_engine
@@ -18,6 +19,7 @@ from pets.errors import InputError
 __all__ = ["solve"]
 
 LOCAL_CONCURRENCY = 16
+OF_A_RESUME = {"store", "resume", "number", "endpoint", "concurrency", "first", "fields"}
 
 
 @click.command(short_help="Answer questions under a budget, live.")
@@ -76,6 +78,12 @@ def solve(questions: str | None, output: Path | None, **given: Any) -> None:
 def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
     if given["store"] is None:
         raise InputError("--resume needs --store FILE: the file that holds the run.")
+    source = click.get_current_context().get_parameter_source
+    if ignored := [name for name in given if name not in OF_A_RESUME and source(name) is ParameterSource.COMMANDLINE]:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        raise InputError(
+            f"--resume goes on with the run's own settings: leave out {named}. `pets top-up` gives a run more budget."
+        )
     engine = Engine.resume(
         given["store"],
         given["number"],

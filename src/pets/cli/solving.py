@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.outlook import Outlook
-from pets.errors import InputError
+from pets.errors import InputError, PetsError
 
 __all__ = ["amount", "check_output", "run_engine"]
 
@@ -30,6 +30,10 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
     try:
         solution = asyncio.run(_run(engine, output))
+    except PetsError as error:
+        if engine.held is None:
+            raise
+        raise type(error)(f"{error} Run {engine.held.id} is kept; --resume goes on with it.") from error
     except asyncio.CancelledError:
         kept = "--resume goes on with the run" if engine.held is not None else "nothing is kept without --store"
         click.echo(f"Stopped at once: traces in flight are lost, and charged; {kept}.", err=True)

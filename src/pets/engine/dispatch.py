@@ -66,7 +66,8 @@ class Dispatcher:
         self._woken = asyncio.Event()
         self._refused: set[str] = set()
         self._came = allocator.told  # traces that came back
-        self._away_since: float | None = None
+        self._away_since: float | None = None  # nobody was there, from then on
+        self._away: SamplerError | None = None
         self._lengths = Lengths()
 
     def drain(self) -> None:
@@ -82,6 +83,8 @@ class Dispatcher:
                     self._launch(group)
                     if not self._in_flight:
                         return
+                    if self.draining and self._away is not None:
+                        raise self._away  # what is in flight has nowhere to come from
                     self._woken.clear()
                     await self._woken.wait()
         except ExceptionGroup as errors:
@@ -167,7 +170,7 @@ class Dispatcher:
         endpoint.came(batch.size, got, seconds)
         if batch.refused:
             endpoint.most = min(endpoint.most, max(batch.size, got))
-        self._away_since = None
+        self._away_since = self._away = None
         self._came += got
 
     async def _turned_down(
@@ -210,8 +213,10 @@ class Dispatcher:
                 raise error
             return
         self._away_since = self._away_since or now
-        if all(one.failures for one in self._fleet.endpoints) and now - self._away_since > PATIENCE:
-            raise error
+        if all(one.failures for one in self._fleet.endpoints):
+            self._away = error
+            if self.draining or now - self._away_since > PATIENCE:
+                raise error
 
     async def _home(self, batch: Batch, found: Sequence[Completion], endpoint: Endpoint, seconds: float) -> None:
         """Traces that came: read, written, then told."""

@@ -18,7 +18,7 @@ from pets.questions import Problem
 from pets.store import LostLaunch, RunSettings, RunView, StoredTrace
 from pets.types import Question, Trace
 
-__all__ = ["allocator_for", "lost_traces", "plan_of", "restored", "results", "settings_of"]
+__all__ = ["LOST", "allocator_for", "lost_traces", "plan_of", "restored", "results", "settings_of"]
 
 LOST = "in flight when the run was broken off: what became of it is not known"
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
