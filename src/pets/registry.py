@@ -143,4 +143,6 @@ def _listing(name: str, options: Mapping[str, Field[Any]], hints: Mapping[str, A
 
 
 def _settable(default: Any, hint: Any) -> bool:
-    return default not in (MISSING, None, ()) or (default is None and hint in (int, float, str, bool))
+    if isinstance(default, tuple):
+        return False  # what was learned, not what a spec says
+    return default not in (MISSING, None) or (default is None and hint in (int, float, str, bool))

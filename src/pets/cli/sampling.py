@@ -85,6 +85,8 @@ def the_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
     if name in named_sets() and not mapped:
         return question_set(name)
     if not path.exists():
+        if name in named_sets():
+            raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
     return read_questions(path, fields=mapped)
 
