@@ -51,6 +51,14 @@ def test_keys_are_listed_and_revoked(tmp_path):
     assert isinstance(run("add", "a b").exception, InputError)
 
 
+@pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])
+def test_a_store_that_is_not_there_is_not_made(tmp_path, words):
+    store = tmp_path / "typo.db"
+    made = subprocess.run([*MAIN, "keys", *words, "--store", str(store)], capture_output=True, text=True, check=False)
+    assert made.returncode == 2 and made.stdout == "" and len(made.stderr.splitlines()) == 1
+    assert "typo.db" in made.stderr and "no such file" in made.stderr and not list(tmp_path.iterdir())
+
+
 def given(**words):
     return {"budget": None, "allowance": None, "price": None, "max_tokens": 100} | words
 
@@ -79,8 +87,12 @@ def test_limits_as_people_write_them():
         (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
         (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),
         (["--upstream", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
+        (["--upstream", "http://x/v1", "--timeout", "-1"], "--timeout is a number of seconds, more than 0; got -1."),
+        (["--upstream", "http://x/v1", "--timeout", "nan"], "more than 0; got nan."),
+        (["--upstream", "http://x/v1", "--allowance", "5"], "such as 5000/h or 2Mtok/30m; got '5'."),
+        (["--upstream", "http://x/v1", "--allowance", "/h"], "such as 5000/h or 2Mtok/30m; got '/h'."),
     ],
 )
 def test_a_mistake_is_one_line(words, says):
     result = CliRunner().invoke(cli, ["serve", *words, "--port", "0"])
-    assert says in str(result.exception)
+    assert says in str(result.exception) and "\n" not in str(result.exception)

@@ -1,6 +1,7 @@
 """What the server behind says, and what it must not do to us."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,3 +33,30 @@ def test_the_proxy_is_the_environments_but_for_this_machine(monkeypatch):
     assert _proxy("http://models.example/v1") == "http://proxy:3128"
     assert _proxy("http://inside.example/v1") is None
     assert _proxy("http://127.0.0.1:8000/v1") is None
+
+
+@pytest.fixture
+def local(place):
+    """A gateway over a mock that it takes for a model of its own."""
+
+    async def close():
+        pass
+
+    place.desk.voter.upstream._local = SimpleNamespace(weights=SimpleNamespace(name="mock"), close=close)
+    return place
+
+
+@pytest.mark.parametrize("model", ["pets/nosuch", "nosuch", "pets/", "pets/pets/mock"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_local_model_answers_to_its_own_name_alone(local, model, stream):
+    reply = local.ask(model=model, stream=stream)
+    error = reply.json()["error"]
+    assert reply.status_code == 404 and (error["code"], error["param"]) == ("model_not_found", "model")
+    assert error["type"] == "invalid_request_error" and "'mock'" in error["message"]
+    assert local.mock.stats.requests == 0 and local.ledger.total.spent == 0
+
+
+def test_a_local_model_answers_to_the_names_that_it_shows(local):
+    names = [one["id"] for one in local.client.get("/v1/models").json()["data"]]
+    assert names == ["pets/mock", "mock"]
+    assert [local.ask(model=name).status_code for name in names] == [200, 200]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pets.errors import StateError
 from pets.gateway.keys import Keys
 from pets.store.database import Database
 
@@ -19,7 +20,7 @@ store_option = click.option(
 
 @click.group()
 def keys() -> None:
-    """Keys of a gateway: as soon as a store has one, requests need a key. A running gateway reads them at its start."""
+    """Keys of a gateway, running or not: as soon as its store has one, requests need a key."""
 
 
 @keys.command("add")
@@ -29,7 +30,7 @@ def keys() -> None:
 @click.option("--admin", is_flag=True, help="Sees everybody's questions on the dashboard.")
 def add(name: str, store: Path, budget: int | None, admin: bool) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    with _keys(store) as found:
+    with _keys(store, create=True) as found:
         click.echo(found.add(name, budget, admin))
 
 
@@ -49,14 +50,16 @@ def listed(store: Path) -> None:
 @click.argument("name")
 @store_option
 def revoke(name: str, store: Path) -> None:
-    """Let NAME's key open nothing any more, from the gateway's next start on."""
+    """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
     with _keys(store) as found:
         found.revoke(name)
 
 
 @contextmanager
-def _keys(store: Path) -> Iterator[Keys]:
-    database = Database(store, create=True, durability="machine")
+def _keys(store: Path, create: bool = False) -> Iterator[Keys]:
+    if not create and not store.exists():
+        raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
+    database = Database(store, create=create, durability="machine")
     try:
         yield Keys(database)
     finally:

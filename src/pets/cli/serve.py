@@ -1,5 +1,6 @@
 """``pets serve``: an OpenAI-compatible gateway that answers by vote."""
 
+import math
 import os
 import re
 import sys
@@ -120,6 +121,10 @@ def _limits(given: dict[str, Any]) -> tuple[int | None, Allowance | None, Curren
     price = None if given["price"] is None else Price.parse(given["price"])
     total = None if given["budget"] is None else _amount(given["budget"])
     text, _, span = (given["allowance"] or "").partition("/")
+    if given["allowance"] is not None and not (text.strip() and span.strip()):
+        raise InputError(
+            f"--allowance is an amount in a window of time, such as 5000/h or 2Mtok/30m; got {given['allowance']!r}."
+        )
     window = _amount(text) if given["allowance"] else None
     found = [amount for amount in (total, window) if amount is not None]
     if len({amount.coin for amount in found}) > 1:
@@ -146,6 +151,8 @@ def _span(text: str) -> float:
 
 
 def _settings(given: dict[str, Any]) -> Settings:
+    if not 0 < given["timeout"] < math.inf:
+        raise InputError(f"--timeout is a number of seconds, more than 0; got {given['timeout']:g}.")
     limits = Limits(given["max_body"], given["max_messages"], given["max_tokens"], given["max_n"])
     names = ("answer", "max_traces", "timeout", "concurrency", "queue", "passthrough", "exhausted")
     return Settings(**{name: given[name] for name in names}, limits=limits)

@@ -79,6 +79,10 @@ class _Front:
 
         async def said() -> AsyncIterator[bytes]:
             while not self._desk.stopping:
+                try:  # each time: a key that was revoked meanwhile sees no more
+                    key = self._desk.admit(request.headers, browser=True)
+                except RefusalError:
+                    return
                 yield b"data: " + json.dumps(self._desk.board.shown(key)).encode() + b"\n\n"
                 await asyncio.sleep(self._refresh)
 

@@ -25,6 +25,7 @@ __all__ = ["Books"]
 SOON = 0.05  # seconds
 GATEWAY = 0  # runs count from 1; the lock of number 0 is the gateway's
 PATIENCE = 60_000  # milliseconds that the thread waits for another writer
+READING = 100  # milliseconds that a read waits, in the event loop: a store that was just opened may be in repair
 CHECKPOINT = 1000  # transactions from one checkpoint to the next
 MOST_PAGES = 32_000  # of the write-ahead log, before a commit makes room by itself
 FULL = 2  # SQLite's "synchronous" that outlives a power cut
@@ -43,13 +44,16 @@ class Books:
 
     ``write`` returns at once and is done soon; ``durable`` is over when its row, and all that was written before it, is
     safe from the end of this process (with ``durability="machine"`` also from a power cut). After a failure nothing
-    more is promised: ``broken`` says why.
+    more is promised: ``broken`` says why. ``reader`` reads what is committed, by whichever process, while the thread
+    has the connection that writes.
     """
 
     def __init__(self, place: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
         self.database = Database(place, create=True, durability=durability)
+        self.reader = self._second()
         self._lock = RunLock(self.database.path, GATEWAY)
         if not self._lock.take():
+            self.reader.close()
             self.database.close()
             raise StateError(f"{self.database.name} is in use by another gateway. Stop it, or name another store.")
         self.broken: StateError | None = None
@@ -98,8 +102,18 @@ class Books:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
+        self.reader.close()
         self.database.close()
         self._lock.give_back()
+
+    def _second(self) -> Database:
+        """Another connection to the same store; one in memory has but one."""
+        if self.database.path is None:
+            return self.database
+        reader = Database(self.database.path, create=False, durability="process")
+        reader.indexes(0)
+        reader.one(f"PRAGMA busy_timeout = {READING}")
+        return reader
 
     def _taken(self) -> list[_Write]:
         """What waits, which waits no more."""

@@ -52,7 +52,7 @@ def gateway(
     server = Upstream(upstream, key=key, timeout=settings.timeout)
     books = Books(store, durability)
     ledger = Ledger(books, currency, total=total, allowance=allowance)
-    keys = Keys(books.database)
+    keys = Keys(books.reader)
     books.start()
     voter = Voter(stream, server, ledger, settings, prior_of(policy))
     return Desk(voter, keys, settings, drift)

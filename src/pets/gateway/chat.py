@@ -63,6 +63,7 @@ class Chat:
         body = await line.body(desk.settings.limits)
         asked = parse(body, line.headers, desk.settings)
         said |= {"model": asked.model, "voted": asked.options is not None, "stream": asked.stream}
+        desk.voter.upstream.check(asked.model)
         if asked.options is None:
             await self._pass(line, body)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pets.errors import StateError
 from pets.gateway.ballots import Outcome
 from pets.gateway.board import Board
 from pets.gateway.keys import Key, Keys
@@ -35,7 +36,10 @@ class Desk:
         secret = given.strip() if scheme.lower() == "bearer" else None
         if browser and scheme.lower() == "basic":
             secret = _password(given)
-        key = self.keys.find(secret)
+        try:
+            key = self.keys.find(secret)
+        except StateError as error:
+            raise RefusalError("The keys cannot be read now.", status=503, retry_after=1) from error
         if key is None:
             raise RefusalError("Incorrect API key provided.", status=401, code="invalid_api_key")
         return key

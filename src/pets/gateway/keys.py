@@ -42,23 +42,21 @@ class Keys:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database, self._clock = database, clock
-        self._known: dict[str, Key] = {}
-        self.reload()
 
-    def reload(self) -> None:
-        """Read the keys again."""
-        rows = self._database.all("SELECT hash, name, budget, admin FROM api_keys WHERE revoked IS NULL")
-        self._known = {digest: Key(name, budget, bool(admin)) for digest, name, budget, admin in rows}
+    @property
+    def on(self) -> bool:
+        """Whether requests need a key."""
         # A revoked key still closes the door: the last one to go does not open it to everybody.
-        found = self._database.one("SELECT count(*) FROM api_keys")
-        self.on = bool(found and found[0])
+        return self._database.one("SELECT 1 FROM api_keys LIMIT 1") is not None
 
     def find(self, secret: str | None) -> Key | None:
-        """Whose key this is; None if nobody's."""
-        if not self.on:
-            return ANYBODY
-        # Looked up by its hash: how long that takes says nothing about any key.
-        return None if secret is None else self._known.get(_hash(secret))
+        """Whose key this is; None if nobody's. Asked of the store each time: another process may add and revoke."""
+        if secret is not None:
+            # Looked up by its hash: how long that takes says nothing about any key.
+            sql = "SELECT name, budget, admin FROM api_keys WHERE hash = ? AND revoked IS NULL"
+            if (row := self._database.one(sql, _hash(secret))) is not None:
+                return Key(row[0], row[1], bool(row[2]))
+        return None if self.on else ANYBODY
 
     def all(self) -> list[tuple[str, float, int | None, bool, float | None]]:
         """Name, time of birth, budget, admin and time of revocation of each key."""
@@ -79,7 +77,6 @@ class Keys:
                 "INSERT INTO api_keys (name, hash, created, budget, admin) VALUES (?, ?, ?, ?, ?)",
                 (name, _hash(secret), self._clock(), budget, int(admin)),
             )
-        self.reload()
         return secret
 
     def revoke(self, name: str) -> None:
@@ -90,7 +87,6 @@ class Keys:
             ).rowcount
         if not changed:
             raise InputError(f"there is no key {name!r} in use.")
-        self.reload()
 
 
 def _hash(secret: str) -> str:

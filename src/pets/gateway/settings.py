@@ -1,5 +1,6 @@
 """What the operator of a gateway chooses."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,8 +43,11 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        least = min(self.max_traces, self.concurrency, self.queue, self.most, self.tries)
-        if least < 1 or min(self.timeout, self.keepalive) <= 0:
-            raise InputError(f"every number of the settings is more than 0; got {self}.")
+        for name in ("max_traces", "concurrency", "queue", "most", "tries"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is 1 or more; got {getattr(self, name)}.")
+        for name in ("timeout", "keepalive"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} is a number of seconds, more than 0; got {getattr(self, name)}.")
         if not self.prefix:
             raise InputError("the prefix tells voted models from plain ones and is not empty; pets/ is usual.")
