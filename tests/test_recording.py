@@ -102,6 +102,28 @@ def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path
     assert run(Counting(), path, replace(RECORDING, seed=8)) == 2 and not beside.exists()
 
 
+def asking(*texts):
+    """The recording with these texts for its first questions."""
+    changed = [replace(PROBLEMS[at], prompt=Prompt(text)) for at, text in enumerate(texts)]
+    return replace(RECORDING, problems=(*changed, *PROBLEMS[len(changed) :]))
+
+
+def test_another_text_under_the_same_id_does_not_go_on_with_the_file(tmp_path):
+    path, beside = tmp_path / "pool.jsonl", tmp_path / "pool.jsonl.recording"
+    run(Counting(), path, replace(RECORDING, problems=PROBLEMS[:2]))
+    kept, sampler = path.read_bytes(), Counting()
+    with pytest.raises(PoolError, match=r"2 of these questions with another prompt, first 'q0'. Ask as before"):
+        run(sampler, path, asking("zero =", "one ="))
+    assert sampler.seeds == [] and path.read_bytes() == kept
+    assert run(Counting(), path, asking("0 =", "1 =", "two =")) == 3  # q2 had not been asked
+    with pytest.raises(PoolError, match="first 'q2'"):
+        run(Counting(), path)
+    terms = json.loads(beside.read_text())
+    del terms["prompts"]  # as earlier versions wrote it
+    beside.write_text(json.dumps(terms))
+    assert run(Counting(), path) == 0
+
+
 def test_nothing_that_failed_before_its_first_question_binds_the_next_recording(tmp_path):
     path = tmp_path / "pool.jsonl"
     with pytest.raises(BusyError):

@@ -6,6 +6,7 @@ stands beside it, in ``<file>.recording``, so that other traces do not get among
 """
 
 import asyncio
+import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -69,6 +70,17 @@ class Recording:
         drawn = {**asdict(self.sampling), "stop": list(self.sampling.stop)}
         return {"model": self.model, "traces": self.traces, "seed": self.seed, **drawn}
 
+    @property
+    def prompts(self) -> dict[str, str]:
+        """A digest of what each question asks, by id.
+
+        >>> from pets.samplers import Prompt
+        >>> Recording((Problem("q", Prompt("2 + 2 =")),), traces=8, sampling=Sampling()).prompts
+        {'q': 'fc862d87704712b1'}
+        """
+        texts = ((problem.id, json.dumps(asdict(problem.prompt))) for problem in self.problems)
+        return {id: hashlib.sha256(text.encode()).hexdigest()[:16] for id, text in texts}
+
 
 async def record(
     recording: Recording, sampler: Sampler, path: Path, told: Callable[[int, int], None] = lambda done, all_: None
@@ -82,7 +94,7 @@ async def record(
         make_answer_type(spec)  # a bad one raises before anything is paid for
     numbered, kept = recording.numbered, _kept(path, recording)
     _append(path, b"")  # a file that cannot be written, too
-    _agree(path, recording.terms, fresh=not kept)
+    _agree(path, recording, kept)
     seeds = Seeds(recording.seed, cap=max(4096, recording.traces))
     waiting = [(number, problem) for number, problem in reversed(numbered) if problem.id not in kept]
     todo, sampled = len(waiting), 0
@@ -155,19 +167,21 @@ def unanswered(path: Path) -> int:
         return sum(not any(json.loads(line)["answers"]) for line in lines if line.strip())
 
 
-def _agree(path: Path, terms: dict[str, object], *, fresh: bool) -> None:
-    """The terms of the recording are those of the file; a file that has none beside it is taken as it is."""
+def _agree(path: Path, recording: Recording, kept: set[str]) -> None:
+    """The terms of the recording, and the prompts of what is kept, are those of the file.
+
+    A file that has no terms beside it, or a question without its digest there, is taken as it is.
+    """
     beside = path.with_name(f"{path.name}.recording")  # no suffix of a pool: a folder of pools may hold it
+    terms, prompts = recording.terms, recording.prompts
     try:
-        if fresh:
-            beside.write_text(json.dumps(terms, indent=1) + "\n", "utf-8")
-            return
-        held = json.loads(beside.read_bytes())
+        held = json.loads(beside.read_bytes()) if kept else {}
         changed = [name for name, value in terms.items() if held.get(name, value) != value]
+        known = {id: digest for id, digest in held.get("prompts", {}).items() if id in kept}
     except FileNotFoundError:
         return
     except OSError as error:
-        raise PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.') from None
+        raise _unusable(beside, error) from None
     except (ValueError, AttributeError, RecursionError):
         raise PoolError(
             f'"{beside}" does not say how "{path.name}" was recorded. Delete it to go on unchecked.'
@@ -176,6 +190,26 @@ def _agree(path: Path, terms: dict[str, object], *, fresh: bool) -> None:
         was = ", ".join(f"{name} {held[name]!r}" for name in changed)
         now = ", ".join(f"{terms[name]!r}" for name in changed)
         raise PoolError(f'"{path}" was recorded with {was}; now it is {now}. Record as before, or into another file.')
+    if others := [id for id in known if prompts.get(id, known[id]) != known[id]]:
+        raise PoolError(
+            f'"{path}" holds traces of {len(others)} of these questions with another prompt, first {others[0]!r}. '
+            "Ask as before, or record into another file."
+        )
+    _write(beside, {**(held or terms), "prompts": {**known, **{id: prompts[id] for id in prompts if id not in kept}}})
+
+
+def _write(beside: Path, terms: dict[str, object]) -> None:
+    """Whole or not at all: what a file's traces are is not lost to a full disk."""
+    fresh = beside.with_name(f"{beside.name}.new")
+    try:
+        fresh.write_text(json.dumps(terms, indent=1) + "\n", "utf-8")
+        fresh.replace(beside)
+    except OSError as error:
+        raise _unusable(beside, error) from None
+
+
+def _unusable(beside: Path, error: OSError) -> PoolError:
+    return PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.')
 
 
 def _append(path: Path, line: bytes) -> None:

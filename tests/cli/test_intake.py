@@ -33,8 +33,14 @@ def asked(*texts):
     return asyncio.run(run()), refused
 
 
-def test_lines_come_without_their_ends_and_blank_ones_not_at_all():
-    assert read(io.BytesIO(b"a\n\n \nb\r\nlast")) == [b"a", b"b\r", b"last"]
+def test_lines_come_without_their_ends():
+    assert read(io.BytesIO(b"a\n\n \nb\r\nlast")) == [b"a", b"", b" ", b"b\r", b"last"]
+
+
+def test_blank_lines_are_no_questions_and_count_as_lines():
+    found, refused = asked("", '{"question": "1 + 1?"}', " \r", "{", '{"question": "2 + 2?"}')
+    assert [one.id for one in found] == ["1", "3"]
+    assert [at for at, _ in refused] == [4]
 
 
 def test_more_lines_than_are_read_ahead_all_come():

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.mock.faults import BENDS, SPOILERS
+from pets.questions import question_set
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
 
@@ -80,6 +81,29 @@ def test_it_answers_from_a_pool_and_from_a_file_of_answers(start, tmp_path):
     body, key = {"model": "m", "prompt": "Capital of France?"}, {"authorization": "Bearer k"}
     reply = httpx.post(f"{known}/completions", json=body, headers=key)
     assert r"\boxed{Paris}" in reply.text
+
+
+def test_the_starter_sets_own_prompts_get_their_own_answers(start):
+    process, url = start("starter")
+    problems = {problem.id: problem for problem in question_set("starter").problems}
+    prompt = problems["fact-square"].prompt.content
+    assert ask(url, prompt, n=3).status_code == 200
+    chat = {"model": "mock", "messages": [{"role": "user", "content": prompt}]}
+    assert httpx.post(f"{url}/chat/completions", json=chat).status_code == 200
+    stats = httpx.get(url.removesuffix("/v1") + "/mock/stats?questions=1").json()
+    assert (stats["questions"], stats["unmatched"]) == ({"fact-square": 4}, 0)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[1] == "Requests: 2, traces served: 4.\n"
+
+
+def test_a_prompt_that_names_no_question_is_told_once(start):
+    process, url = start("--questions", 3)
+    for prompt in ("q1", "What is\n2 + 2?", "x" * 500):
+        ask(url, prompt)
+    process.send_signal(signal.SIGINT)
+    told, last = process.communicate(timeout=20)[1].splitlines()
+    assert told.startswith(r'A prompt names no question: "What is\n2 + 2?".')
+    assert last == "Requests: 3, traces served: 3, prompts that name no question: 2."
 
 
 def test_every_fault_is_a_flag_with_its_rate(start):

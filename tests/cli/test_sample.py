@@ -1,8 +1,10 @@
 """``pets sample`` from the shell: a pool from a server that misbehaves, and one line with exit 2 for a mistake."""
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 
 import httpx
 import pytest
@@ -13,9 +15,12 @@ from pets.pools import read_pool
 BOOK = Known({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
 
 
+MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+PETS = (sys.executable, "-c", MAIN, "sample")
+
+
 def pets(*args, cwd):
-    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
-    command = [sys.executable, "-c", code, "sample", *map(str, args)]
+    command = [*PETS, *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
@@ -51,6 +56,32 @@ def test_questions_that_no_trace_answers_are_told(tmp_path):
         shown = pets(*ask, "--max-tokens", "3", cwd=tmp_path)  # each trace is cut
     assert shown.returncode == 0 and "No trace answers 2 of its questions" in one_line(shown.stderr), shown.stderr
     assert "--skip-bad" in one_line(shown.stderr)
+
+
+class Slow(Mock):
+    """Takes its time, and says when it was asked."""
+
+    def __init__(self):
+        super().__init__(BOOK, tokens_per_second=0.001)
+        self.asked = threading.Event()
+
+    def admit(self, ask):
+        super().admit(ask)
+        self.asked.set()
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n')
+    mock = Slow()
+    with running(mock) as url:
+        command = (*PETS, "mine.jsonl", "-o", "pool.jsonl", "--traces", "2", "--endpoint", url, "--model", "mock")
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            assert mock.asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            words = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert words.endswith('Stopped. What "pool.jsonl" holds is kept; the same command goes on from there.\n')
+    assert "Traceback" not in words and "Aborted" not in words
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, poo
     found = rows(result)
     assert {row["id"] for row in found if "answer" in row} == {"q3", "q5"}
     assert {row.get("id", row.get("line")) for row in found if "error" in row} == {"nobody", 3, 4}
+    assert '\n3 not asked; a line with "error" says why of each.\n' in result.stderr
 
 
 def test_questions_on_stdin_are_asked_and_answered(plan):

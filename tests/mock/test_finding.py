@@ -28,6 +28,12 @@ def test_of_equal_ids_the_last_wins_as_in_few_shot_prompts():
     assert Finder(["q1", "q2", "q3"]).find("Q: q3 A: 5\nQ: q1 A: 7\nQ: q2 A:") == ("q2", True)
 
 
+def test_a_whole_prompt_that_was_given_is_its_question_and_nothing_else_is():
+    finder = Finder(["q1", "q2"], {"Q: 3 + 4?\nA:": "q2", "elsewhere": "q9"})
+    assert finder.find("Q: 3 + 4?\nA:") == ("q2", True)
+    assert not finder.find("Q: 3 + 4?\nA: ")[1] and not finder.find("elsewhere")[1]
+
+
 @pytest.mark.parametrize("prompt", ["", "xq1", "q123", "gpqa-0012", "q1_b", "\ud800"])
 def test_a_prompt_that_names_none_always_gets_the_same_one(prompt):
     first, again = FINDER.find(prompt), Finder(FINDER._ids).find(prompt)

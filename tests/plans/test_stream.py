@@ -143,6 +143,17 @@ def test_a_question_beyond_the_horizon_is_refused_with_its_reason(plan, toys):
     assert allocator.budget.spent <= 48
 
 
+def test_a_question_that_others_left_no_trace_for_says_so(plan, toys):
+    answers = toys.drawn(8, seed=5)
+    allocator = Allocator(plan.policy(use_up=True), Budget(24, 64), horizon=2)  # eight are let in, and two expected
+    found, stream = streamed(allocator, RecordedTraces(toys.traces_of(answers), 4), toys.arriving(answers), at_once=8)
+    refused = [one for one in found if one.error]
+    assert sorted(one.id for one in found) == sorted(answers)
+    assert all(one.traces and one.answer for one in found if not one.error)
+    assert (stream.asked, stream.refused) == (8 - len(refused), len(refused)) and refused
+    assert refused[0].error.startswith("the budget has no trace left for this question: 24 of 24 are ")
+
+
 def test_a_question_that_comes_twice_or_was_never_recorded_is_refused(plan, toys):
     answers = toys.drawn(2, seed=6)
     allocator = Allocator(plan.policy(), Budget(96, 64), horizon=4)

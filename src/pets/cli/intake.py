@@ -48,7 +48,7 @@ async def lines(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _split(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without their ends, blank ones left out. Read past the file's own buffer, whose lock would stay taken."""
+    """Lines without their ends. Read past the file's own buffer, whose lock would stay taken."""
     try:
         number = file.fileno()
     except (io.UnsupportedOperation, AttributeError):
@@ -64,7 +64,7 @@ def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
     while chunk := raw.read(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
-            if line.strip() and not skipping:
+            if not skipping:
                 yield line
             skipping = False
         if len(rest) > LONGEST and not skipping:
@@ -72,16 +72,22 @@ def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
             skipping = True
         if skipping:
             rest = b""
-    if rest.strip():
+    if rest:
         yield rest
 
 
 async def problems_in(
     arriving: AsyncIterator[bytes], parse: Parse, refuse: Callable[[int, str], None]
 ) -> AsyncIterator[Problem]:
-    """The question of each line; a line that holds none is refused with its number, and the stream goes on."""
-    number = 0
+    """The question of each line; a line that holds none is refused with its number, and the stream goes on.
+
+    Blank lines are passed over: they count as lines, and not in the ids of questions that bring none.
+    """
+    place = number = 0
     async for line in arriving:
+        place += 1
+        if not line.strip():
+            continue
         number += 1
         try:
             record = json.loads(line)
@@ -90,9 +96,9 @@ async def problems_in(
                 raise InputError("a question is an object with id and prompt.")
             problem = parse(record, number)
         except PetsError as error:
-            refuse(number, str(error))
+            refuse(place, str(error))
         except (ValueError, RecursionError) as error:
-            refuse(number, f"this is not JSON in UTF-8 ({error}).")
+            refuse(place, f"this is not JSON in UTF-8 ({error}).")
         else:
             yield problem
 

@@ -11,6 +11,7 @@ import pets.mock
 from pets.errors import InputError
 from pets.mock import Book, Faults, Known, Mock, Recorded, synthetic
 from pets.pools import pool_files, read_pool
+from pets.questions import question_set
 
 __all__ = ["mock"]
 
@@ -46,8 +47,8 @@ def mock(pool: Path | None, answers: Path | None, host: str, port: int, **settin
     """Serve an OpenAI-compatible endpoint that answers from a recorded POOL, and misbehaves on demand.
 
     Without a POOL it answers from known distributions: made-up ones, or yours. A prompt is about the question whose
-    id it holds. Each fault is a flag with a rate from 0 to 1; GET /mock/stats has the books, GET /mock/questions the
-    questions as JSONL.
+    id it holds; those of the starter set are known by their text. Each fault is a flag with a rate from 0 to 1; GET
+    /mock/stats has the books, GET /mock/questions the questions as JSONL.
 
     \b
     pets mock                                      100 made-up questions on http://127.0.0.1:8000/v1
@@ -57,13 +58,29 @@ def mock(pool: Path | None, answers: Path | None, host: str, port: int, **settin
     """
     wrong = Faults(**{name: settings.pop(name) for name in (*FAULTS, "slow_seconds", "retry_after")})
     book = _book(pool, answers, settings)
-    server = Mock(book, faults=wrong, **settings)
+    server = Mock(book, faults=wrong, prompts=_starter_prompts(), puzzled=_warn, **settings)
     pets.mock.serve(  # imported here: it is an extra
         server, host, port, ready=lambda url: click.echo(f"{url} (model {server.model}); Ctrl-C stops.", err=True)
     )
     stats = server.stats
     faults = "".join(f", {name} {count}" for name, count in sorted(stats.faults.items()))
-    click.echo(f"Requests: {stats.requests}, traces served: {stats.traces}{faults}.", err=True)
+    unmatched = f", prompts that name no question: {stats.unmatched}" if stats.unmatched else ""
+    click.echo(f"Requests: {stats.requests}, traces served: {stats.traces}{faults}{unmatched}.", err=True)
+
+
+def _starter_prompts() -> dict[str, str]:
+    """What `pets solve starter` asks: few-shot prompts, which hold no ids."""
+    problems = question_set("starter").problems
+    return {problem.prompt.content: problem.id for problem in problems if isinstance(problem.prompt.content, str)}
+
+
+def _warn(prompt: str) -> None:
+    shown = json.dumps(prompt if len(prompt) <= 60 else f"{prompt[:57]}...", ensure_ascii=False)
+    click.echo(
+        f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
+        "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on.",
+        err=True,
+    )
 
 
 def _book(pool: Path | None, answers: Path | None, settings: dict[str, Any]) -> Book:

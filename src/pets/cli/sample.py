@@ -1,6 +1,7 @@
 """``pets sample``: record traces of every question as a pool."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli.sampling import Source, drawing_options, field_option, source_options, the_questions, the_sampling
+from pets.cli.streaming import INTERRUPTED
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
@@ -49,7 +51,8 @@ def sample(
     pets sample mine.jsonl -o mine.pool.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B
 
     A question is written when its last trace is back. Broken off, the same command goes on where it stopped; how it
-    was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it.
+    was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it, nor
+    a question whose text has changed.
     """
     asked = the_questions(questions, fields)
     sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
@@ -60,7 +63,11 @@ def sample(
     sampler = chosen.sampler()
     model = sampler.weights.name if isinstance(sampler, LocalSampler) else chosen.name
     recording = replace(recording, model=model)
-    sampled = asyncio.run(_run(recording, sampler, output))
+    try:
+        sampled = asyncio.run(_run(recording, sampler, output))
+    except KeyboardInterrupt:
+        click.echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
+        sys.exit(INTERRUPTED)
     click.echo(f"{output}: {sampled} questions sampled, {len(recording.numbered)} in all.", err=True)
     if bad := unanswered(output):
         click.echo(f"No trace answers {bad} of its questions: bad lines to readers; --skip-bad passes over.", err=True)

@@ -1,9 +1,8 @@
 """``pets stream``: questions as they arrive, answers as they come about, within a budget."""
 
-import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,14 +87,14 @@ def stream(plan_file: Path | None, cold: bool, replay: Path | None, **given: Any
     running = Running(
         Allocator(policy, budget, horizon=horizon, seed=given["seed"]),
         what.source,
-        _arriving(what.parse) if what.problems is None else in_order(what.problems),
         samplers=what.samplers,
         drift=None if plan is None else Drift.of(plan, given["alarm_rate"]),
         targets=what.targets,
         at_once=given["at_once"],
         concurrency=given["concurrency"],
     )
-    if not running.run():
+    asked = what.problems
+    if not running.run(_arriving(what.parse, running.refuse) if asked is None else in_order(asked)):
         sys.exit(INTERRUPTED)
 
 
@@ -163,10 +162,6 @@ def _spoken(fields: tuple[str, ...], answer: str) -> Parse:
     return spoken_problem(parse_fields(fields), answer)
 
 
-def _arriving(parse: Parse) -> AsyncIterator[Problem]:
-    """Questions on stdin; a line that holds none is answered with its number and what is wrong."""
-
-    def refuse(line: int, why: str) -> None:
-        click.echo(json.dumps({"line": line, "error": why}, ensure_ascii=False))
-
+def _arriving(parse: Parse, refuse: Callable[[int, str], None]) -> AsyncIterator[Problem]:
+    """Questions on stdin; a line that holds none is refused with its number and what is wrong."""
     return problems_in(lines(sys.stdin.buffer), parse, refuse)

@@ -94,7 +94,6 @@ class Running:
 
     allocator: Allocator
     source: Source
-    problems: AsyncIterator[Problem]
     samplers: Sequence[Sampler] = ()
     drift: Drift | None = None
     targets: dict[str, str | None] | None = None
@@ -102,12 +101,13 @@ class Running:
     concurrency: int = 64
     answered: int = 0
     agreed: int = 0
+    unread: int = 0  # lines that held no question
     stream: Stream | None = field(default=None, init=False)
 
-    def run(self) -> bool:
+    def run(self, problems: AsyncIterator[Problem]) -> bool:
         """Run to the end; False if it was stopped before."""
         try:
-            asyncio.run(self._run())
+            asyncio.run(self._run(problems))
         except asyncio.CancelledError:
             click.echo("Stopped at once: traces in flight are lost.", err=True)
             sys.exit(INTERRUPTED)
@@ -115,14 +115,19 @@ class Running:
         self._last_word(self.stream)
         return not self.stream.draining
 
-    async def _run(self) -> None:
+    def refuse(self, line: int, why: str) -> None:
+        """Answer a line that holds no question."""
+        self.unread += 1
+        click.echo(json.dumps({"line": line, "error": why}, ensure_ascii=False))
+
+    async def _run(self, problems: AsyncIterator[Problem]) -> None:
         async with AsyncExitStack() as stack:
             for sampler in self.samplers:
                 await stack.enter_async_context(sampler)
             options = {"at_once": self.at_once, "concurrency": self.concurrency}
             self.stream = Stream(self.allocator, self.source, self._say, drift=self.drift, alarmed=_alarm, **options)
             with _interruptible(self.stream):
-                await self.stream.run(self.problems)
+                await self.stream.run(problems)
 
     def _say(self, outcome: Outcome) -> None:
         if outcome.error is None:
@@ -131,11 +136,11 @@ class Running:
         click.echo(json.dumps(outcome.to_plain(), ensure_ascii=False))
 
     def _last_word(self, stream: Stream) -> None:
-        budget, refused = self.allocator.budget, stream.refused
+        budget, refused = self.allocator.budget, stream.refused + self.unread
         share = f" ({budget.spent / budget.total:.1%})" if budget.total else ""
         words = [f"{self.answered:,} questions answered, {budget.spent:,} traces of {budget.total:,}{share}."]
         if refused:
-            words.append(f"{refused:,} questions were not asked; their lines say why.")
+            words.append(f'{refused:,} not asked; a line with "error" says why of each.')
         if self.targets is not None and self.answered:
             words.append(f"Self-consistency with the vote of all traces drawn: {self.agreed / self.answered:.3f}.")
         if self.drift is not None:

@@ -1,15 +1,18 @@
 """Which question a prompt asks: the longest id that stands in it as a word of its own, the last of equals.
 
-A prompt that names no question gets the one that its hash picks: always the same one, and counted as unmatched.
+Prompts without an id can be given whole, each with its question. Any other one gets the question that its hash picks:
+always the same one, and counted as unmatched.
 
 >>> finder = Finder(["q1", "q12", "Capital of France?"])
 >>> finder.find("Q: q1. And now q12:"), finder.find("What is the Capital of France? One word."), finder.find("q123")
 (('q12', True), ('Capital of France?', True), ('q12', False))
+>>> Finder(["q1", "q2"], {"Q: 1 + 1?": "q2"}).find("Q: 1 + 1?")
+('q2', True)
 """
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 __all__ = ["Finder"]
@@ -21,9 +24,10 @@ STARTS = re.compile(r"(?<!\w)(?=\S)")
 class Finder:
     """The ids of a book, by length: a prompt of W words is looked up W times for each length, however many ids."""
 
-    def __init__(self, ids: Iterable[str]) -> None:
+    def __init__(self, ids: Iterable[str], prompts: Mapping[str, str] | None = None) -> None:
         self._ids = list(ids)
         self._known = set(self._ids)
+        self._prompts = {text: id for text, id in (prompts or {}).items() if id in self._known}
         self._lengths = sorted({len(id) for id in self._ids}, reverse=True)
         self.find = lru_cache(maxsize=1024)(self._find)
 
@@ -31,6 +35,8 @@ class Finder:
         """The question, and whether the prompt names it."""
         if prompt in self._known:
             return prompt, True
+        if (whole := self._prompts.get(prompt)) is not None:
+            return whole, True
         starts = [found.start() for found in STARTS.finditer(prompt)]
         for length in self._lengths:
             for start in reversed(starts):

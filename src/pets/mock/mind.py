@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import time
+from collections.abc import Callable, Mapping
 
 from pets.errors import InputError
 from pets.mock.asking import Ask, RequestError, prompt_tokens
@@ -19,6 +20,9 @@ __all__ = ["Mock"]
 
 class Mock:
     """A server that answers from a book. ``seed`` drives the faults and the requests that bring no seed.
+
+    ``prompts`` are whole prompts that hold no id, each with its question; questions that the book does not have are
+    passed over. ``puzzled`` hears the first prompt that names no question.
 
     >>> from pets.mock import Known
     >>> mock = Mock(Known({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -36,6 +40,8 @@ class Mock:
         n_limit: int | None = None,
         api_key: str | None = None,
         seed: int = 0,
+        prompts: Mapping[str, str] | None = None,
+        puzzled: Callable[[str], None] = lambda prompt: None,
     ) -> None:
         if not 0 <= tokens_per_second < math.inf:
             raise InputError(f"tokens per second are 0 (at once) or more; got {tokens_per_second}.")
@@ -46,7 +52,7 @@ class Mock:
         self.book, self.model, self.tokens_per_second = book, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
         self.stats = Stats()
-        self._finder = Finder(book.ids())
+        self._finder, self._puzzled = Finder(book.ids(), prompts), puzzled
         self._faults, self._seeds = random.Random(f"faults {seed}"), random.Random(f"seeds {seed}")
         self._numbers = itertools.count(1)
 
@@ -69,9 +75,8 @@ class Mock:
         n = self._count(ask.n, bends)
         base = self._seeds.getrandbits(62) if ask.seed is None else ask.seed
         counts = ask.include_usage or not ask.stream
-        found = [self._finder.find(prompt) for prompt in ask.prompts]
-        self.stats.unmatched += sum(not named for _, named in found)
-        choices = tuple(self._choice(ask, question, base + at) for question, _ in found for at in range(n))
+        found = [self._find(prompt) for prompt in ask.prompts]
+        choices = tuple(self._choice(ask, question, base + at) for question in found for at in range(n))
         reply = Reply(
             id=f"{'chatcmpl' if ask.chat else 'cmpl'}-{next(self._numbers)}",
             model=self.model,
@@ -107,6 +112,15 @@ class Mock:
     def _charge(self, reply: Reply) -> None:
         self.stats.prompt_tokens += reply.prompt_tokens
         self.stats.completion_tokens += sum(choice.tokens for choice in reply.choices)
+
+    def _find(self, prompt: str) -> str:
+        """The prompt's question; one that it does not name is counted, and the first of them told."""
+        question, named = self._finder.find(prompt)
+        if not named:
+            self.stats.unmatched += 1
+            if self.stats.unmatched == 1:
+                self._puzzled(prompt)
+        return question
 
     def _choice(self, ask: Ask, question: str, seed: int) -> Spoken:
         said = self.book.modal(question) if ask.greedy else self.book.draw(question, seed)

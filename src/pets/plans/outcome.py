@@ -65,6 +65,11 @@ class OpenQuestion:
         self.options = asked.options
         self._drawn: dict[int, Drawn] = {}
 
+    @property
+    def begun(self) -> bool:
+        """Whether a trace of it has come back, or failed."""
+        return bool(self._drawn)
+
     def came(self, number: int, drawn: Drawn) -> int | None:
         """Keep a trace; the warm-up's pattern when this one completes it, but not of a warm-up in which some failed."""
         self._drawn[number] = drawn

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterator
 
 from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.prior import LearnedPrior
 from pets.engine.batches import Batch, batches
 from pets.errors import BudgetError, InputError, PetsError
@@ -140,8 +141,13 @@ class Stream:
             self._alarmed(drift)
 
     def _close(self, id: str, one: OpenQuestion) -> None:
+        """Say what became of a question; one that others left no trace for was not asked."""
         del self._open[id]
-        outcome = one.outcome(_prior(self.allocator), complete=self.allocator.stopped(id))
+        if one.begun or self.draining:
+            outcome = one.outcome(_prior(self.allocator), complete=self.allocator.stopped(id))
+        else:
+            self.asked, self.refused = self.asked - 1, self.refused + 1
+            outcome = Outcome(id, error=_used_up(self.allocator.budget))
         one.asked.close()
         if self.allocator.budget.window is not None:
             self.allocator.withdraw(id)
@@ -153,6 +159,14 @@ def _prior(allocator: Allocator) -> LearnedPrior:
     """What the policy in force believes of the model; without such a belief, equal shares."""
     policy = allocator.policy
     return LearnedPrior(policy.shares, policy.edges) if isinstance(policy, Price) else LearnedPrior()
+
+
+def _used_up(budget: Budget) -> str:
+    return (
+        f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
+        "spent or on their way. "
+        "Raise the budget, or declare a horizon that counts every question."
+    )
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
