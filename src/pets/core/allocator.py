@@ -26,14 +26,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
+from pets.core.admission import check_questions, check_trace, check_warmup, queue_for
 from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, frozen, plain
-from pets.core.quotas import QuotaQueue
-from pets.core.ranks import RankQueue
+from pets.core.policy import Policy, frozen, plain
 from pets.core.record import Record
-from pets.core.states import StateQueue
 from pets.core.tally import Tally
-from pets.errors import BudgetError, InputError, StateError
+from pets.errors import InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
@@ -67,7 +65,7 @@ class Allocator:
         self._arrived = 0  # questions ever added
         self._leaving: set[str] = set()  # withdrawn, with traces in flight
         self._past: deque[Tally] = deque(maxlen=PAST)
-        self._queue = _queue_for(policy, budget, horizon, seed)
+        self._queue = queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -120,7 +118,7 @@ class Allocator:
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
         for trace in traces:
             record = self._record(trace.question)
-            _check_trace(trace)
+            check_trace(trace)
             if trace.number != record.launched:
                 raise InputError(
                     f"trace {trace.number} of {record.id!r} is adopted where number {record.launched} is next; "
@@ -133,7 +131,7 @@ class Allocator:
             self.budget.charge(trace)
             self.told += 1
         records = list(self._records.values())
-        self._queue = _queue_for(self.policy, self.budget, self.horizon, self.seed)
+        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed)
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
@@ -151,7 +149,7 @@ class Allocator:
         A trace that failed is told with ``answer=None``: it was paid for.
         """
         record, number = self._record(trace.question), trace.number
-        _check_trace(trace)
+        check_trace(trace)
         if number >= record.launched or number < 0:
             raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
@@ -367,51 +365,15 @@ class Allocator:
 
     def _check_new(self, questions: Sequence[Question]) -> None:
         """Refuse questions that do not fit, before anything is changed."""
-        seen: set[str] = set()
-        for question in questions:
-            if question.id in self._records or question.id in seen:
-                raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
-            if question.options is not None and question.options < 2:
-                raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
-            seen.add(question.id)
+        check_questions(questions, self._records)
         window = self.budget.window
         coming = 0 if window is None else window.amount * self._windows_opened(len(questions))
-        self._check_warmup(len(questions), self.budget.expected + coming // self.budget.currency.hold)
+        check_warmup(self.policy, len(questions), self.budget.expected + coming // self.budget.currency.hold)
 
     def _check_horizon(self) -> None:
         """Refuse a budget that cannot warm up every question of the declared horizon, or of one window."""
         window = self.budget.window
         if window is not None:
-            self._check_warmup(window.questions, window.amount // self.budget.currency.hold)
+            check_warmup(self.policy, window.questions, window.amount // self.budget.currency.hold)
         elif self.horizon is not None and self.budget.free == self.budget.total:
-            self._check_warmup(self.horizon, self.budget.affordable)
-
-    def _check_warmup(self, questions: int, traces: int) -> None:
-        need = self.policy.warmup * questions
-        if need > traces:
-            raise BudgetError(
-                f"a warm-up of {self.policy.warmup} traces for {questions} questions needs {need} traces, there are "
-                f"{traces}. Raise the budget, ask fewer questions, declare the horizon of a stream, or take a policy "
-                "without warm-up (okg, uniform)."
-            )
-
-
-def _check_trace(trace: Trace) -> None:
-    """Refuse what no model can have returned."""
-    if trace.answer == "":
-        found = f"trace {trace.number} of {trace.question!r} answers ''"
-        raise InputError(f"{found}; a trace without an answer has answer=None.")
-    confidence = trace.confidence
-    if confidence is not None and not 0.0 <= confidence < math.inf:
-        found = f"trace {trace.number} of {trace.question!r} has confidence {confidence}"
-        raise InputError(f"{found}; it is finite and not negative, or None.")
-    if trace.tokens < 0 or trace.prompt_tokens < 0:
-        raise InputError(f"trace {trace.number} of {trace.question!r} has a negative number of tokens.")
-
-
-def _queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> StateQueue | RankQueue | QuotaQueue:
-    if isinstance(policy, QuotaPolicy):
-        return QuotaQueue(policy, budget, horizon, seed)
-    if isinstance(policy, IndexPolicy):
-        return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
-    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")
+            check_warmup(self.policy, self.horizon, self.budget.affordable)
