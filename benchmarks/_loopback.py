@@ -39,9 +39,13 @@ class Answering(asyncio.Protocol):
             end = head + 4 + (int(found[1]) if found else 0)
             if len(self.buffer) < end:
                 return
-            asked = N.search(self.buffer[head:end])
-            self.buffer = self.buffer[end:]
-            self.transport.write(self.reply(int(asked[1]) if asked else 1))
+            request, self.buffer = self.buffer[:end], self.buffer[end:]
+            self.answer(request)
+
+    def answer(self, request: bytes) -> None:
+        """Answer one whole request."""
+        asked = N.search(request)
+        self.transport.write(self.reply(int(asked[1]) if asked else 1))
 
     def reply(self, n: int) -> bytes:
         choices = []

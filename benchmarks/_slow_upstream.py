@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks._loopback import LENGTH, Answering, N
+from benchmarks._loopback import Answering, N
 
 QUESTION = re.compile(rb"Question (\d+)")
 STATS: Counter[str] = Counter()
@@ -59,16 +59,6 @@ class Slow(Answering):
             timer.cancel()
             STATS["abandoned"] += 1
         self.waiting.clear()
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        while (head := self.buffer.find(b"\r\n\r\n")) >= 0:
-            found = LENGTH.search(self.buffer[:head])
-            end = head + 4 + (int(found[1]) if found else 0)
-            if len(self.buffer) < end:
-                return
-            request, self.buffer = self.buffer[:end], self.buffer[end:]
-            self.answer(request)
 
     def answer(self, request: bytes) -> None:
         if request.startswith(b"GET /stats"):

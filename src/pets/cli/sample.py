@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pets.cli.interrupts import INTERRUPTED
 from pets.cli.sampling import Source, drawing_options, field_option, source_options, the_questions, the_sampling
-from pets.cli.streaming import INTERRUPTED
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler

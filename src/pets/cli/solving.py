@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from pets.cli.interrupts import INTERRUPTED, interruptible
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.outlook import Outlook
 from pets.errors import InputError, PetsError
@@ -22,7 +21,6 @@ from pets.errors import InputError, PetsError
 __all__ = ["amount", "check_output", "run_engine"]
 
 EVERY = 0.5  # seconds between two looks at the run
-INTERRUPTED = 128 + signal.SIGINT
 LOOKING = 0.05  # share of the time that the expected self-consistency may take
 
 
@@ -45,7 +43,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
 
 async def _run(engine: Engine, output: Path | None) -> Solution:
     async with engine:
-        with _interruptible(engine):
+        with interruptible(engine.drain, "Waiting for the traces in flight."):
             watching = asyncio.create_task(_watch(engine))
             try:
                 solution = await engine.run()
@@ -56,35 +54,6 @@ async def _run(engine: Engine, output: Path | None) -> Solution:
         _write(engine, output)
         _last_word(engine, solution)
         return solution
-
-
-@contextmanager
-def _interruptible(engine: Engine) -> Iterator[None]:
-    """The first Ctrl-C drains, the second stops at once."""
-    loop, running = asyncio.get_running_loop(), asyncio.current_task()
-    assert running is not None
-    pressed = 0
-
-    def stop() -> None:
-        nonlocal pressed
-        pressed += 1
-        if pressed == 1:
-            click.echo("\nWaiting for the traces in flight; Ctrl-C again stops at once.", err=True)
-            engine.drain()
-        else:
-            running.cancel()
-
-    try:
-        loop.add_signal_handler(signal.SIGINT, stop)
-        loop.add_signal_handler(signal.SIGTERM, stop)
-    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def _watch(engine: Engine) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from pets.cli.intake import Parse, lines, problems_in, replayed_problem, spoken_problem
+from pets.cli.interrupts import INTERRUPTED
 from pets.cli.sampling import field_option, the_questions, the_sampling
-from pets.cli.streaming import INTERRUPTED, Replayed, Running, in_order, the_budget
+from pets.cli.streaming import Replayed, Running, in_order, the_budget
 from pets.core.allocator import Allocator
 from pets.engine.sources import samplers_of
 from pets.errors import InputError

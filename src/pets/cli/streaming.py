@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import click
 
+from pets.cli.interrupts import INTERRUPTED, interruptible
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
@@ -24,9 +24,8 @@ from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
 from pets.samplers import Prompt, Sampler
 
-__all__ = ["INTERRUPTED", "Replayed", "Running", "in_order", "the_budget"]
+__all__ = ["Replayed", "Running", "in_order", "the_budget"]
 
-INTERRUPTED = 128 + signal.SIGINT
 WINDOW = 100  # questions, where a stream has no end and no window was given
 
 
@@ -126,7 +125,7 @@ class Running:
                 await stack.enter_async_context(sampler)
             options = {"at_once": self.at_once, "concurrency": self.concurrency}
             self.stream = Stream(self.allocator, self.source, self._say, drift=self.drift, alarmed=_alarm, **options)
-            with _interruptible(self.stream):
+            with interruptible(self.stream.drain, "No more questions; waiting for the traces in flight."):
                 await self.stream.run(problems)
 
     def _say(self, outcome: Outcome) -> None:
@@ -158,30 +157,3 @@ def _alarm(drift: Drift) -> None:
         "The budget is kept; fit a new plan on recent answers to spend it well.",
         err=True,
     )
-
-
-@contextmanager
-def _interruptible(stream: Stream) -> Iterator[None]:
-    """The first Ctrl-C drains, the second stops at once."""
-    loop, running = asyncio.get_running_loop(), asyncio.current_task()
-    assert running is not None
-
-    def stop() -> None:
-        if stream.draining:
-            running.cancel()
-            return
-        click.echo("\nNo more questions; waiting for the traces in flight. Ctrl-C again stops at once.", err=True)
-        stream.drain()
-
-    signals = (signal.SIGINT, signal.SIGTERM)
-    try:
-        for one in signals:
-            loop.add_signal_handler(one, stop)
-    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt
-        yield
-        return
-    try:
-        yield
-    finally:
-        for one in signals:
-            loop.remove_signal_handler(one)

@@ -106,7 +106,7 @@ def pool_curve(counts: Sequence[int], nulls: int = 0, B_max: int = B_MAX) -> NDA
 
 
 def _binomials(v: float, B_max: int) -> NDArray[np.float64]:
-    """Chance that b of B traces vote, at [B, b]; by Pascal's rule, for scipy.stats takes 0.4 s to import."""
+    """Chance that b of B traces vote, at [B, b]; by Pascal's rule, for scipy.stats is slow to import."""
     cast = np.zeros((B_max + 1, B_max + 1))
     cast[0, 0] = 1.0
     for B in range(1, B_max + 1):

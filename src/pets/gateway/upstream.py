@@ -1,6 +1,6 @@
 """The server behind the gateway: traces for votes, and bytes for what passes through.
 
-aiohttp speaks to it: through httpx the requests upstream took three quarters of all that the gateway did.
+aiohttp speaks to it: through httpx the requests upstream took most of the processor time of the gateway.
 """
 
 import asyncio

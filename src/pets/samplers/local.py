@@ -37,9 +37,9 @@ class LocalSampler(Sampler):
     other OpenAI client as well.
 
     A prompt is read once for all traces of a request, and what a slot or a copy still holds of it is not read again. A
-    seed gives the same trace, whatever is cached or decoded beside it, but for rounding: measured with SmolLM2 on
-    processors (Q4_1 weights), a long prompt of which all but the last token was cached is summed in another order, and
-    1 of 18 traces took another turn. Other weights, a GPU or another number of threads may round otherwise, too.
+    seed gives the same trace, whatever is cached or decoded beside it, but for rounding: a prompt of which all but the
+    last token was cached is summed in another order, and now and then a trace takes another turn. Other weights, a GPU
+    or another number of threads may round otherwise, too.
 
         async with LocalSampler() as sampler:
             traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
