@@ -9,6 +9,7 @@ PetsError                   the user can act on it: the message says what was fo
 └── SamplerError            a model gave no traces; ``status`` and ``retry_after`` as the server sent them
     ├── RefusedError        it understood and will not: a bad key, no such model, a prompt too long. Do not try again
     ├── BusyError           it cannot now: 429, 5xx, a timeout, a lost connection. Try again, not before retry_after
+    │   └── UnreachableError  no connection could be made: nothing was sent, so nothing was sampled
     ├── ReplyError          it answered what cannot be read: half a body, wrong JSON, missing fields. Try again
     └── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
 
@@ -58,6 +59,10 @@ class RefusedError(SamplerError):
 
 class BusyError(SamplerError):
     """The server cannot serve the request now."""
+
+
+class UnreachableError(BusyError):
+    """No connection to the server could be made: nothing was sent, so nothing was sampled or paid for."""
 
 
 class ReplyError(SamplerError):
