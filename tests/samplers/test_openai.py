@@ -182,7 +182,7 @@ def test_an_error_page_that_is_no_json():
     [
         ("7", 7, 7),
         ("-3", 0, 0),
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600),
+        pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600, id="date"),
     ],
 )
 def test_retry_after_in_seconds_and_as_a_date(header, low, high):
