@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-import os
 import signal
 import sqlite3
-import threading
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +14,8 @@ from pets.cli.main import cli
 from pets.errors import PetsError
 from pets.mock import Mock, running, synthetic
 from pets.store import Store
+
+from ..waiting import PATIENCE_S, wait_until
 
 
 def pets(*args):
@@ -101,18 +103,13 @@ def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
 def test_ctrl_c_brings_home_what_is_in_flight(questions, serve, tmp_path):
     mock, at = serve(tokens_per_second=200)
     store = tmp_path / "runs.db"
-
-    def press():
-        while mock.stats.traces < 8:
-            stopped.wait(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    stopped = threading.Event()
-    finger = threading.Thread(target=press)
-    finger.start()
-    result = pets("solve", questions, *at, "--budget", "30x", "--concurrency", 4, "--store", store)
-    finger.join()
-    assert result.exit_code == 130 and "--resume goes on with it" in result.stderr
+    words = ["solve", questions, *at, "--budget", "30x", "--concurrency", "4", "--store", store]
+    command = [sys.executable, "-c", "from pets.cli.main import main; main()", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
+        child.send_signal(signal.SIGINT)
+        told = child.communicate(timeout=PATIENCE_S)[1]
+    assert child.returncode == 130 and "--resume goes on with it" in told
     with Store.open(store) as opened:
         assert not list(opened.view().lost())
         assert opened.runs()[0].traces == mock.stats.traces < 300

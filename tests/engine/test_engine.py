@@ -14,6 +14,7 @@ from pets.errors import BudgetError, BusyError, InputError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
 
+from ..waiting import PATIENCE_S, until
 from .conftest import Scripted, asked
 
 
@@ -28,8 +29,7 @@ def test_concurrency_is_kept_and_used():
         sampler.gate = asyncio.Event()
         async with Engine(asked([f"q{i}" for i in range(40)]), sampler=sampler, budget="8x", concurrency=24) as engine:
             task = asyncio.create_task(engine.run())
-            while sampler.in_flight < 24:
-                await asyncio.sleep(0)
+            await until(lambda: sampler.in_flight >= 24, task)
             assert engine.snapshot().in_flight == 24
             sampler.gate.set()
             return await task
@@ -45,8 +45,7 @@ def test_drain_brings_home_what_is_in_flight_and_run_goes_on_later():
         async with Engine(asked(["a", "b", "c"]), sampler=sampler, budget=60, concurrency=6) as engine:
             sampler.gate = asyncio.Event()
             task = asyncio.create_task(engine.run())
-            while sampler.in_flight < 6:
-                await asyncio.sleep(0)
+            await until(lambda: sampler.in_flight >= 6, task)
             engine.drain()
             sampler.gate.set()
             first = await task
@@ -137,10 +136,9 @@ def test_drained_while_nobody_is_there_it_ends_at_once_and_can_be_resumed(tmp_pa
         async with Engine(asked(["a", "b"]), sampler=flaky, budget=100, concurrency=8, store=store) as engine:
             engine.on_trace = lambda trace: gone.set() if engine.allocator.told >= 20 else None
             task = asyncio.create_task(engine.run())
-            while engine.allocator is None or not engine.snapshot(look=False).faults.get("unreachable"):
-                await asyncio.sleep(0.01)
+            await until(lambda: engine.allocator and engine.snapshot(look=False).faults.get("unreachable"), task)
             engine.drain()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await task
 
     with pytest.raises(BusyError, match="nobody is there"):

@@ -1,8 +1,6 @@
 """A run in a store: broken off in any way, it goes on where it stopped."""
 
 import asyncio
-import contextlib
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +14,7 @@ from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
+from ..waiting import PATIENCE_S, until, wait_until
 from .conftest import Scripted, asked
 from .test_engine import by_seed
 
@@ -64,11 +63,9 @@ def test_stopped_at_once_what_was_in_flight_is_charged_and_told(tmp_path):
     async def stop():
         async with Engine(asked("abc"), sampler=sampler, budget=90, store=path, concurrency=5) as engine:
             task = asyncio.create_task(engine.run())
-            while sum(sampler.seeds.values()) < 10:
-                await asyncio.sleep(0)
+            await until(lambda: sum(sampler.seeds.values()) >= 10, task)
             sampler.gate = asyncio.Event()
-            while sampler.in_flight < 5:
-                await asyncio.sleep(0)
+            await until(lambda: sampler.in_flight >= 5, task)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -126,11 +123,10 @@ def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
         flags = ["--endpoint", url, "--model", "mock", "--budget", "10x", "--concurrency", "8", "--store", str(path)]
         command = [sys.executable, "-c", "from pets.cli.main import main; main()", "solve", str(questions), *flags]
         child = subprocess.Popen([*command, "-o", str(tmp_path / "out.jsonl")])
-        while mock.stats.traces < 20:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                pytest.fail(f"it ended by itself: {child.wait(0.05)}")
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+        wait_until(lambda: mock.stats.traces >= 20 or child.poll() is not None)
+        assert child.poll() is None, "it ended by itself"
+        child.kill()
+        child.wait(PATIENCE_S)
         sampler = OpenAISampler(url, "mock", loopback=True)
         solution, answers = run_to_end(Engine.resume(path, sampler=sampler))
     assert solution.spent == solution.total == 120
