@@ -555,8 +555,68 @@ def test_adopted_traces_count_as_told_and_the_rest_of_the_budget_is_kept(spec):
 
 def test_adopted_traces_come_in_launch_order_and_before_the_first_launch():
     allocator = Allocator(make_policy("okg"), Budget(total=4), [Question("q")])
-    with pytest.raises(InputError, match="number 0 is next"):
-        allocator.adopt([Trace("q", 1, "A")])
+    with pytest.raises(InputError, match="number 2 is next"):
+        allocator.adopt([Trace("q", 1, "A"), Trace("q", 0, "A")])
+    allocator = Allocator(make_policy("okg"), Budget(total=4), [Question("q")])
     allocator.ask(1)
     with pytest.raises(StateError, match="has begun"):
         allocator.adopt([Trace("q", 1, "A")])
+
+
+@pytest.mark.parametrize("policy", [OKG(prior=1.0), Uniform(), Price(rounds=3), OKGWeighted()])
+def test_a_launch_that_is_given_up_is_free_and_its_question_asked_no_more(policy):
+    allocator = Allocator(policy, Budget(total=24, cap=8), [Question("q1", options=2), Question("q2", options=2)])
+    launches = allocator.ask(24)
+    first = [launch for launch in launches if launch.question == "q1"]
+    for launch in launches:
+        if launch.question == "q2":
+            allocator.tell(Trace(*launch, answer="A", confidence=1.0))
+    allocator.tell(Trace(*first[1], answer="B", confidence=1.0))
+    assert allocator.give_up(first[0]) and not allocator.give_up(first[0])
+    for launch in first[2:]:
+        allocator.give_up(launch)
+    assert allocator.stopped("q1") and allocator.budget.reserved == 0
+    while launches := allocator.ask(9):
+        assert {launch.question for launch in launches} == {"q2"}
+        for launch in launches:
+            allocator.tell(Trace(*launch, answer="A", confidence=1.0))
+    assert allocator.verdict("q1").votes == (("B", 1.0),) and allocator.verdict("q1").no_answer == 0
+    assert allocator.budget.spent == allocator.told == 1 + allocator.verdict("q2").traces
+
+
+def test_a_question_that_was_given_up_stays_so_when_it_is_restored_and_can_be_withdrawn():
+    allocator = Allocator(OKG(prior=1.0), Budget(total=9), [Question("q1"), Question("q2")])
+    (launch,) = allocator.ask()
+    allocator.give_up(launch)
+    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), OKG)
+    assert again.stopped(launch.question) and {one.question for one in again.ask(9)} == {"q1", "q2"} - {launch.question}
+    again.withdraw(launch.question)
+    assert len(again.verdicts()) == 1
+
+
+def test_traces_paid_for_beside_the_plan_never_touch_what_was_promised():
+    allocator = Allocator(Price(rounds=2), Budget(total=10, cap=8), horizon=2)
+    allocator.add(Question("q1", options=2))
+    assert len(allocator.ask(99)) == 4
+    assert not allocator.charge([Trace("q1", 0)] * 3)  # 4 of the 6 that are left are the next question's warm-up
+    assert allocator.charge([Trace("q1", 0)] * 2) and allocator.budget.spent == 2 and allocator.spare == 0
+
+
+def test_with_windows_such_traces_are_made_up_for_as_soon_as_that_is_possible():
+    allocator = Allocator(Price(rounds=1), Budget.per_window(2, 9, cap=8))
+    allocator.add(Question("q1", options=2))
+    allocator.ask(99)
+    assert allocator.charge([Trace("q1", 0)] * 3) and allocator.debt == 3
+    allocator.ask()
+    assert (allocator.debt, allocator.budget.spent) == (2, 1)
+    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), Price)
+    again.add(Question("q2", options=2), Question("q3", options=2))
+    again.ask()
+    assert (again.debt, again.budget.spent) == (1, 2)
+
+
+def test_adopted_numbers_may_have_gaps():
+    allocator = Allocator(OKG(prior=1.0), Budget(total=4), [Question("q1")])
+    allocator.adopt([Trace("q1", 1, "A"), Trace("q1", 4, "A")])
+    assert allocator.budget.spent == 2 and allocator.verdict("q1").votes == (("A", 2.0),)
+    assert allocator.ask(9) == [Launch("q1", 5), Launch("q1", 6)]

@@ -28,7 +28,7 @@ from typing import Any
 
 from pets.core.admission import check_questions, check_trace, check_warmup, queue_for
 from pets.core.budget import Budget
-from pets.core.policy import Policy, frozen, plain
+from pets.core.policy import Policy, View, frozen, plain
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.errors import InputError, StateError
@@ -64,6 +64,8 @@ class Allocator:
         self._records: dict[str, Record] = {}
         self._arrived = 0  # questions ever added
         self._leaving: set[str] = set()  # withdrawn, with traces in flight
+        self._given_up: set[str] = set()  # asked no more, their votes kept
+        self._debt: deque[Trace] = deque()  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST)
         self._queue = queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"
@@ -98,6 +100,8 @@ class Allocator:
 
     def ask(self, n: int = 1) -> list[Launch]:
         """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
+        while self._debt and self.spare > 0:
+            self.budget.charge(self._debt.popleft())
         launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
         return launches
@@ -105,7 +109,8 @@ class Allocator:
     def adopt(self, traces: Iterable[Trace]) -> None:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
 
-        They count as launched, told and spent, whatever the budget: it may have been overrun. Before the first ask.
+        They count as launched, told and spent, whatever the budget: it may have been overrun. A number that is left
+        out was cancelled. Before the first ask.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -119,14 +124,17 @@ class Allocator:
         for trace in traces:
             record = self._record(trace.question)
             check_trace(trace)
-            if trace.number != record.launched:
+            if trace.number < record.launched:
                 raise InputError(
                     f"trace {trace.number} of {record.id!r} is adopted where number {record.launched} is next; "
                     "give each question's traces in launch order, a lost one with answer=None."
                 )
             if self._keep_traces:
                 self.policy.check(trace)
-            record.launched += 1
+            gap = trace.number - record.launched
+            record.launched += gap + 1
+            record.told += gap
+            record.cancelled += gap
             record.count(trace)
             self.budget.charge(trace)
             self.told += 1
@@ -158,12 +166,12 @@ class Allocator:
             self.policy.check(trace)
         self.budget.settle(trace)
         self.told += 1
-        leaving = record.id in self._leaving
-        if number == record.told and not leaving:
+        served = self._is_served(record)
+        if number == record.told and served:
             self._queue.told(record, record.count(trace))
         else:
             record.keep(number, trace)
-        if record.late and (leaving or number < record.told):
+        if record.late and (not served or number < record.told):
             self._drain(record)
         if self.told >= self._refit_at:
             self._refit()
@@ -179,10 +187,59 @@ class Allocator:
         self.budget.refund()
         record.keep(number, None)
         record.cancelled += 1
-        if record.id not in self._leaving:
+        if self._is_served(record):
             self._queue.cancelled(record)
         self._drain(record)
         return True
+
+    def give_up(self, launch: Launch) -> bool:
+        """Take back a launch that will never be paid for, and ask no more of its question; its votes stay.
+
+        False if the launch has been told or cancelled before.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")])
+        >>> launch, = allocator.ask()
+        >>> allocator.give_up(launch), allocator.ask(9)
+        (True, [Launch(question='q2', number=0), Launch(question='q2', number=1), Launch(question='q2', number=2)])
+        """
+        record = self._record(launch.question)
+        if self._is_served(record):
+            self._queue.remove(record)
+            self._given_up.add(record.id)
+        return self.cancel(launch)
+
+    def charge(self, traces: Sequence[Trace]) -> bool:
+        """Count traces that were paid for and came to nothing: a reply that broke off, a reader that went.
+
+        They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
+        with windows they are counted as soon as it does.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=2), [Question("q1")])
+        >>> allocator.charge([Trace("q1", 0)]), len(allocator.ask(9)), allocator.charge([Trace("q1", 0)])
+        (True, 1, False)
+        """
+        if self.budget.window is not None:
+            self._debt.extend(traces)
+            return True
+        if self.spare < len(traces):
+            return False
+        for trace in traces:
+            self.budget.charge(trace)
+        return True
+
+    @property
+    def spare(self) -> int:
+        """Traces that the budget pays for beyond what was promised to questions here and to come."""
+        return max(0, self.budget.affordable - self._queue.promised)
+
+    @property
+    def debt(self) -> int:
+        """Traces that were paid for beside the plan and that it has yet to make up for."""
+        return len(self._debt)
 
     def merge(self, question: str, answer: str, into: str) -> None:
         """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
@@ -200,7 +257,7 @@ class Allocator:
         record = self._record(question)
         if answer != into:
             record.merge(answer, into)
-            if question not in self._leaving:
+            if self._is_served(record):
                 self._queue.merged(record)
 
     def withdraw(self, question: str) -> None:
@@ -221,16 +278,13 @@ class Allocator:
         """
         record = self._record(question)
         if question not in self._leaving:
-            self._queue.remove(record)
+            if self._is_served(record):
+                self._queue.remove(record)
+            self._given_up.discard(question)
             if self.policy.learns:
                 self._past.append(record.tally())
             self._leaving.add(question)
             self._drain(record)
-
-    @property
-    def promised(self) -> int:
-        """Traces that a quota policy has granted and that have yet to be asked for."""
-        return self._queue.owed
 
     def in_flight(self) -> list[Launch]:
         """Launches that have neither been told nor cancelled, question by question."""
@@ -239,7 +293,11 @@ class Allocator:
     def stopped(self, question: str) -> bool:
         """Whether the policy asks no more of this question."""
         record = self._record(question)
-        return question in self._leaving or self._queue.stopped(record)
+        return not self._is_served(record) or self._queue.stopped(record)
+
+    def view(self, question: str) -> View:
+        """What the policy would know if it were asked about this question now."""
+        return self._queue.view(self._record(question))
 
     def tally(self, question: str) -> Tally:
         """What the policy sees of a question now."""
@@ -273,6 +331,8 @@ class Allocator:
             "arrived": self._arrived,
             "records": [record.to_plain() for record in self._records.values()],
             "leaving": sorted(self._leaving),
+            "given_up": sorted(self._given_up),
+            "debt": [plain(astuple(trace)) for trace in self._debt],
             "past": [plain(astuple(tally)) for tally in self._past],
             "order": self._queue.order(),
             "queue": self._queue.to_plain(),
@@ -305,6 +365,8 @@ class Allocator:
         records = [Record.from_plain(row) for row in data["records"]]
         self._records = {record.id: record for record in records}
         self._arrived, self._leaving = data["arrived"], set(data["leaving"])
+        self._given_up = set(data.get("given_up", ()))
+        self._debt.extend(Trace(*row) for row in data.get("debt", ()))
         self._past.extend(Tally(*map(frozen, row)) for row in data["past"])
         placed = {record.position: record for record in records}
         for position in data["order"]:
@@ -323,22 +385,26 @@ class Allocator:
 
         A withdrawn question goes with its last trace.
         """
-        late, leaving = record.late, record.id in self._leaving
+        late, served = record.late, self._is_served(record)
         while late and record.told in late:
             trace = late.pop(record.told)
             if trace is None:
                 record.told += 1
                 continue
             before = record.count(trace)
-            if not leaving:
+            if served:
                 self._queue.told(record, before)
-        if leaving and record.told == record.launched:
+        if record.id in self._leaving and record.told == record.launched:
             self._leaving.remove(record.id)
             del self._records[record.id]
             if not self._fitted:  # the first lesson does not wait for what will not come
                 self._refit_at -= max(0.0, self._lesson - record.returned)
                 if 0 < self.told >= self._refit_at:
                     self._refit()
+
+    def _is_served(self, record: Record) -> bool:
+        """Whether the queue may still ask for traces of this question."""
+        return record.id not in self._leaving and record.id not in self._given_up
 
     def _refit(self) -> None:
         """Learn from the batch; again when it has grown enough."""

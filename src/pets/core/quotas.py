@@ -109,9 +109,9 @@ class QuotaQueue:
         self._count(self._grants[record.position], launched=-1)
 
     @property
-    def owed(self) -> int:
-        """Traces that are granted and not launched yet."""
-        return self._owed
+    def promised(self) -> int:
+        """Traces that are granted and not launched yet, and the warm-ups of the questions to come."""
+        return self._owed + self.policy.warmup * self._coming
 
     def merged(self, record: Record) -> None:
         """Two of the question's answers became one: its next grant is decided by that."""
@@ -191,6 +191,11 @@ class QuotaQueue:
             return -(-arrived // window.questions) * window.questions
         return max(arrived, self._horizon or 0)
 
+    @property
+    def _coming(self) -> int:
+        """Questions that were granted nothing yet, those that have yet to arrive among them."""
+        return self._expected - self._arrived + len(self._fresh)
+
     def _decide(self, grant: _Grant) -> None:
         """Grant the warm-up, or ask the policy once; a question that deserves no more stops."""
         record, warmup = grant.record, self.policy.warmup
@@ -201,7 +206,7 @@ class QuotaQueue:
         elif grant.final:
             wanted = 0
         else:
-            spare -= warmup * (self._expected - self._arrived + len(self._fresh))
+            spare -= warmup * self._coming
             wanted = math.floor(self.policy.quota(record.tally(grant.rounds), self.view(record))) - spent
         if self._budget.cap is not None:
             wanted = min(wanted, self._budget.cap - spent)

@@ -20,7 +20,7 @@ __all__ = ["RankQueue"]
 class RankQueue:
     """Serves the highest index; equal ones in the order of arrival."""
 
-    owed = 0  # an index policy promises nothing
+    promised = 0  # an index policy promises nothing
     newest_first = False
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
@@ -70,6 +70,10 @@ class RankQueue:
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
         return record.spent >= self._cap
+
+    def view(self, record: Record) -> View:
+        """What the policy may know when it is asked about ``record``: the cap alone."""
+        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every question anew."""

@@ -30,7 +30,7 @@ SAMPLE = 20_000  # questions that a policy learns lengths from
 class StateQueue:
     """Serves the highest index; see the module's docstring."""
 
-    owed = 0  # an index policy promises nothing
+    promised = 0  # an index policy promises nothing
     newest_first = True  # a state serves whoever entered it last
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
@@ -121,6 +121,10 @@ class StateQueue:
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
         return self._score(record.state) == -math.inf
+
+    def view(self, record: Record) -> View:
+        """What the policy may know when it is asked about ``record``: the cap alone."""
+        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""

@@ -144,9 +144,7 @@ class Stream:
     def _make_up(self) -> None:
         """Count what was paid beside the plan, as far as nothing is touched that questions were promised, or the
         warm-ups of the window's other questions."""
-        budget, coming = self._allocator.budget, -self._arrived % self.window
-        kept = self._allocator.promised + self.policy.warmup * coming
-        now = min(self.unpaid, max(0, budget.affordable - kept))
+        now = min(self.unpaid, self._allocator.spare)
         for _ in range(now):
-            budget.charge(PAID)
+            self._allocator.budget.charge(PAID)
         self.unpaid -= now
