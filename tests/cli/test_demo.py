@@ -1,73 +1,91 @@
 """``pets demo``: the comparison on recorded traces, and one line with exit 2 for a mistake."""
 
 import re
-import subprocess
-import sys
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
+from pets.cli.demo import run_demo
 from pets.cli.main import cli
+from pets.errors import BudgetError, InputError
+from pets.pools import load
+
+STARTER = load("starter")
+SMALL = replace(STARTER, questions=STARTER.questions[:16])
 
 
-def pets(*args, cwd=None):
-    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=cwd)
+@pytest.fixture
+def show(capfd):
+    """``show(report, ...)``: what the demo on 16 recorded questions prints, words and all."""
+
+    def run(report, questions=16, budget="6x", *, replay=True):
+        run_demo(questions, budget, replay=replay, report=report, pool=SMALL)
+        out, words = capfd.readouterr()
+        return out, " ".join(words.split())
+
+    return run
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("demo")
-    return pets("demo", "--replay", "--questions", "16", "--budget", "6x", cwd=folder), folder
+def test_both_policies_spend_the_whole_budget_and_the_same_traces_give_the_same_table(show, tmp_path):
+    out, _ = show(tmp_path / "page.html")
+    assert re.findall(r"(okg|uniform) +│ +(\d+) ", out) == [("okg", "96"), ("uniform", "96")]
+    assert "least certain answers" in out and "Averages, 16 recorded questions" in out and "\x1b" not in out
+    assert show(tmp_path / "other.html")[0] == out
 
 
-def test_both_policies_spend_the_whole_budget_and_no_more(run):
-    shown, _ = run
-    assert shown.returncode == 0, shown.stderr
-    spent = re.findall(r"(okg|uniform) +│ +(\d+) ", shown.stdout)
-    assert spent == [("okg", "96"), ("uniform", "96")]
-    assert "least certain answers" in shown.stdout and "\x1b" not in shown.stdout
-
-
-def test_it_says_that_no_model_ran_and_where_the_page_is(run):
-    shown, folder = run
-    said = " ".join(shown.stderr.split())
-    assert "no model runs" in said and "pets-demo.html" in said
-    page = (folder / "pets-demo.html").read_text("utf-8")
+def test_it_says_that_no_model_ran_and_where_the_page_is(show, tmp_path):
+    _, words = show(tmp_path / "page.html", 4, "2x")
+    assert "no model runs" in words and "page.html" in words
+    page = (tmp_path / "page.html").read_text("utf-8")
     assert "no model runs" in page and page.count("<polyline") == 2 and "http" not in page
-    assert [path.name for path in folder.iterdir()] == ["pets-demo.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_the_same_traces_give_the_same_table(run):
-    shown, folder = run
-    again = pets("demo", "--replay", "--questions", "16", "--budget", "6x", "--report", "other.html", cwd=folder)
-    assert again.stdout == shown.stdout
-    (folder / "other.html").unlink()
-
-
-def test_where_the_model_cannot_run_recorded_traces_stand_in(monkeypatch, tmp_path):
+def test_where_the_model_cannot_run_recorded_traces_stand_in(show, monkeypatch, tmp_path):
     monkeypatch.setattr("pets.samplers.local.find_spec", lambda name: None)
-    page = str(tmp_path / "page.html")
-    shown = CliRunner().invoke(cli, ["demo", "--questions", "4", "--budget", "2x", "--report", page])
-    assert shown.exit_code == 0, shown.output
-    said = " ".join(shown.output.split())
-    assert "No model can run here" in said and "pip install" in said and "no model runs" in said
+    _, words = show(tmp_path / "page.html", 4, "2x", replay=False)
+    assert "No model can run here" in words and "pip install" in words and "no model runs" in words
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("budget", "report", "error", "message"),
     [
-        (("demo", "--replay", "--budget", "lots"), "'lots' is no budget"),
-        (("demo", "--replay", "--questions", "4", "--report", "none/page.html"), "cannot be written"),
-        (("demo", "--questions", "0"), "--questions"),
-        (("nope",), "No such command"),
+        ("lots", "page.html", BudgetError, "'lots' is no budget"),
+        ("6x", "none/page.html", InputError, "there is no folder"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_2(args, message, tmp_path):
-    shown = pets(*args, cwd=tmp_path)
-    assert shown.returncode == 2 and message in shown.stderr and "Traceback" not in shown.stderr
+def test_a_mistake_is_found_before_anything_runs(monkeypatch, tmp_path, budget, report, error, message):
+    def never(*args, **settings):
+        pytest.fail("it ran")
+
+    for name in ("load", "LocalSampler", "RecordedSampler", "averaged"):
+        monkeypatch.setattr(f"pets.cli.demo.{name}", never)
+    with pytest.raises(error, match=message):
+        run_demo(4, budget, replay=True, report=tmp_path / report)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_cannot_be_written_after_all_names_the_option(show, tmp_path):
+    with pytest.raises(InputError, match=r"cannot be written .* --report"):
+        show(tmp_path / ("long" * 100), 4, "2x")
+
+
+@pytest.mark.parametrize(("words", "message"), [(["--questions", "0"], "--questions"), (["--report", "."], "--report")])
+def test_an_option_that_makes_no_sense_is_exit_2(words, message):
+    result = CliRunner().invoke(cli, ["demo", *words])
+    assert result.exit_code == 2 and message in result.output
+
+
+@pytest.mark.slow
+def test_the_verb_takes_the_averages_over_the_whole_shipped_pool(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["demo", "--replay", "--questions", "4", "--budget", "2x"])
+    assert result.exit_code == 0, result.output
+    assert "Averages, 300 recorded questions" in " ".join(result.stdout.split())
+    assert (tmp_path / "pets-demo.html").exists()
 
 
 def test_help_teaches():
-    shown = CliRunner().invoke(cli, ["demo", "--help"])
-    assert shown.exit_code == 0 and "same traces" in shown.output
+    result = CliRunner().invoke(cli, ["demo", "--help"])
+    assert result.exit_code == 0 and "same traces" in result.output

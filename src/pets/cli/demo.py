@@ -1,7 +1,7 @@
 """``pets demo``: the main job on a small real model, okg beside uniform under one budget."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +10,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pets.cli.demo_report import POLICIES, Compared, averaged, print_report, write_page
+from pets.cli.demo_report import POLICIES, PolicyRun, averaged, print_report, write_page
+from pets.cli.solving import check_output
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
+from pets.engine.budgets import Amount
 from pets.errors import LocalModelError
 from pets.pools import Pool, load
 from pets.questions import Problem, QuestionSet, question_set
@@ -23,7 +25,7 @@ from pets.samplers.recorded import RecordedSampler
 from pets.samplers.remembered import RememberedSampler
 from pets.store import StoredTrace
 
-__all__ = ["demo"]
+__all__ = ["demo", "run_demo"]
 
 IN_FLIGHT = 16
 SEED = 1  # the shipped pool was recorded with 0: a live demo draws other traces than those it is judged by
@@ -43,13 +45,25 @@ class Judge:
         gold = {p.id: None if p.gold is None else make_answer_type(p.answer).canonical(p.gold) for p in problems}
         return cls({id: majority(recorded[id].answers) for id in gold}, gold)
 
+    def judged(self, policy: str, answers: Sequence[Answer], curve: Sequence[float]) -> PolicyRun:
+        """A policy's run with the shares of its answers that are the population's, and right."""
+        same = sum(row.answer is not None and row.answer == self.population[row.id] for row in answers)
+        right = sum(row.answer is not None and row.answer == self.gold[row.id] for row in answers)
+        return PolicyRun(
+            policy, tuple(answers), same / len(answers), right / len(answers), tuple(curve), self.population
+        )
+
 
 @click.command()
 @click.option("--questions", default=20, show_default=True, type=click.IntRange(2), help="How many starter questions.")
-@click.option("--budget", default="8x", show_default=True, help="Traces a question on average, or in all.")
+@click.option("--budget", default="8x", show_default=True, help="Traces per question on average (8x), or in all (160).")
 @click.option("--replay", is_flag=True, help="Draw from the recorded traces; no model runs.")
 @click.option(
-    "--report", default="pets-demo.html", show_default=True, type=click.Path(path_type=Path), help="The page."
+    "--report",
+    default="pets-demo.html",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the page is written.",
 )
 def demo(questions: int, budget: str, replay: bool, report: Path) -> None:
     """Answer short questions with a small real model, okg and uniform under the same budget.
@@ -58,22 +72,32 @@ def demo(questions: int, budget: str, replay: bool, report: Path) -> None:
     are held against the vote of 128 recorded traces of each question. Where the model cannot run, recorded traces
     stand in for it, and the report says so.
     """
-    pool = load("starter")
+    run_demo(questions, budget, replay=replay, report=report)
+
+
+def run_demo(questions: int, budget: str, *, replay: bool, report: Path, pool: Pool | None = None) -> None:
+    """Compare both policies, print the result and write the page; a wrong argument is refused before anything runs.
+
+    ``pool`` holds the recorded traces of starter questions that answers are judged by, that stand in for the model,
+    and that the averages are taken over; the whole shipped pool unless given.
+    """
+    check_output(report)
+    Amount.parse(budget)
+    pool = load("starter") if pool is None else pool
     recorded = {question.id for question in pool.questions}
-    everything = question_set("starter")
-    problems = tuple(problem for problem in everything.problems if problem.id in recorded)[:questions]
-    asked = replace(everything, problems=problems)
+    starter = question_set("starter")
+    problems = tuple(problem for problem in starter.problems if problem.id in recorded)[:questions]
     console = Console(stderr=True, highlight=False)
     console.print(f"{len(problems)} starter questions, budget {budget}")
-    compared, source, drawn = asyncio.run(_compare(asked, pool, replay, budget, console))
+    runs, source, sampled = asyncio.run(_compare(replace(starter, problems=problems), pool, replay, budget, console))
     averages = averaged(pool)
-    print_report(compared, averages, Console(highlight=False))
-    write_page(report, compared, averages, source, drawn)
+    print_report(runs, averages, Console(highlight=False))
+    write_page(report, runs, averages, source, sampled)
     console.print(f"Report: {report}")
 
 
-async def _opened(
-    stack: AsyncExitStack, asked: QuestionSet, pool: Pool, replay: bool, console: Console
+async def _open_sampler(
+    stack: AsyncExitStack, questions: QuestionSet, pool: Pool, replay: bool, console: Console
 ) -> tuple[Sampler, str]:
     """The model, or what stands in for it where it cannot run."""
     if not replay:
@@ -89,59 +113,54 @@ async def _opened(
             Completion(f"The answer is {answer}." if answer else "", "stop", tokens)
             for answer, tokens in zip(recorded[problem.id].answers, recorded[problem.id].tokens or (), strict=True)
         ]
-        for problem in asked.problems
+        for problem in questions.problems
     }
     return RecordedSampler(traces, SEED), "the recorded starter pool (replayed, no model runs)"
 
 
 async def _compare(
-    asked: QuestionSet, pool: Pool, replay: bool, budget: str, console: Console
-) -> tuple[list[Compared], str, int]:
+    questions: QuestionSet, pool: Pool, replay: bool, budget: str, console: Console
+) -> tuple[list[PolicyRun], str, int]:
     """Both policies on the same traces; where these came from, and how many were really sampled."""
-    judge = Judge.of(asked.problems, pool)
+    judge = Judge.of(questions.problems, pool)
     columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TextColumn("traces"))
     async with AsyncExitStack() as stack:
-        sampler, source = await _opened(stack, asked, pool, replay, console)
+        sampler, source = await _open_sampler(stack, questions, pool, replay, console)
         console.print(f"Traces from {source}.")
         shared = RememberedSampler(sampler)
         with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
             runs = []
             for policy in POLICIES:
                 bar = progress.add_task(policy, total=None)
-                runs.append(await _run(asked, shared, policy, budget, judge, progress, bar))
+                runs.append(await _run(questions, shared, policy, budget, judge, progress, bar))
             return runs, source, shared.drawn
 
 
 async def _run(
-    asked: QuestionSet,
+    questions: QuestionSet,
     sampler: Sampler,
     policy: str,
     budget: str,
     judge: Judge,
     progress: Progress,
     bar: TaskID,
-) -> Compared:
+) -> PolicyRun:
     """One policy's run, its self-consistency noted after every trace."""
-    right: set[str] = set()
+    consistent: set[str] = set()
     curve = []
-    async with Engine(asked, sampler=sampler, policy=policy, budget=budget, concurrency=IN_FLIGHT, seed=SEED) as engine:
+    async with Engine(
+        questions, sampler=sampler, policy=policy, budget=budget, concurrency=IN_FLIGHT, seed=SEED
+    ) as engine:
         progress.update(bar, total=engine.settings.total)
 
-        def told(trace: StoredTrace) -> None:
+        def on_trace(trace: StoredTrace) -> None:
             assert engine.allocator is not None
             verdict = engine.allocator.verdict(trace.question)
             agrees = verdict.answer is not None and verdict.answer == judge.population[trace.question]
-            (right.add if agrees else right.discard)(trace.question)
-            curve.append(len(right) / len(asked.problems))
+            (consistent.add if agrees else consistent.discard)(trace.question)
+            curve.append(len(consistent) / len(questions.problems))
             progress.advance(bar)
 
-        engine.on_trace = told
+        engine.on_trace = on_trace
         await engine.run()
-        return _compared(policy, list(engine.answers()), curve, judge)
-
-
-def _compared(policy: str, answers: list[Answer], curve: list[float], judge: Judge) -> Compared:
-    same = sum(answer.answer is not None and answer.answer == judge.population[answer.id] for answer in answers)
-    good = sum(answer.answer is not None and answer.answer == judge.gold[answer.id] for answer in answers)
-    many = len(answers)
-    return Compared(policy, tuple(answers), same / many, good / many, tuple(curve), judge.population)
+        return judge.judged(policy, list(engine.answers()), curve)

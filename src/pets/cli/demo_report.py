@@ -16,16 +16,17 @@ from pets.questions import question_set
 from pets.replay import replay, traces_at_mean
 from pets.report.page import ComparedRun, VotedQuestion, comparison_page
 
-__all__ = ["POLICIES", "Compared", "averaged", "print_report", "write_page"]
+__all__ = ["POLICIES", "PolicyRun", "averaged", "print_report", "savings", "write_page"]
 
 POLICIES = ("okg", "uniform")
-REPETITIONS, MEAN = 5, 8
-SHOWN = 6  # of the least certain answers
-BAR = 32  # characters
+REPETITIONS = 5
+TRACES_PER_QUESTION = 8
+ANSWERS_SHOWN = 6  # the least certain ones
+BAR_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PolicyRun:
     """One policy's answers and its self-consistency after every trace."""
 
     policy: str
@@ -37,44 +38,43 @@ class Compared:
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(mean traces a question, self-consistency)."""
-        many = len(self.answers)
-        return tuple((told / many, value) for told, value in enumerate(self.curve, 1))
+        """(mean traces per question, self-consistency) after every trace."""
+        return tuple((traces / len(self.answers), value) for traces, value in enumerate(self.curve, 1))
 
     def least_certain(self) -> list[Answer]:
         """The answers to look at first."""
-        return sorted(self.answers, key=lambda answer: answer.certificate)[:SHOWN]
+        return sorted(self.answers, key=lambda answer: answer.certificate)[:ANSWERS_SHOWN]
 
 
-def saved(ours: Compared, theirs: Compared) -> str:
-    """When each first reached what ``theirs`` had in the end."""
+def savings(ours: PolicyRun, theirs: PolicyRun) -> str:
+    """After how many traces each first reached what ``theirs`` had in the end."""
     level = theirs.consistency
-    needed, first = (
-        next((n for n, value in enumerate(run.curve, 1) if value >= level), None) for run in (ours, theirs)
+    our_traces, their_traces = (
+        next((traces for traces, value in enumerate(run.curve, 1) if value >= level), None) for run in (ours, theirs)
     )
-    if needed is None or first is None:
+    if our_traces is None or their_traces is None:
         return f"{ours.policy} did not reach {theirs.policy}'s self-consistency of {level:.1%} this time."
     reached = f"A self-consistency of {level:.1%}, {theirs.policy}'s in the end: first reached by {ours.policy} after"
-    saving = f": {1 - needed / first:.0%} saved" if needed < first else ""
-    return f"{reached} {needed} traces, by {theirs.policy} after {first}{saving}."
+    share = f": {1 - our_traces / their_traces:.0%} saved" if our_traces < their_traces else ""
+    return f"{reached} {our_traces} traces, by {theirs.policy} after {their_traces}{share}."
 
 
 def averaged(pool: Pool) -> str:
     """What a single run cannot show: both policies over the whole recorded pool, a few times."""
-    (found,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
-    ours, theirs = (found.result(policy) for policy in POLICIES)
-    at = MEAN * ours.questions
+    (replayed,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
+    ours, theirs = (replayed.result(policy) for policy in POLICIES)
+    at = TRACES_PER_QUESTION * ours.questions
     gain = 100 * (ours.consistency[:, at] - theirs.consistency[:, at])
-    levels = (traces_at_mean(one, 0.95) for one in (ours, theirs))
+    levels = (traces_at_mean(result, 0.95) for result in (ours, theirs))
     return (
-        f"Averages, {ours.questions} recorded questions, {REPETITIONS} draws of {ours.size} traces: at {MEAN} traces a "
-        f"question {POLICIES[0]} is {gain.mean():+.1f} ± {gain.std(ddof=1):.1f} points ahead; for a self-consistency "
-        f"of 0.95 it needs {next(levels):.1f}, {POLICIES[1]} {next(levels):.1f}."
+        f"Averages, {ours.questions} recorded questions, {REPETITIONS} draws of {ours.size} traces: at "
+        f"{TRACES_PER_QUESTION} traces per question {POLICIES[0]} is {gain.mean():+.1f} ± {gain.std(ddof=1):.1f} "
+        f"points ahead; for a self-consistency of 0.95 it needs {next(levels):.1f}, {POLICIES[1]} {next(levels):.1f}."
     )
 
 
-def print_report(runs: Sequence[Compared], averages: str, console: Console) -> None:
-    """For the terminal."""
+def print_report(runs: Sequence[PolicyRun], averages: str, console: Console) -> None:
+    """Print the table, the plot and the least certain answers."""
     ours, theirs = runs
     table = Table()
     for name in ("policy", "traces", "self-consistency", "accuracy"):
@@ -84,7 +84,7 @@ def print_report(runs: Sequence[Compared], averages: str, console: Console) -> N
     gains = (ours.consistency - theirs.consistency, ours.accuracy - theirs.accuracy)
     table.add_row("gain, points", "", *(f"{100 * gain:+.1f}" for gain in gains))
     console.print(table)
-    console.print(saved(ours, theirs))
+    console.print(savings(ours, theirs))
     console.print(averages)
     _plot(runs)
     console.print(f"The least certain answers of {ours.policy}:")
@@ -92,38 +92,38 @@ def print_report(runs: Sequence[Compared], averages: str, console: Console) -> N
         votes = sorted(answer.votes.items(), key=lambda vote: -vote[1])
         console.print(f"  {_short(answer.id)}  certain {answer.certificate:.0%}, {answer.traces} traces", markup=False)
         for label, count in votes[:3]:
-            bar = "█" * max(1, round(BAR * count / sum(answer.votes.values())))
+            bar = "█" * max(1, round(BAR_CHARACTERS * count / sum(answer.votes.values())))
             console.print(f"    {label[:14]:14} {bar} {count}", markup=False)
 
 
-def write_page(path: Path, runs: Sequence[Compared], averages: str, source: str, drawn: int) -> None:
-    """The same as HTML."""
+def write_page(path: Path, runs: Sequence[PolicyRun], averages: str, source: str, sampled: int) -> None:
+    """Write the same as a page of HTML."""
     ours, theirs = runs
     compared = [ComparedRun(r.policy, len(r.curve), r.consistency, r.accuracy, r.points) for r in runs]
     voted = [
         VotedQuestion(
-            _short(one.id), one.answer, tuple(one.votes.items()), one.certificate, ours.population[one.id], one.gold
+            _short(row.id), row.answer, tuple(row.votes.items()), row.certificate, ours.population[row.id], row.gold
         )
-        for one in ours.least_certain()
+        for row in ours.least_certain()
     ]
     notes = [
-        f"{len(ours.answers)} questions; {drawn:,} traces were drawn in all, those that both policies asked for once.",
+        f"{len(ours.answers)} questions; {sampled:,} traces were sampled, those that both policies asked for once.",
         "Self-consistency: the share of questions whose vote is the vote of 128 recorded traces. Accuracy: is right.",
         f"On so few questions one vote is {100 / len(ours.answers):.1f} points of self-consistency. {averages}",
     ]
-    lead = f"Traces from {source}. {saved(ours, theirs)}"
+    lead = f"Traces from {source}. {savings(ours, theirs)}"
     try:
         path.write_text(comparison_page("PETS: where the budget went", lead, compared, voted, notes), "utf-8")
     except OSError as error:
         raise InputError(f'the report "{path}" cannot be written ({error.strerror}). Name another: --report.') from None
 
 
-def _plot(runs: Sequence[Compared]) -> None:
+def _plot(runs: Sequence[PolicyRun]) -> None:
     plotext.clear_figure()
     for run in runs:
         across, up = zip(*run.points, strict=True)
         plotext.plot(list(across), list(up), label=run.policy)
-    plotext.title("self-consistency against mean traces a question")
+    plotext.title("self-consistency against mean traces per question")
     plotext.plot_size(width=min(90, plotext.terminal_width() or 90), height=18)
     click.echo(plotext.build())  # click drops the colours where stdout is no terminal
 
