@@ -1,11 +1,47 @@
-"""Specs to policies, and the errors a typing slip gets."""
+"""Specs to policies, answer types and samplers, back again, and the errors a typing slip gets."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 
 import pytest
 
+from pets.answers.number import Number
+from pets.core.policy import IndexPolicy, View
+from pets.core.tally import Tally
 from pets.errors import SpecError
 from pets.policies.okg import OKG
 from pets.policies.price import Price
-from pets.registry import make_policy, policies
+from pets.registry import (
+    answer_types,
+    as_answer_type,
+    as_policy,
+    as_sampler,
+    make_answer_type,
+    make_policy,
+    make_sampler,
+    policies,
+    samplers,
+    spec_of,
+)
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest(IndexPolicy):
+    weight: float = 1.0
+
+    def index(self, tally: Tally, view: View) -> float:
+        return -self.weight * tally.launched
+
+
+class Echo(Sampler):
+    def __init__(self, words: str, times: int = 1) -> None:
+        self.words = words * times
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        return [Completion(self.words, "stop", 1)] * n
 
 
 def test_options_take_their_fields_types():
@@ -25,7 +61,7 @@ def test_options_take_their_fields_types():
         ("okg:prior", "no option 'prior'"),
         ("okg:prior=-1", "okg:prior=-1: a prior is a positive number"),
         ("okg:prior=nan", "a prior is a positive number"),
-        ("okg:unseen=1.5", "unseen='1.5' is not a int"),
+        ("okg:unseen=1.5", "unseen='1.5' is not an int"),
         ("online_grid:K=9", "2 to 5 difficulty grids"),
         ("online_grid:aggregation=median", "aggregation is one of average, loss"),
         ("okg_weighted:learn=maybe", "is not a bool"),
@@ -39,16 +75,110 @@ def test_a_bad_spec_is_one_clear_line(spec, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_an_entry_point_is_found(monkeypatch):
-    class Entry:
-        name = "mine"
+def test_a_sampler_is_made_from_the_plain_arguments_of_its_constructor():
+    made = make_sampler("openai:url=http://localhost:8000/v1,model=org/m:8b,dialect=llama.cpp,stream=true")
+    assert type(made).__name__ == "OpenAISampler"
+    asyncio.run(made.close())
 
-        def load(self):
-            return OKG
 
-    monkeypatch.setattr("pets.registry.entry_points", lambda group: [Entry()] if group == "pets.policies" else [])
-    policies.cache_clear()
-    try:
-        assert make_policy("mine:prior=2") == OKG(prior=2.0)
-    finally:
-        policies.cache_clear()
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("nope", "there is no sampler 'nope'. Samplers: local, openai"),
+        ("openai:model=m", "openai: url is missing. Options of openai: url, model, "),
+        ("openai:url=u,model=m,dialect=french", "dialect is one of openai, vllm, llama.cpp"),
+        ("openai:url=u,model=m,transport=x", "transport='x' is not"),
+        ("recorded", "there is no sampler 'recorded'"),  # no spec can describe recorded traces
+    ],
+)
+def test_a_bad_spec_of_a_sampler_is_one_clear_line(spec, message):
+    with pytest.raises(SpecError) as error:
+        make_sampler(spec)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_objects_and_specs_are_taken_alike():
+    policy, echo = Fewest(), Echo("hm")
+    assert as_policy(policy) is policy and as_policy("okg") == OKG()
+    assert as_answer_type(Number()) == as_answer_type("number") == Number()
+    assert as_sampler(echo) is echo
+
+
+@pytest.mark.parametrize("value", [OKG, 3, None, Number()])
+def test_what_is_neither_an_object_nor_a_spec_is_refused(value):
+    with pytest.raises(SpecError, match=r"expected a policy \(an object of Policy\) or a spec such as 'asc'; got"):
+        as_policy(value)
+
+
+def test_the_spec_of_an_object_makes_it_again():
+    specs = [*policies(), "okg:prior=1.0,lengths=false", "price:rounds=3", "okg_weighted:missing=ignore"]
+    for spec in specs:
+        assert spec_of(make_policy(spec)) == spec
+    for spec in [*answer_types(), "choice:options=4", "choice:digits=0-1"]:
+        assert spec_of(make_answer_type(spec)) == spec
+
+
+def test_what_no_spec_describes_has_none():
+    assert spec_of(Fewest()) is None  # not registered
+    assert spec_of(replace(OKG(), edges=(100.0,))) is None  # learned
+
+
+@pytest.fixture
+def plugins(monkeypatch) -> Iterator[list[EntryPoint]]:
+    """Entry points that this test brings."""
+    entries: list[EntryPoint] = []
+    monkeypatch.setattr("pets.registry.entry_points", lambda group: [e for e in entries if e.group == group])
+    catalogs = (policies, answer_types, samplers)
+    for catalog in catalogs:
+        catalog.cache_clear()
+    yield entries
+    for catalog in catalogs:
+        catalog.cache_clear()
+
+
+def entry(name: str, value: str, group: str = "pets.policies") -> EntryPoint:
+    return EntryPoint(name, value, group)
+
+
+def test_an_entry_point_is_found(plugins, monkeypatch):
+    plugins.append(entry("mine", "pets.policies.okg:OKG"))
+    assert make_policy("mine:prior=2") == OKG(prior=2.0)
+    monkeypatch.setattr("pets.samplers.base.Echo", Echo, raising=False)
+    plugins.append(entry("echo", "pets.samplers.base:Echo", "pets.samplers"))
+    assert make_sampler("echo:words=ab,times=2").words == "abab"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("no.such.module:Policy", "ModuleNotFoundError"),
+        ("pets.policies.okg:NoSuchClass", "AttributeError"),
+        (
+            "pets.answers.number:Number",
+            "pets.answers.number:Number is no class that subclasses pets.core.policy.Policy",
+        ),
+        ("pets.core.policy:IndexPolicy", "is no class that subclasses"),
+        ("pets.registry:make_policy", "is no class that subclasses"),
+    ],
+)
+def test_a_broken_plugin_is_reported_where_it_is_named_and_breaks_nothing_else(plugins, value, reason):
+    plugins.append(entry("mine", value))
+    assert make_policy("okg") == OKG()
+    assert "mine" not in policies() and reason in policies().broken["mine"]
+    with pytest.raises(SpecError, match="the policy 'mine' cannot be loaded") as error:
+        make_policy("mine")
+    assert reason in str(error.value)
+    with pytest.raises(SpecError, match="Broken plugins: mine"):
+        make_policy("nope")
+
+
+def test_a_plugin_does_not_replace_a_built_in(plugins):
+    plugins.append(entry("okg", "pets.policies.price:Price"))
+    with pytest.warns(UserWarning, match="its policy 'okg' is left out, PETS has one of that name"):
+        assert make_policy("okg") == OKG()
+
+
+def test_two_plugins_of_one_name_are_both_refused(plugins):
+    plugins += [entry("mine", f"pets.policies.{name}") for name in ("okg:OKG", "price:Price", "asc:ASC")]
+    with pytest.raises(SpecError, match="uninstall one"):
+        make_policy("mine")

@@ -1,4 +1,8 @@
-"""``"okg:prior=0.5"`` -> object. A new file in the package, or an installed entry point, is found by itself.
+"""Specs to objects: ``"okg:prior=0.5"`` makes a policy, and so do answer types and samplers.
+
+A new file in ``pets.policies``, ``pets.answers`` or ``pets.samplers``, or an installed entry point of a group of that
+name, is found by itself. A plugin never replaces what PETS brings, and one that cannot be loaded is an error only to
+whoever names it.
 
 >>> make_policy("okg:prior=0.5")
 OKG(prior=0.5, unseen=1, lengths=True, ...)
@@ -6,46 +10,153 @@ OKG(prior=0.5, unseen=1, lengths=True, ...)
 Traceback (most recent call last):
 ...
 pets.errors.SpecError: okg: prior='x' is not a float or learned. Options of okg: prior=learned, unseen=1, ...
+>>> spec_of(make_policy("okg:prior=0.5"))
+'okg:prior=0.5'
 """
 
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+import warnings
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pets.answers
 import pets.policies
+import pets.samplers
 from pets.answers.base import AnswerType
 from pets.core.policy import Policy
 from pets.errors import PetsError, SpecError
+from pets.samplers.base import Sampler
 
-__all__ = ["answer_types", "make_answer_type", "make_policy", "policies"]
+__all__ = [
+    "Catalog",
+    "answer_types",
+    "as_answer_type",
+    "as_policy",
+    "as_sampler",
+    "make_answer_type",
+    "make_policy",
+    "make_sampler",
+    "policies",
+    "samplers",
+    "spec_of",
+]
 
 Base = TypeVar("Base")
+PLAIN = (int, float, str, bool)
+
+
+class Catalog(Mapping[str, type[Base]]):
+    """Classes by name, and why the plugins in ``broken`` are not among them."""
+
+    def __init__(self, noun: str, package: ModuleType, base: type[Base]) -> None:
+        self.noun, self.base = noun, base
+        self.broken: dict[str, str] = {}
+        self._classes = _scan(package, base)
+        self._options = {name: _options(cls) for name, cls in self._classes.items()}
+        own = frozenset(self._classes)
+        for entry in entry_points(group=package.__name__):
+            if entry.name in own:
+                warnings.warn(
+                    f"{_origin(entry)}: its {noun} {entry.name!r} is left out, PETS has one of that name", stacklevel=3
+                )
+            elif entry.name in self._classes:
+                self.broken[entry.name] = f"{_origin(entry)} is not the only package that brings it; uninstall one"
+                del self._classes[entry.name]
+            elif entry.name not in self.broken:
+                self._load(entry)
+
+    def __getitem__(self, name: str) -> type[Base]:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def make(self, spec: str) -> Base:
+        """The object that ``name`` or ``name:option=value,option=value`` describes."""
+        name, _, text = spec.partition(":")
+        if name in self.broken:
+            raise SpecError(f"the {self.noun} {name!r} cannot be loaded: {self.broken[name]}.")
+        if name not in self:
+            broken = f" Broken plugins: {', '.join(sorted(self.broken))}." if self.broken else ""
+            raise SpecError(
+                f"there is no {self.noun} {name!r}. {_plural(self.noun)}: {', '.join(sorted(self))}.{broken}"
+            )
+        options = self._options[name]
+        values: dict[str, Any] = {}
+        for part in filter(None, text.split(",")):
+            key, equals, value = part.partition("=")
+            if key not in options or not equals:
+                raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")
+            values[key] = _value(name, options[key], value, options)
+        for key, option in options.items():
+            if option.default is Parameter.empty and key not in values:
+                raise SpecError(f"{name}: {key} is missing. {_listing(name, options)}")
+        try:
+            return self[name](**values)
+        except PetsError as error:
+            raise SpecError(f"{spec}: {error}") from error
+
+    def accept(self, value: str | Base) -> Base:
+        """The object itself, or what a spec describes."""
+        if isinstance(value, str):
+            return self.make(value)
+        if not isinstance(value, self.base):
+            raise SpecError(
+                f"expected a {self.noun} (an object of {self.base.__name__}) or a spec such as "
+                f"{min(self)!r}; got {value!r}."
+            )
+        return value
+
+    def _load(self, entry: EntryPoint) -> None:
+        try:
+            cls = entry.load()
+            options = _options(cls)
+        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way, and the verb may not need it)
+            self.broken[entry.name] = f"{_origin(entry)}: {type(error).__name__}: {error}"
+            return
+        if isinstance(cls, type) and issubclass(cls, self.base) and not inspect.isabstract(cls):
+            self._classes[entry.name], self._options[entry.name] = cls, options
+        else:
+            self.broken[entry.name] = f"{_origin(entry)}: {entry.value} is no class that subclasses {_path(self.base)}"
 
 
 @cache
-def policies() -> Mapping[str, type[Policy]]:
+def policies() -> Catalog[Policy]:
     """Every policy by name: the files of ``pets.policies`` and the entry points of group ``pets.policies``.
 
     >>> {"okg", "uniform", "price"} <= set(policies())
     True
     """
-    return _found(pets.policies, Policy)
+    return Catalog("policy", pets.policies, Policy)
 
 
 @cache
-def answer_types() -> Mapping[str, type[AnswerType]]:
+def answer_types() -> Catalog[AnswerType]:
     """Every answer type by name: the files of ``pets.answers`` and the entry points of group ``pets.answers``.
 
     >>> sorted(answer_types())
     ['choice', 'math', 'number', 'text']
     """
-    return _found(pets.answers, AnswerType)  # type: ignore[type-abstract]
+    return Catalog("answer type", pets.answers, AnswerType)  # type: ignore[type-abstract]
+
+
+@cache
+def samplers() -> Catalog[Sampler]:
+    """Every sampler that a spec can describe: files of ``pets.samplers``, entry points of group ``pets.samplers``.
+
+    >>> {"local", "openai"} <= set(samplers())
+    True
+    """
+    return Catalog("sampler", pets.samplers, Sampler)  # type: ignore[type-abstract]
 
 
 def make_policy(spec: str) -> Policy:
@@ -54,7 +165,7 @@ def make_policy(spec: str) -> Policy:
     >>> make_policy("price:rounds=3,warmup=2").rounds
     3
     """
-    return _make(spec, "policy", "Policies", policies())
+    return policies().make(spec)
 
 
 def make_answer_type(spec: str) -> AnswerType:
@@ -63,47 +174,92 @@ def make_answer_type(spec: str) -> AnswerType:
     >>> make_answer_type("choice:options=4").canonical("(E)") is None
     True
     """
-    return _make(spec, "answer type", "Answer types", answer_types())
+    return answer_types().make(spec)
 
 
-def _make(spec: str, noun: str, nouns: str, known: Mapping[str, type[Base]]) -> Base:
-    name, _, text = spec.partition(":")
-    if name not in known:
-        raise SpecError(f"there is no {noun} {name!r}. {nouns}: {', '.join(sorted(known))}.")
-    cls = known[name]
-    options = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    hints = {key: _optional(hint) for key, hint in get_type_hints(cls).items()}
-    values: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in options or not equals:
-            raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options, hints)}")
-        values[key] = _value(name, key, value, hints, options)
+def make_sampler(spec: str) -> Sampler:
+    """The sampler that ``name:option=value,...`` describes; its options are its constructor's plain arguments.
+
+    >>> sampler = make_sampler("openai:url=http://localhost:8000/v1,model=Qwen/Qwen3-8B,timeout=60")
+    >>> make_sampler("openai:model=Qwen/Qwen3-8B")
+    Traceback (most recent call last):
+    ...
+    pets.errors.SpecError: openai: url is missing. Options of openai: url, model, ...
+    """
+    return samplers().make(spec)
+
+
+def as_policy(value: str | Policy) -> Policy:
+    """The policy itself, or the one that a spec describes.
+
+    >>> as_policy("okg:prior=1") == as_policy(make_policy("okg:prior=1"))
+    True
+    """
+    return policies().accept(value)
+
+
+def as_answer_type(value: str | AnswerType) -> AnswerType:
+    """The answer type itself, or the one that a spec describes."""
+    return answer_types().accept(value)
+
+
+def as_sampler(value: str | Sampler) -> Sampler:
+    """The sampler itself, or the one that a spec describes."""
+    return samplers().accept(value)
+
+
+def spec_of(value: Policy | AnswerType) -> str | None:
+    """The spec that makes an equal object in another process; ``None`` where no spec does.
+
+    No spec describes an object of a class that is not registered, nor what a policy has learned.
+
+    >>> spec_of(make_policy("okg:prior=1,lengths=false")), spec_of(make_answer_type("number"))
+    ('okg:prior=1.0,lengths=false', 'number')
+    """
+    catalog: Catalog[Any] = policies() if isinstance(value, Policy) else answer_types()
+    name = next((name for name, cls in catalog.items() if cls is type(value)), None)
+    if name is None:
+        return None
+    settings = [
+        f"{key}={_text(getattr(value, key))}"
+        for key, option in _options(type(value)).items()
+        if _is_plain(option.annotation) and getattr(value, key) != option.default
+    ]
+    spec = f"{name}:{','.join(settings)}" if settings else name
     try:
-        return cls(**values)
-    except PetsError as error:
-        raise SpecError(f"{spec}: {error}") from error
-
-
-def _found(package: ModuleType, base: type[Base]) -> dict[str, type[Base]]:
-    found = _scan(package, base)
-    for entry in entry_points(group=package.__name__):
-        found[entry.name] = entry.load()
-    return found
+        return spec if catalog.make(spec) == value else None
+    except SpecError:  # an option that no spec can set
+        return None
 
 
 def _scan(package: ModuleType, base: type[Base]) -> dict[str, type[Base]]:
-    """The one public subclass of ``base`` in each module, by the module's name."""
-    found: dict[str, type[Base]] = {}
+    """The one public subclass of ``base`` in each module that plain values can make, by the module's name."""
+    classes: dict[str, type[Base]] = {}
     for info in pkgutil.iter_modules(package.__path__):
         if info.name.startswith("_"):  # a script or a helper, not a plugin
             continue
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for name, candidate in vars(module).items():
             own = isinstance(candidate, type) and candidate.__module__ == module.__name__ and not name.startswith("_")
-            if own and issubclass(candidate, base) and candidate is not base:
-                found[info.name] = candidate
-    return found
+            if own and issubclass(candidate, base) and candidate is not base and _can_make(candidate):
+                classes[info.name] = candidate
+    return classes
+
+
+def _can_make(cls: type) -> bool:
+    return all(
+        option.default is not Parameter.empty or _is_plain(option.annotation) for option in _options(cls).values()
+    )
+
+
+def _options(cls: type) -> Mapping[str, Parameter]:
+    """The constructor's arguments, annotated with what a spec's value is read as."""
+    hints = get_type_hints(cls.__init__)  # type: ignore[misc]
+    return {
+        name: parameter.replace(annotation=_optional(hints.get(name)))
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    }
 
 
 def _optional(hint: Any) -> Any:
@@ -112,37 +268,58 @@ def _optional(hint: Any) -> Any:
     return members[0] if NoneType in get_args(hint) and len(members) == 1 else hint
 
 
-def _value(name: str, key: str, text: str, hints: Mapping[str, Any], options: Mapping[str, Field[Any]]) -> Any:
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_plain(hint: Any) -> bool:
+    kind = _kinds(hint)[0]
+    return kind in PLAIN or get_origin(kind) is Literal
+
+
+def _value(name: str, option: Parameter, text: str, options: Mapping[str, Parameter]) -> Any:
     """``text`` as the option's type: int, float, bool, str or one of a few words."""
-    hint = hints[key]
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    words = [word for kind in kinds[1:] if get_origin(kind) is Literal for word in get_args(kind)]
+    kind, *others = _kinds(option.annotation)
+    words = [word for other in others if get_origin(other) is Literal for word in get_args(other)]
     if text in words:
         return text
-    hint = kinds[0]
-    if get_origin(hint) is Literal:
-        if text in get_args(hint):
+    if get_origin(kind) is Literal:
+        if text in get_args(kind):
             return text
-        raise SpecError(f"{name}: {key} is one of {', '.join(get_args(hint))}; got {text!r}.")
-    if hint is bool and text in ("true", "false"):
+        raise SpecError(f"{name}: {option.name} is one of {', '.join(get_args(kind))}; got {text!r}.")
+    if kind is bool and text in ("true", "false"):
         return text == "true"
-    if hint in (int, float, str):
+    if kind in (int, float, str):
         try:
-            return hint(text)
+            return kind(text)
         except ValueError:
             pass
-    wanted = " or ".join([getattr(hint, "__name__", str(hint)), *words])
-    raise SpecError(f"{name}: {key}={text!r} is not a {wanted}. {_listing(name, options, hints)}")
+    wanted = " or ".join([getattr(kind, "__name__", str(kind)), *words])
+    article = "an" if wanted[0].lower() in "aeiou" else "a"
+    raise SpecError(f"{name}: {option.name}={text!r} is not {article} {wanted}. {_listing(name, options)}")
 
 
-def _listing(name: str, options: Mapping[str, Field[Any]], hints: Mapping[str, Any]) -> str:
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _listing(name: str, options: Mapping[str, Parameter]) -> str:
     """The options that a spec can set, with their defaults."""
-    settable = [key for key, option in options.items() if _settable(option.default, hints[key])]
-    listed = ", ".join(f"{key}={options[key].default}" for key in settable)
+    listed = ", ".join(
+        key if option.default is Parameter.empty else f"{key}={option.default}"
+        for key, option in options.items()
+        if _is_plain(option.annotation)
+    )
     return f"Options of {name}: {listed}." if listed else f"{name} has no options."
 
 
-def _settable(default: Any, hint: Any) -> bool:
-    if isinstance(default, tuple):
-        return False  # what was learned, not what a spec says
-    return default not in (MISSING, None) or (default is None and hint in (int, float, str, bool))
+def _plural(noun: str) -> str:
+    return (f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s").capitalize()
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name!r}" if entry.dist is not None else f"entry point {entry.value!r}"
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
