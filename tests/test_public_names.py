@@ -1,31 +1,91 @@
 """What ``import pets`` promises; adding or removing a name is a decision, not an accident."""
 
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
 import pets
+from pets import errors
 
 NAMES = [
     "Allocator",
+    "Answer",
+    "AnswerType",
     "Budget",
     "BudgetError",
+    "BusyError",
+    "Completion",
     "Currency",
     "Engine",
     "IndexPolicy",
     "InputError",
     "Launch",
+    "LocalModelError",
+    "OpenAISampler",
     "PetsError",
+    "Policy",
+    "Pool",
     "PoolError",
+    "Problem",
+    "Prompt",
     "Question",
     "QuotaPolicy",
+    "RefusedError",
+    "ReplyError",
+    "Sampler",
+    "SamplerError",
+    "Sampling",
+    "Solution",
     "SpecError",
     "StateError",
     "Tally",
     "Trace",
+    "UnreachableError",
     "Verdict",
     "View",
+    "__version__",
+    "make_answer_type",
     "make_policy",
+    "make_sampler",
+    "read_pool",
+    "replay",
     "solve",
 ]
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_the_public_names_are_pinned():
     assert pets.__all__ == NAMES
     assert all(hasattr(pets, name) for name in NAMES)
+    assert set(NAMES) <= set(dir(pets))
+
+
+def test_every_error_is_public():
+    assert {name for name in vars(errors) if name.endswith("Error")} <= set(NAMES)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'pets' has no attribute 'solv'"):
+        pets.solv  # noqa: B018
+
+
+def test_the_version_is_the_distributions():
+    assert pets.__version__ == version("pets")
+
+
+def test_importing_pets_brings_neither_numpy_nor_an_http_client():
+    heavy = "{'numpy', 'scipy', 'httpx', 'aiohttp', 'click', 'rich'} & set(sys.modules)"
+    assert python(f"import sys, pets; print({heavy})") == "set()"
+    assert python("import pets; print(pets.Question('q1').id, 'Engine' in dir(pets))") == "q1 True"
+
+
+@pytest.mark.parametrize("before", ["", "import pets.replay;", "from pets.replay.lab import replay;"])
+def test_replay_is_called_from_pets_whatever_was_imported_before(before):
+    code = "from pets import replay; print(callable(replay), replay.replay([], ['okg']) == replay([], ['okg']) == [])"
+    assert python(before + code) == "True True"

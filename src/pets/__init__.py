@@ -7,48 +7,120 @@
 ...         counted = allocator.tell(Trace(launch.question, launch.number, answer="42"))
 >>> [verdict.answer for verdict in allocator.verdicts()], allocator.budget.free
 (['42', '42'], 0)
+
+Names are imported when they are used: `import pets` alone brings neither numpy nor an HTTP client.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency
-from pets.core.policy import IndexPolicy, QuotaPolicy, View
-from pets.core.tally import Tally
-from pets.errors import BudgetError, InputError, PetsError, PoolError, SpecError, StateError
-from pets.registry import make_policy
-from pets.types import Launch, Question, Trace, Verdict
+if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for Python
+    from pets.answers.base import AnswerType
+    from pets.core.allocator import Allocator
+    from pets.core.budget import Budget, Currency
+    from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
+    from pets.core.tally import Tally
+    from pets.engine import Answer, Engine, Solution, solve
+    from pets.errors import (
+        BudgetError,
+        BusyError,
+        InputError,
+        LocalModelError,
+        PetsError,
+        PoolError,
+        RefusedError,
+        ReplyError,
+        SamplerError,
+        SpecError,
+        StateError,
+        UnreachableError,
+    )
+    from pets.pools import Pool, read_pool
+    from pets.questions import Problem
+    from pets.registry import make_answer_type, make_policy, make_sampler
+    from pets.replay import replay
+    from pets.samplers import Completion, Prompt, Sampler, Sampling
+    from pets.samplers.openai import OpenAISampler
+    from pets.types import Launch, Question, Trace, Verdict
 
-if TYPE_CHECKING:
-    from pets.engine import Engine, solve
+    __version__: str
 
 __all__ = [
     "Allocator",
+    "Answer",
+    "AnswerType",
     "Budget",
     "BudgetError",
+    "BusyError",
+    "Completion",
     "Currency",
     "Engine",
     "IndexPolicy",
     "InputError",
     "Launch",
+    "LocalModelError",
+    "OpenAISampler",
     "PetsError",
+    "Policy",
+    "Pool",
     "PoolError",
+    "Problem",
+    "Prompt",
     "Question",
     "QuotaPolicy",
+    "RefusedError",
+    "ReplyError",
+    "Sampler",
+    "SamplerError",
+    "Sampling",
+    "Solution",
     "SpecError",
     "StateError",
     "Tally",
     "Trace",
+    "UnreachableError",
     "Verdict",
     "View",
+    "__version__",
+    "make_answer_type",
     "make_policy",
+    "make_sampler",
+    "read_pool",
+    "replay",
     "solve",
 ]
 
+HOMES = {
+    "pets.answers.base": "AnswerType",
+    "pets.core.allocator": "Allocator",
+    "pets.core.budget": "Budget Currency",
+    "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
+    "pets.core.tally": "Tally",
+    "pets.engine": "Answer Engine Solution solve",
+    "pets.errors": "BudgetError BusyError InputError LocalModelError PetsError PoolError RefusedError ReplyError "
+    "SamplerError SpecError StateError UnreachableError",
+    "pets.pools": "Pool read_pool",
+    "pets.questions": "Problem",
+    "pets.registry": "make_answer_type make_policy make_sampler",
+    "pets.replay": "replay",
+    "pets.samplers": "Completion Prompt Sampler Sampling",
+    "pets.samplers.openai": "OpenAISampler",
+    "pets.types": "Launch Question Trace Verdict",
+}
+HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}
+
 
 def __getattr__(name: str) -> object:
-    """Live runs bring an HTTP client and more, which `import pets` does without."""
-    if name in ("Engine", "solve"):
-        return getattr(importlib.import_module("pets.engine"), name)
-    raise AttributeError(f"module 'pets' has no attribute {name!r}")
+    if name == "__version__":
+        value: object = importlib.import_module("importlib.metadata").version("pets")
+    elif name in HOME_OF:
+        module = importlib.import_module(HOME_OF[name])
+        value = globals().get(name, getattr(module, name))  # pets.replay is a package that can be called
+    else:
+        raise AttributeError(f"module 'pets' has no attribute {name!r}")
+    globals()[name] = value  # found at once from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -56,7 +56,7 @@ def test_specs():
     ("spec", "message"),
     [
         ("nope", "there is no answer type 'nope'. Answer types: choice, math, number, text."),
-        ("choice:options=x", "options='x' is not a int. Options of choice: options=None, digits=None."),
+        ("choice:options=x", "options='x' is not an int. Options of choice: options=None, digits=None."),
         ("choice:options=30", "1 to 26 options"),
         ("math:seconds=0", "more than 0"),
         ("text:x=1", "text has no options"),

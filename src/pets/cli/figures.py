@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from pets.cli.replay import WIDE, progress_bar, read_telling
+from pets.cli.replay import WIDE, progress_bar, read_pool_reporting_skips
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
 from pets.replay import Protocol, read_answers
@@ -57,7 +57,7 @@ def figures(
     With --pools also its tables: the sweeps over the number of difficulty grids, and the seconds that deciding takes.
     """
     check_matplotlib()
-    pools = [read_telling(path, skip_bad) for path in pool_files(paths)] if paths else []
+    pools = [read_pool_reporting_skips(path, skip_bad) for path in pool_files(paths)] if paths else []
     protocol = Protocol(repetitions, budgets=(mean_budget,), seed=seed)
     pools = [pool for pool in pools if _fits(pool, protocol)]
     out.mkdir(parents=True, exist_ok=True)

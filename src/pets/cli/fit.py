@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pets.cli.solving import check_output
+from pets.cli._run import check_output
 from pets.plans import fit_plan, plan_text, write_plan
 from pets.pools import pool_files, read_pool
 

@@ -34,7 +34,7 @@ from pets.report import (
     save,
 )
 
-__all__ = ["WIDE", "progress_bar", "read_telling", "replay"]
+__all__ = ["WIDE", "progress_bar", "read_pool_reporting_skips", "replay"]
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
@@ -97,7 +97,7 @@ def replay(
     plain = target == "whole" and not weighted  # what certificates can be checked against
     certified = CERTIFIED_AT if certify or (plots is not None and plain) else ()
     protocol = Protocol(repetitions, pool_size, target, weighted, train, seed=seed, certified=certified)
-    pools = [read_telling(path, skip_bad) for path in pool_files(paths)]
+    pools = [read_pool_reporting_skips(path, skip_bad) for path in pool_files(paths)]
     specs = policies or _default(pools, protocol)
     with progress_bar() as progress:
         found = run(
@@ -114,7 +114,7 @@ def replay(
         _plot(plots, pools, found, answer)
 
 
-def read_telling(path: Path, skip_bad: bool) -> Pool:
+def read_pool_reporting_skips(path: Path, skip_bad: bool) -> Pool:
     """The pool; how many of its lines were skipped goes to stderr."""
     pool = read_pool(path, skip_bad=skip_bad)
     if pool.skipped:

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from pets.cli.solving import amount
+from pets.cli._run import amount
 from pets.core.certificate import expected_consistency
 from pets.engine.outlook import Certifier, tallies_of
 from pets.engine.runs import LOST, restored, results

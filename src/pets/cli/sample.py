@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pets.cli.interrupts import INTERRUPTED
-from pets.cli.sampling import Source, drawing_options, field_option, source_options, the_questions, the_sampling
+from pets.cli._signals import INTERRUPTED
+from pets.cli.options import Source, drawing_options, field_option, load_questions, merge_sampling, source_options
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
@@ -54,8 +54,8 @@ def sample(
     was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it, nor
     a question whose text has changed.
     """
-    asked = the_questions(questions, fields)
-    sampling = the_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
+    asked = load_questions(questions, fields)
+    sampling = merge_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
     recording = Recording(asked.problems[:first], traces, sampling, seed, at_once, _part(part))
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')

@@ -1,4 +1,4 @@
-"""``pets solve``: questions in, answers out, each with its certificate, under a budget."""
+"""``pets solve`` and ``pets top-up``: questions in, answers out, each with its certificate, under a budget."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from pets.cli.sampling import drawing_options, field_option, the_questions
-from pets.cli.solving import check_output, run_engine
+from pets.cli._run import check_output, run_engine
+from pets.cli.options import drawing_options, field_option, load_questions
 from pets.confidence import KINDS
 from pets.engine import Engine, Plan, Price
 from pets.engine.dry import dry_run
@@ -16,10 +16,10 @@ from pets.engine.options import plan_with
 from pets.engine.sources import Dialect, samplers_of
 from pets.errors import InputError
 
-__all__ = ["solve"]
+__all__ = ["solve", "top_up"]
 
 LOCAL_CONCURRENCY = 16
-OF_A_RESUME = {"store", "resume", "number", "endpoint", "concurrency", "first", "fields"}
+ALLOWED_WITH_RESUME = {"store", "resume", "number", "endpoint", "concurrency", "first", "fields"}
 
 
 @click.command(short_help="Answer questions under a budget, live.")
@@ -79,10 +79,11 @@ def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
     if given["store"] is None:
         raise InputError("--resume needs --store FILE: the file that holds the run.")
     source = click.get_current_context().get_parameter_source
-    if ignored := [name for name in given if name not in OF_A_RESUME and source(name) is ParameterSource.COMMANDLINE]:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+    named = [name for name in given if source(name) is ParameterSource.COMMANDLINE]
+    if ignored := [f"--{name.replace('_', '-')}" for name in named if name not in ALLOWED_WITH_RESUME]:
         raise InputError(
-            f"--resume goes on with the run's own settings: leave out {named}. `pets top-up` gives a run more budget."
+            f"--resume goes on with the run's own settings: leave out {', '.join(ignored)}. "
+            "`pets top-up` gives a run more budget."
         )
     engine = Engine.resume(
         given["store"],
@@ -92,7 +93,7 @@ def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
         concurrency=given["concurrency"],
     )
     if questions is not None:
-        asked = [problem.id for problem in the_questions(questions, given["fields"]).problems[: given["first"]]]
+        asked = [problem.id for problem in load_questions(questions, given["fields"]).problems[: given["first"]]]
         if asked != [problem.id for problem in engine.problems]:
             engine.close()
             raise InputError(
@@ -105,7 +106,7 @@ def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
     """The engine of a new run; none where only a dry run was wanted."""
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
-    asked = the_questions(questions, given["fields"])
+    asked = load_questions(questions, given["fields"])
     problems = asked.problems[: given["first"]]
     local = not given["endpoint"]
     options = {name: given[name] for name in ("budget", "policy", "max_per_question", "answer", "system", "confidence")}
@@ -139,3 +140,30 @@ def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
         store=given["store"],
         plan=plan,
     )
+
+
+@click.command("top-up", short_help="Give a run more budget and go on.")
+@click.argument("run", metavar="RUN")
+@click.option("--budget", required=True, metavar="+AMOUNT", help="+2000, +4x, +1Mtok, +2usd: in the run's currency.")
+@click.option("--store", required=True, type=click.Path(dir_okay=False), help="The file that holds the run.")
+@click.option("--endpoint", multiple=True, metavar="URL", help="Other servers than the run began with.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Traces in flight.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Results as JSONL; else stdout.")
+def top_up(
+    run: str, budget: str, store: str, endpoint: tuple[str, ...], concurrency: int | None, output: Path | None
+) -> None:
+    """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
+
+    \b
+    pets top-up last --budget +2000 --store runs.db
+    """
+    check_output(output)
+    engine = Engine.resume(
+        store,
+        run,
+        endpoint=endpoint or None,
+        key=os.environ.get("OPENAI_API_KEY"),
+        concurrency=concurrency,
+        top_up=budget,
+    )
+    run_engine(engine, output)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from pets.cli.intake import Parse, lines, problems_in, replayed_problem, spoken_problem
-from pets.cli.interrupts import INTERRUPTED
-from pets.cli.sampling import field_option, the_questions, the_sampling
-from pets.cli.streaming import Replayed, Running, in_order, the_budget
+from pets.cli._signals import INTERRUPTED
+from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
+from pets.cli.options import field_option, load_questions, merge_sampling
+from pets.cli.streaming import Replayed, Running, in_order, stream_budget
 from pets.core.allocator import Allocator
 from pets.engine.sources import samplers_of
 from pets.errors import InputError
@@ -74,7 +74,7 @@ def stream(plan_file: Path | None, cold: bool, replay: Path | None, **given: Any
     plan = _the_plan(plan_file, cold)
     cap = given["cap"] or (64 if plan is None else plan.cap)
     what = _live(plan, given) if replay is None else _recorded(replay, cap, given)
-    budget, horizon = the_budget(
+    budget, horizon = stream_budget(
         MEAN if plan is None else plan.mean_budget,
         min(cap, what.cap or cap),
         budget=given["budget"],
@@ -122,7 +122,7 @@ def _live(plan: StreamPlan | None, given: dict[str, Any]) -> _What:
     if given["answer"] is not None:
         make_answer_type(given["answer"])
     fields = given["fields"]
-    asked = None if given["questions"] in (None, STDIN) else the_questions(given["questions"], fields)
+    asked = None if given["questions"] in (None, STDIN) else load_questions(given["questions"], fields)
     chosen = Sampling() if asked is None else replace(asked.sampling, top_logprobs=None)  # votes count alike here
     samplers = samplers_of(
         given["endpoint"],
@@ -133,7 +133,7 @@ def _live(plan: StreamPlan | None, given: dict[str, Any]) -> _What:
     )
     source = SampledTraces(
         samplers,
-        the_sampling(chosen, given["temperature"], given["max_tokens"], given["stop"], None),
+        merge_sampling(chosen, given["temperature"], given["max_tokens"], given["stop"], None),
         answer=given["answer"],
         system=given["system"],
         options=None if plan is None else {plan.provenance.answer: plan.provenance.options},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from pets.cli.interrupts import INTERRUPTED, interruptible
+from pets.cli._signals import INTERRUPTED, interruptible
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
@@ -24,19 +24,19 @@ from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
 from pets.samplers import Prompt, Sampler
 
-__all__ = ["Replayed", "Running", "in_order", "the_budget"]
+__all__ = ["Replayed", "Running", "in_order", "stream_budget"]
 
 WINDOW = 100  # questions, where a stream has no end and no window was given
 
 
-def the_budget(
+def stream_budget(
     mean: float, cap: int, *, budget: str | None, horizon: int | None, window: int | None, known: int | None
 ) -> tuple[Budget, int | None]:
     """The budget and the horizon: in all for a known number of questions, by windows without an end.
 
-    >>> the_budget(16.0, 64, budget=None, horizon=10, window=None, known=None)[0].total
+    >>> stream_budget(16.0, 64, budget=None, horizon=10, window=None, known=None)[0].total
     160
-    >>> the_budget(16.0, 64, budget="500", horizon=None, window=50, known=None)[0].window
+    >>> stream_budget(16.0, 64, budget="500", horizon=None, window=50, known=None)[0].window
     Window(questions=50, amount=500)
     """
     if horizon is not None and window is not None:
@@ -111,7 +111,7 @@ class Running:
             click.echo("Stopped at once: traces in flight are lost.", err=True)
             sys.exit(INTERRUPTED)
         assert self.stream is not None
-        self._last_word(self.stream)
+        self._print_summary(self.stream)
         return not self.stream.draining
 
     def refuse(self, line: int, why: str) -> None:
@@ -134,7 +134,7 @@ class Running:
             self.agreed += outcome.answer is not None and outcome.answer == (self.targets or {}).get(outcome.id)
         click.echo(json.dumps(outcome.to_plain(), ensure_ascii=False))
 
-    def _last_word(self, stream: Stream) -> None:
+    def _print_summary(self, stream: Stream) -> None:
         budget, refused = self.allocator.budget, stream.refused + self.unread
         share = f" ({budget.spent / budget.total:.1%})" if budget.total else ""
         words = [f"{self.answered:,} questions answered, {budget.spent:,} traces of {budget.total:,}{share}."]

@@ -4,6 +4,9 @@
 how much one policy beats the best of its rivals.
 """
 
+import sys
+from types import ModuleType
+
 from pets.replay.compare import Comparison, average_ratio, compare
 from pets.replay.lab import replay
 from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, traces_at_mean
@@ -24,3 +27,12 @@ __all__ += [
     "rows",
     "traces_at_mean",
 ]
+
+
+class _CallablePackage(ModuleType):
+    """``from pets import replay`` gives this package, whatever was imported before; called, it is :func:`replay`."""
+
+    __call__ = staticmethod(replay)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

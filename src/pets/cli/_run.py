@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pets.cli.interrupts import INTERRUPTED, interruptible
+from pets.cli._signals import INTERRUPTED, interruptible
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.outlook import Outlook
 from pets.errors import InputError, PetsError
@@ -52,7 +52,7 @@ async def _run(engine: Engine, output: Path | None) -> Solution:
                 with suppress(asyncio.CancelledError):
                     await watching
         _write(engine, output)
-        _last_word(engine, solution)
+        _print_summary(engine, solution)
         return solution
 
 
@@ -127,7 +127,7 @@ def _rows(engine: Engine, file: TextIO) -> None:
         file.write(json.dumps(answer.to_plain(), ensure_ascii=False) + "\n")
 
 
-def _last_word(engine: Engine, solution: Solution) -> None:
+def _print_summary(engine: Engine, solution: Solution) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {solution.cost:.4f} usd"
     traces = f"{solution.traces:,} traces ({solution.failed:,} failed), {solution.tokens:,} tokens"

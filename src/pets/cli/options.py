@@ -14,7 +14,7 @@ from pets.questions import QuestionSet, named_sets, parse_fields, question_set, 
 from pets.samplers import Sampler, Sampling
 from pets.samplers.local import LocalSampler
 
-__all__ = ["Source", "drawing_options", "field_option", "source_options", "the_questions", "the_sampling"]
+__all__ = ["Source", "drawing_options", "field_option", "load_questions", "merge_sampling", "source_options"]
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -78,7 +78,7 @@ field_option = click.option(
 )
 
 
-def the_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
+def load_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
     """A named set, or a file, its fields under the names that ``fields`` gives."""
     mapped = parse_fields(fields)
     path = Path(name)
@@ -91,7 +91,7 @@ def the_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
     return read_questions(path, fields=mapped)
 
 
-def the_sampling(
+def merge_sampling(
     chosen: Sampling, temperature: float | None, max_tokens: int | None, stop: tuple[str, ...], window: int | None
 ) -> Sampling:
     """The set's own sampling, with what the user gave instead."""

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from pets.cli import intake
-from pets.cli.intake import lines, problems_in, spoken_problem
+from pets.cli import _stdin
+from pets.cli._stdin import lines, problems_in, spoken_problem
 
 
 def read(file):
@@ -76,8 +76,8 @@ def test_a_pipe_that_breaks_has_ended():
 
 
 def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
-    monkeypatch.setattr(intake, "LONGEST", 1000)
-    monkeypatch.setattr(intake, "CHUNK", 64)
+    monkeypatch.setattr(_stdin, "LONGEST", 1000)
+    monkeypatch.setattr(_stdin, "CHUNK", 64)
     found = read(io.BytesIO(b"x" * 5000 + b"\nnext\n"))
     assert found == [b"x" * 40, b"next"]
 
