@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy
-from pets.plans import ColdPrice, Outcome, RecordedTraces, Stream, fit_plan
-from pets.plans.policy import SLACK
+from pets.plans import Outcome, RecordedTraces, Stream, fit_plan
+from pets.plans.plan import SLACK
+from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
 from pets.replay import Protocol, replay
@@ -97,7 +98,7 @@ def repetition(pool: ReadPool, protocol: Protocol, number: int, args: argparse.N
     runs = {"lab": Run(int(sizes.sum()), total, drawn.agree[list(parts.arrivals), sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
         leave = int(args.mean_budget * WINDOW) // SLACK if way.windows else 0
-        policy = ColdPrice(args.rounds, use_up=True) if way.cold else plan.policy(use_up=True, leave=leave)
+        policy = Price(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)
         # a window that is not full at the end has money for questions that never came
         arrivals = parts.arrivals[: len(parts.arrivals) // WINDOW * WINDOW] if way.windows else parts.arrivals
         runs[way.name] = streamed(policy, drawn, arrivals, args.mean_budget, way)

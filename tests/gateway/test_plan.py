@@ -1,8 +1,16 @@
 """A gateway that goes by a plan, and says when the stream no longer fits it."""
 
+import asyncio
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.mock import Known, Mock
-from pets.plans import Drift, fit_plan
+from pets.plans import Drift, RecordedTraces, Stream, fit_plan
+from pets.policies.price import Price
 from pets.pools import Pool, PooledQuestion
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.types import Trace
 
 from .conftest import a_gateway
 
@@ -19,3 +27,23 @@ def test_a_plan_is_kept_to_and_watched():
         shown = place.client.get("/dashboard/events?once=1").json()["drift"]
         assert shown["alarm"] and shown["seen"] == 12 and drift.alarm
         assert "pets_drift_alarm 1.0" in place.client.get("/metrics").text
+
+
+def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
+    """An untrained price rule holds one belief, wherever it runs."""
+    policy = Price(rounds=2)
+    with a_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as place:
+        voted = place.ask("clear").json()["pets"]
+    outcomes = []
+
+    async def arriving():
+        yield Problem("clear", Prompt("clear"))
+
+    async def run():
+        traces = {"clear": [Trace("clear", number, "A", tokens=8) for number in range(8)]}
+        allocator = Allocator(policy, Budget(8, 8), horizon=1)
+        await Stream(allocator, RecordedTraces(traces, None), outcomes.append).run(arriving())
+
+    asyncio.run(run())
+    assert voted["votes"] == {"A": 4} and outcomes[0].votes == {"A": 4}
+    assert round(voted["certificate"], 6) == outcomes[0].certificate

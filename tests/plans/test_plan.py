@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.grid import plan_for
 from pets.core.patterns import soft_assignment
 from pets.core.policy import View
@@ -13,6 +17,7 @@ from pets.errors import InputError
 from pets.plans import fit_plan
 from pets.policies.price import Price
 from pets.pools import Pool, PooledQuestion
+from pets.types import Question, Trace
 
 
 def test_shares_are_the_mean_chance_of_each_warmup_pattern(pool, plan):
@@ -86,3 +91,22 @@ def test_a_plan_that_no_pool_can_have_made_is_refused(plan):
         replace(plan, grid=replace(plan.grid, shares=(0.5,) * 5))
     with pytest.raises(InputError, match="budgets"):
         replace(plan, budgets=replace(plan.budgets, low=(1,) * 5))
+
+
+@settings(max_examples=25)
+@given(
+    answers=st.lists(st.text("AB", min_size=24, max_size=24), min_size=1, max_size=8),
+    mean=st.integers(4, 24),
+    rounds=st.integers(1, 3),
+)
+def test_whatever_the_answers_the_budget_is_spent_to_the_last_trace(plan, one_shot, answers, mean, rounds):
+    policy = (one_shot if rounds == 1 else plan).policy(use_up=True)
+    total = mean * len(answers)
+    allocator = Allocator(policy, Budget(total, 24), horizon=len(answers))
+    for number, path in enumerate(answers):
+        allocator.add(Question(str(number), options=4))
+        while launches := allocator.ask(24):
+            assert allocator.budget.spent + allocator.budget.reserved <= total
+            for launch in launches:
+                allocator.tell(Trace(launch.question, launch.number, path[launch.number]))
+    assert allocator.budget.spent == total

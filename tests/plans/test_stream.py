@@ -9,8 +9,9 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
 from pets.errors import InputError, RefusedError
-from pets.plans import ColdPrice, Drift, RecordedTraces, Stream, left_by_windows
+from pets.plans import Drift, RecordedTraces, Stream, left_by_windows
 from pets.plans.traces import Drawn
+from pets.policies.price import Price
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.types import Question
@@ -308,7 +309,7 @@ def test_what_breaks_for_everybody_ends_the_stream_with_its_own_error(plan, toys
 
 def test_a_cold_stream_keeps_its_budget_and_learns(toys):
     answers = toys.drawn(48, strength=0.1, seed=8)
-    allocator = Allocator(ColdPrice(rounds=2, use_up=True), Budget(384, 64), horizon=48)
+    allocator = Allocator(Price(rounds=2, use_up=True, cold=True), Budget(384, 64), horizon=48)
     source = RecordedTraces(toys.traces_of(answers), 4)
     found, _ = streamed(allocator, source, toys.arriving(answers), at_once=4)
     assert allocator.budget.spent == 384

@@ -23,7 +23,7 @@ def test_the_belief_is_the_papers_updates_one_by_one():
     policy = fixed()
     tally = Tally.of(["A", "B", None, "A"], [12.0, 9.0, 3.0, 10.0], options=3)
     step = Belief((1.0, 1.0, 1.0), (5.0,) * 3, (0.5,) * 3).update(0, 6.0).update(1, 4.5).update(0, 5.0)
-    belief = policy.belief(tally)
+    belief = policy.belief_of(tally)
     assert belief.alpha == step.alpha
     assert belief.beta == pytest.approx(step.beta) and belief.v == pytest.approx(step.v)
 
@@ -31,7 +31,7 @@ def test_the_belief_is_the_papers_updates_one_by_one():
 def test_pending_traces_add_precision_and_leave_beta():
     tally = Tally.of(["A", "B"], [10.0, 8.0], options=2)
     flying = Tally.of(["A", "B"], [10.0, 8.0], options=2, pending=3)
-    now, then = fixed().belief(tally), fixed().belief(flying)
+    now, then = fixed().belief_of(tally), fixed().belief_of(flying)
     assert then.beta == now.beta
     assert sum(then.alpha) == pytest.approx(sum(now.alpha) + 3)
     assert all(b < a for a, b in zip(now.v, then.v, strict=True))
@@ -78,7 +78,7 @@ def test_the_allocators_verdict_is_the_terminal_rule():
 def test_without_weights_the_belief_is_as_sure_as_the_votes():
     """Eight equal votes and a failed trace: nearly certain, whatever the scale of the confidences that are missing."""
     tally = Tally.of(["A"] * 8 + [None], [None] * 9, options=4)
-    assert p_argmax(fixed(missing="unweighted").belief(tally))[0] > 0.98
+    assert p_argmax(fixed(missing="unweighted").belief_of(tally))[0] > 0.98
 
 
 def test_a_confident_minority_can_win_the_terminal_rule_and_the_weighted_vote():
@@ -97,8 +97,8 @@ def test_missing_confidences_follow_the_declared_choice():
     tally = Tally.of(["A", "A", "B"], [None, 9.0, 9.0], options=4)
     with pytest.raises(InputError, match="no confidence"):
         fixed().index(tally, View())
-    assert fixed(missing="ignore").belief(tally).alpha == (2.0, 2.0, 1.0, 1.0)
-    assert fixed(missing="unweighted").belief(tally).alpha == (3.0, 2.0, 1.0, 1.0)
+    assert fixed(missing="ignore").belief_of(tally).alpha == (2.0, 2.0, 1.0, 1.0)
+    assert fixed(missing="unweighted").belief_of(tally).alpha == (3.0, 2.0, 1.0, 1.0)
     assert math.isfinite(fixed(missing="unweighted").index(tally, View()))
 
 

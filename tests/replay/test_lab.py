@@ -100,3 +100,9 @@ def test_okg_beats_uniform_on_recorded_answers():
     (found,) = replay(read_pools([SHARED / "gpqa.EXAONE-Deep-32B.jsonl"]), ["uniform", "okg"], repetitions=2)
     means = {row.policy: row.mean for row in rows([found]) if row.metric == "traces_first_1"}
     assert means["okg"] < 0.5 * means["uniform"]
+
+
+def test_what_a_stream_is_served_by_can_be_replayed(build):
+    spec = "price:rounds=2,use_up=true,cold=true"
+    (found,) = replay([build(questions=20)], [spec], repetitions=2, size=16, train=4, budgets=(8.0,))
+    assert found.result(spec).budget_used.min() == 1.0

@@ -35,3 +35,7 @@ def test_the_grid_and_the_prices_come_from_the_training_questions(parts):
 def test_the_oracle_knows_the_arriving_questions_alone(parts):
     known = set(fitted(make_policy("oracle:K=2"), parts).labels)
     assert known == {f"q{row}" for row in parts.arrivals}
+
+
+def test_a_cold_start_takes_no_training(parts):
+    assert fitted(make_policy("price:cold=true"), parts) == make_policy("price:cold=true")

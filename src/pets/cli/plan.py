@@ -11,9 +11,9 @@ import plotext
 from rich.console import Console
 from rich.table import Table
 
-from pets.core.patterns import K0
+from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
-from pets.plans import NAMES, StreamPlan, read_plan
+from pets.plans import StreamPlan, read_plan
 
 __all__ = ["plan"]
 

@@ -16,8 +16,9 @@ from pets.cli.streaming import Replayed, Running, in_order, stream_budget
 from pets.core.allocator import Allocator
 from pets.engine.sources import samplers_of
 from pets.errors import InputError
-from pets.plans import ColdPrice, Drift, SampledTraces, StreamPlan, left_by_windows, read_plan
+from pets.plans import Drift, SampledTraces, StreamPlan, left_by_windows, read_plan
 from pets.plans.traces import Source
+from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, parse_fields
 from pets.registry import make_answer_type
@@ -83,7 +84,7 @@ def stream(plan_file: Path | None, cold: bool, replay: Path | None, **given: Any
         known=None if what.problems is None else len(what.problems),
     )
     leave = left_by_windows(budget)
-    learning = ColdPrice(given["rounds"], use_up=True, leave=leave)
+    learning = Price(given["rounds"], use_up=True, leave=leave, cold=True)
     policy = learning if plan is None else plan.policy(use_up=True, leave=leave)
     running = Running(
         Allocator(policy, budget, horizon=horizon, seed=given["seed"]),

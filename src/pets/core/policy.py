@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
+from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority
 from pets.types import Trace
 
@@ -81,6 +82,15 @@ class Policy:
     def length_edges(self) -> tuple[float, ...]:
         """Where the length classes are cut, ascending; none as long as none were learned."""
         return ()
+
+    @property
+    def belief(self) -> LearnedPrior:
+        """What the policy in force holds of the model: the prior of certificates. Equal shares where it learns none."""
+        return LearnedPrior()
+
+    def log_price(self, view: View) -> float | None:
+        """The log of the price that a price rule goes by at this view; None for every other policy."""
+        return None
 
     def to_plain(self) -> dict[str, Any]:
         """The options as plain data."""

@@ -12,7 +12,7 @@ shrunk towards the batch's.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -55,6 +55,18 @@ class LearnedPrior:
         weights: Array = np.exp(log_weights - log_weights.max())
         weights /= weights.sum()
         return weights
+
+    def draw(self, tally: Tally, rng: np.random.Generator) -> Array:
+        """A draw of theta from the posterior of one tally, shape (K,): Dir(a + counts) with a from the posterior.
+
+        The answers seen come first, in the order of their counts. The length class is that of the mean tokens.
+        """
+        marked = replace(tally, mark=self.mark(tally.mean_tokens))
+        strength = STRENGTHS[int(rng.choice(len(STRENGTHS), p=self.posterior(marked)))]
+        alpha = np.full(slots(tally), strength)
+        alpha[: len(tally.counts)] += tally.counts
+        theta: Array = rng.dirichlet(alpha)
+        return theta
 
     def gain(self, tally: Tally) -> float:
         """The best expected gain a trace over batches of traces, max_k gain(k) / k, less where traces are in flight.

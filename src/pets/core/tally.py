@@ -7,7 +7,7 @@ A trace without an answer (``None``) costs budget and casts no vote; where none 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ __all__ = [
     "Missing",
     "Tally",
     "confidence_weights",
+    "count_votes",
     "majority",
     "top_p",
     "weighted_majority",
@@ -64,6 +65,22 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
         if answer is not None and weight > 0.0:
             votes[answer] = votes.get(answer, 0.0) + weight
     return votes
+
+
+def count_votes(answers: Iterable[str | None]) -> tuple[tuple[int, ...], int]:
+    """Vote counts, descending, and the number of traces without an answer.
+
+    >>> count_votes(["B", "A", None, "B"])
+    ((2, 1), 1)
+    """
+    votes: dict[str, int] = {}
+    nulls = 0
+    for answer in answers:
+        if answer is None:
+            nulls += 1
+        else:
+            votes[answer] = votes.get(answer, 0) + 1
+    return tuple(sorted(votes.values(), reverse=True)), nulls
 
 
 def confidence_weights(confidences: Sequence[float | None], missing: Missing = "error") -> list[float]:
@@ -148,12 +165,7 @@ class Tally:
         >>> Tally.of(["A", "B", "A", None]).counts
         (2, 1)
         """
-        votes: dict[str, int] = {}
-        for answer in answers:
-            if answer is not None:
-                votes[answer] = votes.get(answer, 0) + 1
-        counts = tuple(sorted(votes.values(), reverse=True))
-        nulls = len(answers) - sum(counts)
+        counts, nulls = count_votes(answers)
         return cls(
             counts,
             nulls,

@@ -16,7 +16,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.okg import voting_chance
 from pets.core.policy import IndexPolicy, Policy
-from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior, slots
+from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.types import Question, Trace
@@ -89,7 +89,7 @@ def _played(
 ) -> Floats:
     """Self-consistency along the grid in one simulated continuation."""
     N = len(tallies)
-    thetas = [_theta(tally, prior, rng) for tally in tallies]
+    thetas = [prior.draw(tally, rng) for tally in tallies]
     lots = [np.cumsum(theta) for theta in thetas]
     target = [str(int(theta.argmax())) for theta in thetas]
     chance = [voting_chance(tally) for tally in tallies]
@@ -109,16 +109,6 @@ def _played(
         share.append(right.mean())
     curve: Floats = np.interp(grid, np.array(spent) / N, share)
     return curve
-
-
-def _theta(tally: Tally, prior: LearnedPrior, rng: np.random.Generator) -> Floats:
-    """A draw from the posterior of theta; answers seen first, in the order of their counts."""
-    marked = Tally(tally.counts, tally.nulls, 0, tally.options, mark=prior.mark(tally.mean_tokens))
-    strength = STRENGTHS[int(rng.choice(len(STRENGTHS), p=prior.posterior(marked)))]
-    alpha = np.full(slots(marked), strength)
-    alpha[: len(tally.counts)] += tally.counts
-    theta: Floats = rng.dirichlet(alpha)
-    return theta
 
 
 def _past(row: int, tally: Tally) -> list[Trace]:

@@ -6,10 +6,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+from pets.core.patterns import NAMES
 from pets.gateway.ballots import Outcome
 from pets.gateway.keys import Key
 from pets.gateway.voting import Voter
-from pets.plans import NAMES, Drift
+from pets.plans import Drift
 
 __all__ = ["Board"]
 

@@ -5,7 +5,6 @@ from os import PathLike
 
 from pets.core.budget import Currency
 from pets.core.policy import Policy
-from pets.core.prior import LearnedPrior
 from pets.engine.reading import answer_type
 from pets.gateway.books import Books
 from pets.gateway.desk import Desk
@@ -16,7 +15,6 @@ from pets.gateway.stream import Stream
 from pets.gateway.upstream import Upstream
 from pets.gateway.voting import Voter
 from pets.plans import Drift
-from pets.policies.price import Price
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability
 
@@ -54,13 +52,5 @@ def gateway(
     ledger = Ledger(books, currency, total=total, allowance=allowance)
     keys = Keys(books.reader)
     books.start()
-    voter = Voter(stream, server, ledger, settings, prior_of(policy))
+    voter = Voter(stream, server, ledger, settings, policy.belief)
     return Desk(voter, keys, settings, drift)
-
-
-def prior_of(policy: Policy) -> LearnedPrior:
-    """What certificates go by: the policy's learned prior, or the declared one."""
-    if isinstance(policy, Price) and policy.prior == "learned":
-        trained = policy.trained
-        return LearnedPrior(trained.shares, trained.edges)
-    return LearnedPrior()

@@ -11,10 +11,8 @@ from typing import NamedTuple
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy, QuotaPolicy, View
-from pets.core.price import PriceTable
 from pets.core.tally import Tally
 from pets.errors import InputError
-from pets.policies.price import Price
 from pets.types import Launch, Question, Trace
 
 __all__ = ["Decision", "Stream"]
@@ -32,15 +30,13 @@ class Decision(NamedTuple):
 class Noting(QuotaPolicy):
     """A policy that also notes what it went by."""
 
-    __slots__ = ("_inner", "_table", "latest", "notes")
+    __slots__ = ("_inner", "latest", "notes")
     sees = "counts"
 
     def __init__(self, inner: QuotaPolicy) -> None:
         self._inner = inner
         self.notes: dict[str, Decision] = {}
         self.latest: Decision | None = None
-        rows = inner.trained.table if isinstance(inner, Price) and inner.rounds != 1 else None
-        self._table = PriceTable.from_rows(rows) if rows else None
 
     @property
     def warmup(self) -> int:
@@ -51,14 +47,14 @@ class Noting(QuotaPolicy):
         return self._inner.rounds
 
     def quota(self, tally: Tally, view: View) -> int:
-        price = None if self._table is None else self._table.log_price(view.mean_left)
-        self.latest = self.notes[tally.question] = Decision(view.mean_left, price)
+        self.latest = self.notes[tally.question] = Decision(view.mean_left, self._inner.log_price(view))
         return self._inner.quota(tally, view)
 
 
 class Stream:
     """Spends ``mean_budget`` traces a question over windows of ``window`` questions, as ``policy`` says.
 
+    >>> from pets.policies.price import Price
     >>> stream = Stream(Price(rounds=2), mean_budget=8, window=10)
     >>> stream.add("q", options=4)
     >>> launches = stream.ask(99)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pets.answers.base import AnswerType
 from pets.core.certificate import certificate
-from pets.core.patterns import K0, PATTERNS, pattern
+from pets.core.patterns import K0, NAMES, pattern
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, confidence_weights, weighted_votes
 from pets.gateway.replies import Drawn
@@ -97,4 +97,4 @@ def _grid(answers: Sequence[str | None]) -> str | None:
     if len(answers) < K0:
         return None
     first = Tally.of(answers[:K0])
-    return "-".join(map(str, PATTERNS[pattern(first.counts, first.nulls)]))
+    return NAMES[pattern(first.counts, first.nulls)]

@@ -2,9 +2,7 @@
 
 plan.py      StreamPlan: grids, curves, budgets, prices, prior, and where they come from
 fitting.py   fit_plan: from a training pool
-policy.py    StreamPrice: the price rule, which uses up a known horizon's budget or a window's
 files.py     read_plan, write_plan: readable, versioned JSON
-cold.py      ColdPrice: without a training pool, learning from the stream itself
 drift.py     Drift: an alarm when warm-up patterns no longer fit the plan
 traces.py    where traces come from: recorded ones
 asking.py    ... and a model that is asked live
@@ -13,15 +11,13 @@ stream.py    Stream: questions as they arrive, several on their way at once
 """
 
 from pets.plans.asking import SampledTraces
-from pets.plans.cold import ColdPrice
 from pets.plans.drift import Drift
 from pets.plans.files import plan_text, read_plan, write_plan
 from pets.plans.fitting import fit_plan
 from pets.plans.outcome import Outcome
-from pets.plans.plan import NAMES, Provenance, StreamPlan
-from pets.plans.policy import StreamPrice, left_by_windows
+from pets.plans.plan import Provenance, StreamPlan, left_by_windows
 from pets.plans.stream import Stream
 from pets.plans.traces import RecordedTraces
 
-__all__ = ["NAMES", "ColdPrice", "Drift", "Outcome", "Provenance", "RecordedTraces", "SampledTraces", "Stream"]
-__all__ += ["StreamPlan", "StreamPrice", "fit_plan", "left_by_windows", "plan_text", "read_plan", "write_plan"]
+__all__ = ["Drift", "Outcome", "Provenance", "RecordedTraces", "SampledTraces", "Stream"]
+__all__ += ["StreamPlan", "fit_plan", "left_by_windows", "plan_text", "read_plan", "write_plan"]

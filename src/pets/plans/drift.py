@@ -20,9 +20,9 @@ import math
 
 import numpy as np
 
-from pets.core.patterns import PATTERNS
+from pets.core.patterns import NAMES, PATTERNS
 from pets.errors import InputError
-from pets.plans.plan import NAMES, StreamPlan
+from pets.plans.plan import StreamPlan
 
 __all__ = ["Drift"]
 

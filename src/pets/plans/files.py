@@ -16,10 +16,11 @@ from typing import Any
 
 from pets.core.greedy import Plan
 from pets.core.grid import Grid
+from pets.core.patterns import NAMES
 from pets.core.price import PriceTable
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.errors import InputError, StateError
-from pets.plans.plan import NAMES, Provenance, StreamPlan
+from pets.plans.plan import Provenance, StreamPlan
 
 __all__ = ["FORMAT", "VERSION", "from_plain", "plan_text", "read_plan", "to_plain", "write_plan"]
 

@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pets.core.certificate import certificate
-from pets.core.patterns import K0, pattern
+from pets.core.patterns import K0, NAMES, pattern
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
-from pets.plans.plan import NAMES
 from pets.plans.traces import Asked, Drawn
 from pets.questions import Problem
 

@@ -7,22 +7,19 @@ together, with where they come from, so that they can be read, kept and handed t
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from pets.core.budget import Budget
 from pets.core.greedy import Plan
 from pets.core.grid import Grid
 from pets.core.patterns import K0, PATTERNS, bin_of
 from pets.core.price import PriceTable
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.errors import InputError
-from pets.plans.policy import StreamPrice
 from pets.policies.price import Price
 
-__all__ = ["NAMES", "Provenance", "StreamPlan"]
+__all__ = ["Provenance", "StreamPlan", "left_by_windows"]
 
-NAMES = tuple("-".join(map(str, sizes)) for sizes in PATTERNS)
-"""The warm-up patterns as they are written: ``3-1`` is three votes for one answer and one for another."""
-
+SLACK = 50  # a window may leave a 50th of its budget to the next
 SUM = 1e-6  # how far written shares may be from adding up to 1
 
 
@@ -53,7 +50,7 @@ class Provenance:
 class StreamPlan:
     """A plan for a stream of questions at ``mean_budget`` traces each, in ``rounds`` batches after the warm-up.
 
-    ``grid`` holds share, curve and voting chance of each warm-up pattern (:data:`NAMES`, easiest first); ``budgets``
+    ``grid`` holds share, curve and voting chance of each warm-up pattern (easiest first); ``budgets``
     what the greedy plan gives them at the mean budget; ``prices`` the mean spend at each log price, none where a
     single round leaves nothing to price; ``prior`` how strongly the model agrees with itself. ``rounds`` = 0 is one
     trace at a time without a limit; ``cap`` is the most that a question may get.
@@ -84,12 +81,15 @@ class StreamPlan:
 
         With ``use_up`` what would be left at the end, or of a window, goes to the last questions, all but ``leave``.
         """
-        known: dict[str, Any] = {"shares": self.prior.shares, "edges": self.prior.edges}
-        if self.prices is None:
-            known["grids"] = self.grid.rows
-        else:
-            known["table"] = self.prices.rows
-        return StreamPrice(self.rounds, use_up=True, leave=leave, **known) if use_up else Price(self.rounds, **known)
+        return Price(
+            self.rounds,
+            use_up=use_up,
+            leave=leave,
+            table=None if self.prices is None else self.prices.rows,
+            grids=self.grid.rows if self.prices is None else None,
+            shares=self.prior.shares,
+            edges=self.prior.edges,
+        )
 
     def budget_of(self, pattern: int) -> float:
         """What the one-shot plan gives a question of this pattern on average."""
@@ -104,6 +104,15 @@ class StreamPlan:
         low, high = (grid.SC(ends).diagonal() for ends in (self.budgets.low, self.budgets.high))
         shares = zip(grid.shares, low.tolist(), high.tolist(), strict=True)
         return math.fsum(share * ((1 - rho) * a + rho * b) for share, a, b in shares)
+
+
+def left_by_windows(budget: Budget) -> int:
+    """``leave`` for a budget: 2 % of a window's, nothing where there are no windows.
+
+    >>> left_by_windows(Budget.per_window(100, 1600)), left_by_windows(Budget(1600))
+    (32, 0)
+    """
+    return 0 if budget.window is None else budget.window.amount // SLACK
 
 
 def _check_grid(grid: Grid, budgets: Plan, cap: int) -> None:

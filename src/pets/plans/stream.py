@@ -10,13 +10,11 @@ from collections.abc import AsyncIterable, Callable, Iterator
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.prior import LearnedPrior
 from pets.engine.batches import Batch, batches
 from pets.errors import BudgetError, InputError, PetsError
 from pets.plans.drift import Drift
 from pets.plans.outcome import OpenQuestion, Outcome
 from pets.plans.traces import Source
-from pets.policies.price import Price
 from pets.questions import Problem
 from pets.types import Question, Trace
 
@@ -144,7 +142,7 @@ class Stream:
         """Say what became of a question; one that others left no trace for was not asked."""
         del self._open[id]
         if one.begun or self.draining:
-            outcome = one.outcome(_prior(self.allocator), complete=self.allocator.stopped(id))
+            outcome = one.outcome(self.allocator.policy.belief, complete=self.allocator.stopped(id))
         else:
             self.asked, self.refused = self.asked - 1, self.refused + 1
             outcome = Outcome(id, error=_used_up(self.allocator.budget))
@@ -153,12 +151,6 @@ class Stream:
             self.allocator.withdraw(id)
         self._room.release()
         self._say(outcome)
-
-
-def _prior(allocator: Allocator) -> LearnedPrior:
-    """What the policy in force believes of the model; without such a belief, equal shares."""
-    policy = allocator.policy
-    return LearnedPrior(policy.shares, policy.edges) if isinstance(policy, Price) else LearnedPrior()
 
 
 def _used_up(budget: Budget) -> str:

@@ -65,6 +65,11 @@ class OKG(IndexPolicy):
         """The learned prior's."""
         return self.edges
 
+    @property
+    def belief(self) -> LearnedPrior:
+        """The learned prior, if it has one."""
+        return LearnedPrior(self.shares, self.edges) if self.prior == "learned" else LearnedPrior()
+
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """The same policy with the prior of this batch."""
         learned = fit_prior(batch, self.lengths)

@@ -81,7 +81,7 @@ class OKGWeighted(IndexPolicy):
         between = float((means / scale).var()) - float((1.0 / sizes).mean())  # less what sampling noise explains
         return replace(self, scale=scale, beta_0=float(means.mean()) / scale, v_0=max(between, 0.05), learn=False)
 
-    def belief(self, tally: Tally) -> Belief:
+    def belief_of(self, tally: Tally) -> Belief:
         """S of the answers seen, in the order of first launch, then the unseen slots; pending as a fantasy."""
         seen = self._confidences(tally)
         rows = [_posterior(values, self.prior, self.scale, self.beta_0, self.v_0) for values in seen.values()]
@@ -92,13 +92,13 @@ class OKGWeighted(IndexPolicy):
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the optimistic gain times the chance that a trace votes."""
-        gain = R_plus(self.belief(tally)) * voting_chance(tally)
+        gain = R_plus(self.belief_of(tally)) * voting_chance(tally)
         return math.log(gain) if gain > 0.0 else -math.inf
 
     def answer(self, tally: Tally) -> str | None:
         """The Bayes-optimal terminal decision among the answers seen."""
         seen = list(self._confidences(tally))
-        return seen[int(np.argmax(p_argmax(self.belief(tally))[: len(seen)]))] if seen else None
+        return seen[int(np.argmax(p_argmax(self.belief_of(tally))[: len(seen)]))] if seen else None
 
     def _confidences(self, tally: Tally) -> dict[str, list[float]]:
         """Confidences of the votes, answer by answer in the order of first launch; failed traces have none to miss."""

@@ -2,10 +2,15 @@
 
 Beyond the paper: with unlimited rounds it allocates as offline okg does; ``rounds`` trades that for latency. A single
 round has no price to follow, only a plan to make: it is the paper's one-shot plan (:func:`pets.core.grid.one_shot`).
+
+A cold start needs no training questions. Whenever the traces told have doubled, the prior is fitted to the tallies of
+all questions so far, with no labels (:mod:`pets.core.prior`). Some of these questions are then drawn anew, theta ~
+Dir(a + counts) with a from each one's posterior, and traced: these paths stand in for a training pool. Their price
+table, or for one round the shares and curves of the warm-up patterns, are what the stream goes by until the next time.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Self
@@ -18,12 +23,14 @@ from pets.core.patterns import K0, PATTERNS
 from pets.core.policy import QuotaPolicy, View
 from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
 __all__ = ["Price"]
 
-PATHS = 64  # at least so many go into a price table: a training question may lend several, in random orders
+PATHS = 64  # at least this many go into a price table: a training question may lend several, in random orders
+COLD_TRACES = 64  # traces of a path that a cold start draws
+COLD_QUESTIONS = 8  # questions before a cold start believes the stream at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,23 @@ class Price(QuotaPolicy):
     ``prior`` is "learned" from the training questions, with trace lengths where ``lengths`` and tokens are there, or
     pseudo-votes for each option. :meth:`fit` fills in the rest: ``table`` holds ``(log price, mean spend)`` rows,
     ``grids`` those of the one-shot plan, ``shares`` and ``edges`` the learned prior. Without training they are those
-    of a declared population, four options and Dir(1/2).
+    of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream itself.
 
-    >>> rule = Price(rounds=2)
-    >>> view = View(budget_left=160, questions_left=10, cap=64)
+    With ``use_up`` a question gets no less than what no other question could use,
+
+        b_t >= R_t - leave - cap (H_t - 1),
+
+    the mirror of the promise b_t <= R_t - K0 (H_t - 1). By induction the others can always take the rest, so all but
+    ``leave`` traces are spent; the floor is above the price's own wish for the last few questions alone. By windows
+    H_t ends with the window, and what one leaves carries over: ``leave`` keeps a little of it from being forced on the
+    window's last question.
+
+    >>> rule, view = Price(rounds=2), View(budget_left=160, questions_left=10, cap=64)
     >>> rule.quota(Tally((4,), options=4), view) < rule.quota(Tally((2, 2), options=4), view)
     True
+    >>> view = View(budget_left=100, questions_left=2, cap=64)
+    >>> Price(rounds=1, use_up=True).quota(Tally((4,)), view), Price(rounds=1).quota(Tally((4,)), view) < 36
+    (36, True)
     """
 
     rounds: int = 0
@@ -46,6 +64,9 @@ class Price(QuotaPolicy):
     prior: float | Literal["learned"] = "learned"
     unseen: int = 1
     lengths: bool = True
+    use_up: bool = False
+    leave: int = 0
+    cold: bool = False
     table: tuple[tuple[float, float], ...] | None = None
     grids: tuple[Row, ...] | None = None
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
@@ -59,6 +80,8 @@ class Price(QuotaPolicy):
             check_prior(self.prior, self.unseen)
         if self.rounds < 0 or self.warmup < 1:
             raise InputError(f"price needs rounds >= 0 and warmup >= 1; got {self.rounds} and {self.warmup}.")
+        if self.leave < 0:
+            raise InputError(f"price leaves 0 traces or more of a budget; got leave={self.leave}.")
         if self.table is not None:
             PriceTable.from_rows(self.table)  # refuses what is none
         if self.rounds == 1 and self.warmup != K0:
@@ -76,7 +99,7 @@ class Price(QuotaPolicy):
     ) -> Self:
         """The same rule, trained on questions of which each is given by its recorded answers, and their tokens."""
         if self.rounds == 1:
-            return replace(self, grids=fit_grid([_votes(pool) for pool in pools], len(PATTERNS)).rows)
+            return replace(self, grids=fit_grid([count_votes(pool) for pool in pools], len(PATTERNS)).rows)
         rule = self._learned(pools, options, tokens)
         places = [q for q in range(len(pools)) for _ in range(-(-PATHS // len(pools)))]
         orders = [(q, rng.permutation(len(pools[q])).tolist()) for q in places]
@@ -94,28 +117,74 @@ class Price(QuotaPolicy):
         seen = tokens if tokens is not None and self.lengths else [[0] for _ in pools]
         means = [sum(lengths) / max(1, len(lengths)) for lengths in seen]
         tallies = [
-            Tally(*_votes(pool), options=options, mean_tokens=mean) for pool, mean in zip(pools, means, strict=True)
+            Tally(*count_votes(pool), options=options, mean_tokens=mean)
+            for pool, mean in zip(pools, means, strict=True)
         ]
-        found = fit_prior(Counter(tallies))
-        return replace(self, shares=found.shares, edges=found.edges)
+        prior = fit_prior(Counter(tallies))
+        return replace(self, shares=prior.shares, edges=prior.edges)
+
+    @property
+    def learns(self) -> bool:
+        """Whether it is a cold start: the stream is then its training."""
+        return self.cold
+
+    def refit(self, batch: Mapping[Tally, int]) -> Self:
+        """A cold start's rule after these questions; as it was as long as they are a handful.
+
+        >>> easy = {Tally((4,), options=4, question=str(q)): 1 for q in range(40)}
+        >>> rule = Price(rounds=3, cold=True).refit(easy)
+        >>> sum(rule.shares[0][:2]) > 0.8, rule.table is not None
+        (True, True)
+        """
+        voted = [tally for tally in batch if tally.votes]
+        if not self.cold or len(voted) < COLD_QUESTIONS:
+            return self
+        prior = fit_prior(batch, self.lengths)
+        rule = replace(self, shares=prior.shares, edges=prior.edges)
+        tallies = _spread(voted)
+        paths = _redrawn(tallies, prior)
+        if self.rounds == 1:
+            return replace(rule, grids=fit_grid([count_votes(path) for path in paths], len(PATTERNS)).rows)
+        tokens = [[round(tally.mean_tokens)] * COLD_TRACES for tally in tallies]
+        options = Counter(tally.options for tally in tallies).most_common(1)[0][0]
+        table = fit_prices(rule._buy, paths, tokens, options=options, rounds=self.rounds, warmup=self.warmup)
+        return replace(rule, table=table.rows)
 
     @property
     def trained(self) -> "Price":
         """The rule in force: this one, or without training that of the declared population."""
         known = self.grids if self.rounds == 1 else self.table
-        return _cold(self) if known is None else self
+        return _declared(self) if known is None else self
+
+    @property
+    def belief(self) -> LearnedPrior:
+        """The prior of the rule in force: an answer is certified by the belief that decided on its traces."""
+        if self.prior != "learned":
+            return LearnedPrior()
+        rule = self.trained
+        return LearnedPrior(rule.shares, rule.edges)
+
+    def log_price(self, view: View) -> float | None:
+        """The price at what is left; a single round has none."""
+        return None if self.rounds == 1 else log_price_at(self.trained.table or (), view.mean_left)
 
     def quota(self, tally: Tally, view: View) -> int:
         """What is launched, and a batch more while the index is above the price; the plan's budget in one round."""
+        wanted = self._wanted(tally, view)
+        if not self.use_up or view.cap is None:
+            return wanted
+        return max(wanted, view.budget_left - self.leave - view.cap * (view.questions_left - 1))
+
+    def _wanted(self, tally: Tally, view: View) -> int:
+        """The quota that the price alone, or the plan, asks for."""
+        rule = self.trained
         if self.rounds == 1:
-            return one_shot(Grid.from_rows(self.trained.grids or ()), tally, view)
+            return one_shot(Grid.from_rows(rule.grids or ()), tally, view)
         left = self.rounds - tally.rounds if self.rounds else 0
         if self.rounds and left < 1:
             return tally.launched
         cap = NO_CAP if view.cap is None else view.cap
-        rule = self.trained
-        log_price = log_price_at(rule.table or (), view.mean_left)
-        return tally.launched + rule._buy(tally, log_price, left, cap)
+        return tally.launched + rule._buy(tally, log_price_at(rule.table or (), view.mean_left), left, cap)
 
     def _buy(self, tally: Tally, log_price: float, left: int, cap: int) -> int:
         """Traces to launch now at this price."""
@@ -125,15 +194,26 @@ class Price(QuotaPolicy):
         return batch(lambda one: okg_index(one, prior, self.unseen), tally, log_price, left, cap)
 
 
-def _votes(pool: Sequence[str | None]) -> tuple[tuple[int, ...], int]:
-    """Vote counts, descending, and no-answers."""
-    counts = Counter(answer for answer in pool if answer is not None)
-    return tuple(sorted(counts.values(), reverse=True)), len(pool) - counts.total()
+def _spread(tallies: Sequence[Tally]) -> list[Tally]:
+    """PATHS of them, evenly spread over the stream; where there are fewer, each several times."""
+    return [tallies[len(tallies) * i // PATHS] for i in range(PATHS)]
+
+
+def _redrawn(tallies: Sequence[Tally], prior: LearnedPrior) -> list[list[str | None]]:
+    """A path for each question, from its own posterior; a fixed draw. Labels are places in the order of votes."""
+    rng = np.random.default_rng(0)
+    paths: list[list[str | None]] = []
+    for tally in tallies:
+        theta = prior.draw(tally, rng)
+        answers = rng.choice(len(theta), size=COLD_TRACES, p=theta).tolist()
+        silent = (rng.random(COLD_TRACES) < tally.nulls / tally.returned).tolist()
+        paths.append([None if mute else str(k) for k, mute in zip(answers, silent, strict=True)])
+    return paths
 
 
 @lru_cache(maxsize=16)
-def _cold(rule: Price) -> Price:
-    """The rule trained on questions drawn from Dir(1/2) over four options, 64 traces each; a fixed, declared draw."""
+def _declared(rule: Price) -> Price:
+    """The rule trained on questions drawn from Dir(1/2) over four options, 64 traces each; a fixed draw."""
     if rule.rounds == 1:
         return replace(rule, grids=cold_rows(len(PATTERNS)))
     rng = np.random.default_rng(0)

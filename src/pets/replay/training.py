@@ -53,6 +53,8 @@ def _(policy: OnlineGrid, parts: Split) -> OnlineGrid:
 
 @fitted.register
 def _(policy: Price, parts: Split) -> Price:
+    if policy.cold:  # the stream is its training
+        return policy
     training = [parts.pool.questions[row] for row in parts.train]
     tokens = [question.tokens for question in training if question.tokens is not None]
     return policy.fit(

@@ -1,0 +1,108 @@
+"""The price rule: what is used up, what a cold start learns from the stream without labels, and the belief in force."""
+
+import numpy as np
+import pytest
+
+from pets.core.policy import View
+from pets.core.prior import LearnedPrior
+from pets.core.tally import Tally
+from pets.errors import InputError
+from pets.policies.price import Price
+from pets.policies.uniform import Uniform
+from pets.registry import make_policy
+from pets.testing import check_policy
+
+
+def batch(strength, questions=60, traces=6, tokens=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    thetas = rng.dirichlet([strength] * 4, questions)
+    answers = [rng.choice(list("ABCD"), size=traces, p=theta).tolist() for theta in thetas]
+    tallies = [Tally.of(path, options=4, question=str(q)) for q, path in enumerate(answers)]
+    return {
+        Tally(t.counts, 0, 0, 4, mean_tokens=tokens * (1 + q % 5), question=t.question): 1
+        for q, t in enumerate(tallies)
+    }
+
+
+def test_a_handful_of_questions_teaches_nothing_yet():
+    rule = Price(rounds=3, cold=True)
+    assert rule.refit(batch(0.3, questions=7)) is rule
+    assert rule.refit({Tally((), nulls=4, question=str(q)): 1 for q in range(20)}) is rule
+
+
+def test_an_easy_stream_is_believed_to_be_easy_and_a_hard_one_hard():
+    easy, hard = (Price(rounds=3, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
+    assert sum(easy.shares[0][:3]) > 0.7
+    assert sum(hard.shares[0][4:]) > 0.7
+
+
+def test_at_the_same_mean_budget_an_easy_stream_has_the_lower_price():
+    """Where most questions need little, more is left for each trace that gains little."""
+    easy, hard = (dict(Price(rounds=3, cold=True).refit(batch(strength)).table) for strength in (0.05, 2.0))
+    assert np.mean([easy[price] < hard[price] for price in easy if 8 < hard[price] < 40]) > 0.8
+
+
+def test_one_round_learns_the_shares_of_the_patterns():
+    easy, hard = (Price(rounds=1, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
+    assert easy.grids[0][0] > 0.7 > 0.3 > hard.grids[0][0]
+    view = View(budget_left=120, questions_left=10, cap=64)
+    assert easy.quota(Tally((2, 2), options=4), view) > easy.quota(Tally((4,), options=4), view)
+
+
+def test_lengths_are_learned_where_tokens_are_told():
+    rule = Price(rounds=3, cold=True).refit(batch(0.3, tokens=100.0))
+    assert len(rule.edges) == 4
+    assert len(rule.shares) == 5
+
+
+def test_it_is_the_price_rule_until_it_has_learned():
+    view = View(budget_left=120, questions_left=10, cap=64)
+    for counts in ((4,), (3, 1), (2, 1, 1)):
+        tally = Tally(counts, options=4)
+        assert Price(rounds=2, cold=True).quota(tally, view) == Price(rounds=2).quota(tally, view)
+
+
+@pytest.mark.parametrize("options", [{"cold": True}, {"use_up": True, "leave": 3}])
+def test_every_option_conforms(options):
+    check_policy(Price(rounds=2, **options))
+
+
+def test_the_floor_is_what_no_other_question_can_use():
+    view = View(budget_left=150, questions_left=3, cap=64)
+    eager, plain = Price(rounds=1, use_up=True), Price(rounds=1)
+    assert eager.quota(Tally((4,)), view) == max(150 - 128, plain.quota(Tally((4,)), view))
+    assert eager.quota(Tally((4,)), View(150, 30, 64)) == plain.quota(Tally((4,)), View(150, 30, 64))
+    assert eager.quota(Tally((4,)), View(150, 1, None)) == plain.quota(Tally((4,)), View(150, 1, None))
+
+
+def test_what_is_left_to_the_next_window_is_not_forced_on_a_question():
+    view = View(budget_left=150, questions_left=3, cap=64)
+    all_of_it, a_little_less = Price(use_up=True), Price(use_up=True, leave=10)
+    assert all_of_it.quota(Tally((4,)), view) - a_little_less.quota(Tally((4,)), view) == 10
+
+
+def test_a_belief_is_that_of_the_rule_in_force():
+    """An untrained rule decides by the declared population, so its certificates go by that too."""
+    rule = Price(rounds=3)
+    assert rule.belief == LearnedPrior(rule.trained.shares, rule.trained.edges) != LearnedPrior()
+    learned = Price(rounds=3, cold=True).refit(batch(0.05))
+    assert learned.belief == LearnedPrior(learned.shares, learned.edges)
+    assert Price(prior=1.0).belief == LearnedPrior()
+
+
+def test_the_price_falls_where_more_is_left():
+    rule = Price(rounds=3)
+    rich, poor = (rule.log_price(View(budget, 10, 64)) for budget in (400, 60))
+    assert rich < poor
+    assert Price(rounds=1).log_price(View(400, 10, 64)) is None
+
+
+def test_a_policy_without_a_prior_or_a_price_says_so():
+    assert (Uniform().belief, Uniform().log_price(View(400, 10, 64))) == (LearnedPrior(), None)
+
+
+def test_a_spec_says_what_is_served():
+    assert make_policy("price:rounds=3,use_up=true,leave=32") == Price(rounds=3, use_up=True, leave=32)
+    assert make_policy("price:cold=true") == Price(cold=True)
+    with pytest.raises(InputError, match="leave=-1"):
+        Price(leave=-1)
