@@ -15,9 +15,7 @@ class Question:
     """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula)."""
 
     id: str
-    text: str = ""
     options: int | None = None
-    gold: str | None = None
 
 
 class Launch(NamedTuple):

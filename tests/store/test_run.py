@@ -12,9 +12,10 @@ from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, LostLaunch, RunSettings, Store, StoredTrace
+from pets.store.export import pooled_questions
 
 SURE = Confidence(mean=2.0, tail=3.0, lowest=1.0, bottom=1.5, tokens=7)
-FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", 7, 30, SURE, None, 1, 0.25, 2)
+FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", 7, 30, SURE, None, 1, 0.25, 2, 1)
 FAILED = StoredTrace("q0", 1, error="gave up", prompt_tokens=30, tries=5)
 
 
@@ -79,6 +80,36 @@ def test_spend_counts_what_may_have_been_paid(store, problems):
         summary = run.summary()
     assert summary.spent == 8 * 1_000_000 + 3 * 2_000_000 + 77
     assert (summary.traces, summary.answered, summary.lost, summary.tokens) == (1, 1, 1, 3)
+
+
+def test_wasted_tries_are_spent_while_the_launch_is_out_and_when_its_trace_is_there(run):
+    run.write([Launch("q0", 0), Launch("q0", 1)], [])
+    run.write([], [], charged=[(Launch("q0", 0), 1), (Launch("q0", 1), 1), (Launch("q0", 0), 1)])
+    assert list(run.lost()) == [LostLaunch("q0", 0, 3), LostLaunch("q0", 1, 2)]
+    assert run.summary().spent == 5
+    run.write([], [StoredTrace("q0", 0, "4", tries=4, wasted=2)])
+    assert run.summary().spent == 5 and run.summary().traces == 1
+    with pytest.raises(StateError, match="not there"):
+        run.write([Launch("q1", 0)], [], charged=[(Launch("q0", 2), 1)])
+    assert run.summary().spent == 5
+
+
+def test_numbers_that_were_given_up_leave_gaps(run):
+    run.write([Launch("q0", number) for number in range(4)], [])
+    run.write([], [StoredTrace("q0", 3, "4")], cancelled=[Launch("q0", 0), Launch("q0", 2)])
+    assert [trace.number for trace in run.traces()] == [3]
+    assert list(run.lost()) == [LostLaunch("q0", 1, 1)] and run.summary().spent == 2
+    assert [question.answers for question in pooled_questions(run)] == [("4",)]
+
+
+def test_questions_that_were_answered_are_told_apart(run, store):
+    assert run.answered() == set()
+    run.mark_answered(["q2", "q0"])
+    run.mark_answered([])
+    assert store.view(run.id).answered() == {"q0", "q2"}
+    with pytest.raises(InputError, match="no question 'q9'"):
+        run.mark_answered(["q1", "q9"])
+    assert run.answered() == {"q0", "q2"}
 
 
 def test_state_settings_and_plain_data_are_kept(run, store, path):

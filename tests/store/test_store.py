@@ -123,14 +123,6 @@ def test_bad_questions_leave_no_run(store, problems):
         assert run.id == 1
 
 
-def test_plans_are_kept_by_name(store):
-    store.save_plan("gpqa", {"budgets": [4, 8]})
-    store.save_plan("gpqa", {"budgets": [4, 16]})
-    assert store.plan("gpqa") == {"budgets": [4, 16]}
-    with pytest.raises(InputError, match="Plans: gpqa"):
-        store.plan("aime")
-
-
 def test_a_url_may_ask_for_more_durability(path):
     with Store.open(f"sqlite:///{path}?durability=machine") as store:
         assert store._database.connection.execute("PRAGMA synchronous").fetchone() == (2,)

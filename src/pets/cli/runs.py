@@ -196,7 +196,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
     more = plain.pop("more")
     known = {"policy", "model", "name", "total", "currency", "sampling"}
     rest = {key: value for key, value in plain.items() if key not in known}
-    return rest | {"sampling": run.settings.sampling or more.get("plan", {}).get("sampling", {})}
+    return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
 
 
 def _words(value: Any) -> str:

@@ -43,7 +43,6 @@ def settings_of(
         plan.seed,
         model,
         tuple(endpoints),
-        {},
         plan.kind,
         plan.concurrency,
         name,

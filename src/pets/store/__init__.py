@@ -1,4 +1,4 @@
-"""Durable runs: questions, launches, traces, state and plans in one SQLite file.
+"""Durable runs: questions, launches, traces and state in one SQLite file.
 
 >>> import tempfile
 >>> from pathlib import Path

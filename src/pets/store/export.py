@@ -21,7 +21,7 @@ __all__ = ["RECORD_SUFFIXES", "pooled_questions", "trace_records", "write_record
 
 RECORD_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 AT_ONCE = 5_000  # rows of Parquet that are built together
-WHOLE = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries")
+WHOLE = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries", "wasted")
 REAL = ("certificate", "cost", "seconds")
 
 

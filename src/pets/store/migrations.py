@@ -66,9 +66,22 @@ def _ledger_and_keys(connection: sqlite3.Connection) -> None:
     )
 
 
+def _no_plans(connection: sqlite3.Connection) -> None:
+    """Plans are files; nothing ever wrote this table."""
+    connection.execute("DROP TABLE plans")
+
+
+def _wasted_tries_and_answered_questions(connection: sqlite3.Connection) -> None:
+    """``wasted``: tries that were charged and came to nothing; ``answered``: when an answer was handed out."""
+    connection.execute("ALTER TABLE traces ADD COLUMN wasted INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE questions ADD COLUMN answered REAL")
+
+
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
     _states_and_plans,
     _ledger_and_keys,
+    _no_plans,
+    _wasted_tries_and_answered_questions,
 )

@@ -31,7 +31,6 @@ class RunSettings:
     seed: int = 0
     model: str = ""
     endpoints: tuple[str, ...] = ()
-    sampling: Mapping[str, Any] = field(default_factory=dict)
     confidence: str | None = None
     concurrency: int = 1
     name: str = ""  # of the question set
@@ -52,8 +51,9 @@ class RunSettings:
         """
         try:
             data = json.loads(text)
+            data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
             return cls(**{**data, "currency": Currency(**data["currency"]), "endpoints": tuple(data["endpoints"])})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
 
 
@@ -62,7 +62,8 @@ class StoredTrace:
     """A trace as it came back, whole: enough to vote, to audit and to replay without asking the model again.
 
     ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
-    ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too.
+    ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
+    the tries before this one that may have been sampled, were charged and came to nothing.
     """
 
     question: str
@@ -77,6 +78,7 @@ class StoredTrace:
     endpoint: int = 0
     seconds: float = 0.0
     tries: int = 1
+    wasted: int = 0
 
     @property
     def launch(self) -> Launch:

@@ -47,17 +47,18 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     """As ``ADD_TRACE`` wants it."""
     sure = trace.confidences
     measured = (None,) * 5 if sure is None else (sure.mean, sure.tail, sure.lowest, sure.bottom, sure.tokens)
-    answer, error = (None if said is None else storable(said) for said in (trace.answer, trace.error))
+    answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
     counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
-    asked = (error, trace.endpoint, trace.seconds, trace.tries)
-    return (run, trace.question, trace.number, *counted, *measured, *asked)
+    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
+    return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
 def trace_of(row: Row) -> StoredTrace:
     """From a row of ``TRACES``."""
-    _, question, number, answer, text, finish, tokens, prompt_tokens, mean, tail, lowest, bottom, measured, *asked = row
-    sure = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
-    return StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, sure, *asked)
+    _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
+    mean, tail, lowest, bottom, measured, *sampled = rest
+    confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
+    return StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, confidences, *sampled)
 
 
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:

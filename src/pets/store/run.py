@@ -56,6 +56,10 @@ class RunView:
         """Launches without a trace, in the same order: in flight now, or when the process died."""
         return (LostLaunch(*row) for row in self._database.all(sql.LOST, self.id))
 
+    def answered(self) -> set[str]:
+        """The ids of the questions whose answers have been handed out."""
+        return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
+
     def summary(self) -> RunSummary:
         """The run in one line."""
         row = self._database.one(sql.GET_RUN, self.id)
@@ -95,12 +99,16 @@ class Run(RunView):
         traces: Sequence[StoredTrace],
         *,
         cancelled: Sequence[Launch] = (),
+        charged: Sequence[tuple[Launch, int]] = (),
         held: int = 1,
     ) -> None:
-        """Launches (``held`` was reserved for each), traces that came back, and launches that were never sent.
+        """Write launches (``held`` was reserved for each), traces that came back, and launches that cost nothing.
 
         A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
-        every trace that was counted, once, and every launch that may have been paid for.
+        every trace that was counted, once, and every launch that may have been paid for. ``cancelled`` launches were
+        given up free of charge; their numbers are not used again, so a question's numbers may have gaps. ``charged``
+        launches had a try that was paid for and came to nothing, and will be tried again: so much more is held for
+        each.
         """
         try:
             with self._database.transaction() as connection:
@@ -109,6 +117,7 @@ class Run(RunView):
                 rows = (trace_row(self.id, trace) for trace in traces)
                 self._put(connection, sql.ADD_TRACE, rows, [trace.question for trace in traces])
                 connection.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
+                self._charge(connection, charged)
                 connection.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
                 connection.execute(sql.TOUCH, (self.id, time.time()))
         except sqlite3.IntegrityError as error:
@@ -131,6 +140,12 @@ class Run(RunView):
         with self._database.transaction() as connection:
             connection.execute(sql.SAVE_STATE, (self.id, name, json.dumps(plain)))
 
+    def mark_answered(self, questions: Iterable[str]) -> None:
+        """Note that the answers to these questions have been handed out, now."""
+        rows = [(self.id, id, time.time()) for id in questions]
+        with self._database.transaction() as connection:
+            self._put(connection, sql.MARK_ANSWERED, rows, [id for _, id, _ in rows])
+
     def finish(self) -> None:
         """Say that the run is complete. It stays readable, and whatever is written later opens it again."""
         with self._database.transaction() as connection:
@@ -140,11 +155,16 @@ class Run(RunView):
         """Let go of the run; twice does no harm."""
         self._lock.give_back()
 
+    def _charge(self, connection: sqlite3.Connection, charged: Sequence[tuple[Launch, int]]) -> None:
+        rows = [(self.id, *launch, amount) for launch, amount in charged]
+        if rows and connection.executemany(sql.CHARGE_LAUNCH, rows).rowcount != len(rows):
+            raise StateError(f"run {self.id}: a launch was charged that is not there; nothing was written.")
+
     def _put(
-        self, connection: sqlite3.Connection, insert: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
+        self, connection: sqlite3.Connection, statement: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
     ) -> None:
-        """Insert one row for each question's id."""
-        if connection.executemany(insert, rows).rowcount == len(questions) or not questions:
+        """Insert or change one row for each question's id."""
+        if connection.executemany(statement, rows).rowcount == len(questions) or not questions:
             return
         unknown = [id for id in questions if connection.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
         raise InputError(f"run {self.id} has no question {unknown[0]!r}; write only what was launched in it.")
@@ -168,10 +188,10 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, finished, questions, plain = row
     settings = RunSettings.from_json(plain)
-    traces, answered, tokens, prompt_tokens = database.one(sql.TOTALS, id) or (0, 0, 0, 0)
+    traces, answered, tokens, prompt_tokens, wasted = database.one(sql.TOTALS, id) or (0, 0, 0, 0, 0)
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
-    spent = price.per_trace * traces + price.per_token * tokens + price.per_prompt_token * prompt_tokens + held
+    paid = price.per_trace * (traces + wasted) + price.per_token * tokens + price.per_prompt_token * prompt_tokens
     at_work = is_locked(database.path, id)
     return RunSummary(
         id=id,
@@ -184,7 +204,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         lost=lost,
         tokens=tokens,
         prompt_tokens=prompt_tokens,
-        spent=spent,
+        spent=paid + held,
         settings=settings,
     )
 

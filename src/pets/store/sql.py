@@ -15,32 +15,41 @@ FINISH = "UPDATE runs SET updated = ?2, finished = ?2 WHERE id = ?1"
 COUNT = "UPDATE runs SET questions = ?2 WHERE id = ?1"
 CHANGE = "UPDATE runs SET updated = ?2, finished = NULL, settings = ?3 WHERE id = ?1"
 TOTALS = (
-    "SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0) "
-    "FROM traces WHERE run = ?1"
+    "SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0), "
+    "coalesce(sum(wasted), 0) FROM traces WHERE run = ?1"
 )
 
 # questions
-ADD_QUESTION = "INSERT INTO questions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+ADD_QUESTION = (
+    "INSERT INTO questions (run, position, id, prompt, form, answer, gold, level, options) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+)
 QUESTIONS = (
     "SELECT position, id, prompt, form, answer, gold, level, options FROM questions "
     "WHERE run = ?1 AND position > ?2 ORDER BY position LIMIT ?3"
 )
 HAS_QUESTION = "SELECT 1 FROM questions WHERE run = ?1 AND id = ?2"
+MARK_ANSWERED = "UPDATE questions SET answered = ?3 WHERE run = ?1 AND id = ?2"
+ANSWERED = "SELECT id FROM questions WHERE run = ?1 AND answered IS NOT NULL"
 
 # launches and traces
 ADD_LAUNCH = "INSERT INTO launches SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
+CHARGE_LAUNCH = (
+    "UPDATE launches SET held = held + ?4 WHERE run = ?1 AND number = ?3 "
+    "AND question = (SELECT position FROM questions WHERE run = ?1 AND id = ?2)"
+)
 DROP_LAUNCH = (
     "DELETE FROM launches WHERE run = ?1 AND number = ?3 "
     "AND question = (SELECT position FROM questions WHERE run = ?1 AND id = ?2)"
 )
 ADD_TRACE = (
-    "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16 "
+    "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 "
     "FROM questions WHERE run = ?1 AND id = ?2"
 )
 ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
-    "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries "
+    "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted "
     "FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
     "WHERE t.run = ?1 AND (t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
 )
@@ -62,9 +71,3 @@ COUNT_LOST = f"SELECT count(*), coalesce(sum(l.held), 0) {_LOST}"
 # plain data
 SAVE_STATE = "INSERT INTO states VALUES (?1, ?2, ?3) ON CONFLICT (run, name) DO UPDATE SET data = excluded.data"
 GET_STATE = "SELECT data FROM states WHERE run = ?1 AND name = ?2"
-SAVE_PLAN = (
-    "INSERT INTO plans VALUES (?1, ?2, ?3) "
-    "ON CONFLICT (name) DO UPDATE SET created = excluded.created, data = excluded.data"
-)
-GET_PLAN = "SELECT data FROM plans WHERE name = ?1"
-PLAN_NAMES = "SELECT name FROM plans ORDER BY name"

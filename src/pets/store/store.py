@@ -1,12 +1,11 @@
 """The file that runs live in."""
 
-import json
 import os
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pets.errors import InputError, StateError
 from pets.questions import Problem
@@ -78,19 +77,6 @@ class Store:
     def runs(self) -> list[RunSummary]:
         """Every run in one line, in the order of their making."""
         return [summary_of(self._database, row) for row in self._database.all(sql.ALL_RUNS)]
-
-    def save_plan(self, name: str, plain: Any) -> None:
-        """Keep a plan under a name; the last one counts."""
-        with self._database.transaction() as connection:
-            connection.execute(sql.SAVE_PLAN, (name, time.time(), json.dumps(plain)))
-
-    def plan(self, name: str) -> Any:
-        """The plan of that name."""
-        row = self._database.one(sql.GET_PLAN, name)
-        if row is None:
-            names = ", ".join(known for (known,) in self._database.all(sql.PLAN_NAMES)) or "none yet"
-            raise InputError(f"{self.name} holds no plan {name!r}. Plans: {names}.")
-        return json.loads(row[0])
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
