@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack
 
 import httpx
 
+from pets.openai.request import DIALECTS, body_of
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
-from pets.samplers.requests import DIALECTS, body_of
 
 N = re.compile(rb'"n": ?(\d+)')
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)

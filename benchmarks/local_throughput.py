@@ -18,9 +18,9 @@ from statistics import median
 import httpx
 
 from pets.errors import LocalModelError
+from pets.openai.request import DIALECTS, body_of
 from pets.samplers import Prompt, Sampling, Seeds
 from pets.samplers.local import LocalSampler
-from pets.samplers.requests import DIALECTS, body_of
 
 QUESTIONS, N, IN_FLIGHT, ROUNDS = 4, 16, 2, 5
 SHOTS = "Q: What is 3 + 4?\nA: We start at 3 and add 4. That makes 7. The answer is 7.\n" * 2

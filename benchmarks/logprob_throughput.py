@@ -17,10 +17,10 @@ import httpx
 import numpy as np
 
 from pets.mock import Mock, running, synthetic
+from pets.openai.request import DIALECTS, body_of
+from pets.openai.response import ResponseReader
 from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.replies import Reply
-from pets.samplers.requests import DIALECTS, body_of
 
 TOKENS, TOP, STREAMS, ROUNDS = 2048, 20, 8, 5
 SAMPLING = Sampling(max_tokens=TOKENS, top_logprobs=TOP)
@@ -51,7 +51,7 @@ def from_memory(rounds: int, streams: int) -> list[float]:
                 json.loads(line)
         middle = time.perf_counter()
         for _ in range(streams):
-            reply = Reply(1, SAMPLING)
+            reply = ResponseReader(1, SAMPLING)
             for line in events:
                 reply.read(line)
             (one,) = reply.completions()

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 
 from pets.errors import LocalModelError
+from pets.samplers.gguf import default_weights
 from pets.samplers.local import LocalSampler
-from pets.samplers.weights import default_weights
 
 
 @pytest.fixture(scope="session")

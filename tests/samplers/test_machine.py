@@ -6,8 +6,8 @@ import pytest
 
 from pets.errors import InputError, LocalModelError
 from pets.samplers import machine
+from pets.samplers.gguf import Weights
 from pets.samplers.machine import GB, Plan, cores, memory, plan
-from pets.samplers.weights import Weights
 
 SMALL = Weights(Path("small.gguf"), GB // 10, context=8192, cache=23040)
 LARGE = Weights(Path("large.gguf"), 5 * GB, context=32768, cache=131072)

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import httpx
 import pytest
 
-from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.samplers import Prompt, Sampling
+from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
 
 TEXT, CHAT = Prompt("2 + 2 ="), Prompt.chat("2 + 2?")
@@ -64,14 +63,6 @@ def test_a_chat():
 def test_fewer_choices_come_as_they_are_and_more_are_dropped():
     assert len(sample(answer(choice(), completion_tokens=1), n=8)[0]) == 1
     assert len(sample(answer(choice(0), choice(1), choice(2)), n=2)[0]) == 2
-
-
-def test_tokens_of_one_choice_are_known_from_the_usage_only_where_it_must_mean_it():
-    plain = Sampling()
-    [one], _ = sample(answer(choice(), completion_tokens=7), n=1, sampling=plain)
-    assert one.tokens == 7
-    two, _ = sample(answer(choice(), choice(1), completion_tokens=7), sampling=plain)
-    assert [trace.tokens for trace in two] == [None, None]
 
 
 def test_usage_that_counts_one_choice_only_is_noticed():
@@ -177,25 +168,48 @@ def test_an_error_page_that_is_no_json():
         sample(lambda _: httpx.Response(502, text="<html>\nbad gateway"))
 
 
-@pytest.mark.parametrize(
-    ("header", "low", "high"),
-    [
-        ("7", 7, 7),
-        ("-3", 0, 0),
-        pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600, id="date"),
-    ],
-)
-def test_retry_after_in_seconds_and_as_a_date(header, low, high):
-    with pytest.raises(BusyError) as caught:
-        sample(lambda _: httpx.Response(429, headers={"Retry-After": header}))
-    assert low <= caught.value.retry_after <= high
+def test_retry_after_and_rate_limits_come_with_the_error():
+    headers = {"Retry-After": "7", "X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "1m30.5s"}
+
+    async def go():
+        transport = httpx.MockTransport(lambda _: httpx.Response(429, headers=headers))
+        async with OpenAISampler("http://server/v1", "m", transport=transport) as sampler:
+            assert sampler.rate_limits is None
+            with pytest.raises(BusyError) as caught:
+                await sampler.sample(TEXT, 1, 0, Sampling())
+            return caught.value, sampler.rate_limits
+
+    error, limits = asyncio.run(go())
+    assert error.retry_after == 7.0
+    assert (limits.remaining_requests, limits.reset_requests_s) == (0, 90.5)
 
 
-@pytest.mark.parametrize("header", ["soon", "inf", "nan", ""])
-def test_a_retry_after_that_makes_no_sense(header):
-    with pytest.raises(BusyError) as caught:
-        sample(lambda _: httpx.Response(429, headers={"Retry-After": header}))
-    assert caught.value.retry_after is None
+def test_a_body_is_sent_as_it_is_and_its_choices_come_back_whole():
+    body = {"model": "other", "messages": [{"role": "user", "content": "2 + 2?"}], "temperature": 0.3, "tools": []}
+    message = {"role": "assistant", "content": "4", "annotations": ["kept"]}
+    seen = []
+
+    def handler(request):
+        seen.append((request.url.path, json.loads(request.content)))
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return httpx.Response(200, json={"choices": choices, "usage": {"completion_tokens": 3}})
+
+    [trace], _ = sample(handler, Prompt.of_body(body), n=2, sampling=Sampling(), stream=True)
+    assert seen == [("/v1/chat/completions", body | {"n": 2, "seed": 5})]
+    assert (trace.text, trace.tokens, trace.raw["message"]) == ("4", 3, message)
+    [trace], _ = sample(handler, CHAT, n=1)
+    assert trace.raw is None
+
+
+def test_a_large_body_arrives_whole():
+    long = Prompt("x" * 3_000_000)
+
+    def handler(request):
+        assert json.loads(request.content)["prompt"] == long.content
+        assert int(request.headers["content-length"]) == len(request.content)
+        return answer(choice())(request)
+
+    assert sample(handler, long, n=1)[0][0].text == " 4"
 
 
 def real(raw: bytes) -> SamplerError:
@@ -230,16 +244,81 @@ def test_nobody_listens():
         async with OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True) as sampler:
             await sampler.sample(TEXT, 1, 0, Sampling())
 
-    with pytest.raises(BusyError, match="Is the server running"):
+    with pytest.raises(UnreachableError, match="Is the server running"):
         asyncio.run(go())
 
 
-def test_a_timeout():
-    def slow(_):
-        raise httpx.ReadTimeout("slow")
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (httpx.ConnectError, UnreachableError),
+        (httpx.ConnectTimeout, UnreachableError),
+        (httpx.ReadTimeout, BusyError),
+        (httpx.WriteTimeout, BusyError),
+        (httpx.PoolTimeout, BusyError),
+        (httpx.ReadError, ReplyError),
+        (httpx.RemoteProtocolError, ReplyError),
+        (httpx.DecodingError, ReplyError),
+        (httpx.UnsupportedProtocol, RefusedError),
+    ],
+)
+def test_what_a_failed_exchange_means(failure, kind):
+    def fail(_):
+        raise failure("the words")
 
-    with pytest.raises(BusyError, match="in time"):
-        sample(slow)
+    with pytest.raises(SamplerError) as caught:
+        sample(fail)
+    assert type(caught.value) is kind
+
+
+def test_a_server_that_is_silent_for_too_long():
+    async def go():
+        released = asyncio.Event()
+
+        async def silent(reader, writer):
+            await released.wait()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        async with server, OpenAISampler(url, "m", timeout=0.05) as sampler:
+            with pytest.raises(BusyError, match="in time") as caught:
+                await sampler.sample(TEXT, 1, 0, Sampling())
+            released.set()
+            return caught.value
+
+    assert not isinstance(asyncio.run(go()), UnreachableError)
+
+
+def test_the_environments_proxy_is_used_but_for_this_machine(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "inner.example")
+    proxies = [client._proxy(f"http://{host}/v1") for host in ("server", "inner.example", "localhost:8000", "[::1]")]
+    assert proxies == ["http://proxy:3128", None, None, None]
+    assert client._proxy("https://server/v1") is None
+
+
+def test_a_request_goes_through_the_proxy(monkeypatch):
+    async def go():
+        lines = []
+
+        async def proxy(reader, writer):
+            lines.append(await reader.readline())
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        monkeypatch.setattr(client, "_proxy", lambda _: f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with server, OpenAISampler("http://nowhere.example/v1", "m") as sampler:
+            with pytest.raises(BusyError, match="503"):
+                await sampler.sample(TEXT, 1, 0, Sampling())
+        return lines
+
+    assert asyncio.run(go()) == [b"POST http://nowhere.example/v1/completions HTTP/1.1\r\n"]
 
 
 def test_an_address_that_is_none():

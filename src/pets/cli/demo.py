@@ -20,9 +20,9 @@ from pets.pools import Pool, load
 from pets.questions import Problem, QuestionSet, question_set
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Sampler
+from pets.samplers.cached import CachedSampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.recorded import RecordedSampler
-from pets.samplers.remembered import RememberedSampler
 from pets.store import StoredTrace
 
 __all__ = ["demo", "run_demo"]
@@ -127,13 +127,13 @@ async def _compare(
     async with AsyncExitStack() as stack:
         sampler, source = await _open_sampler(stack, questions, pool, replay, console)
         console.print(f"Traces from {source}.")
-        shared = RememberedSampler(sampler)
+        shared = CachedSampler(sampler)
         with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
             runs = []
             for policy in POLICIES:
                 bar = progress.add_task(policy, total=None)
                 runs.append(await _run(questions, shared, policy, budget, judge, progress, bar))
-            return runs, source, shared.drawn
+            return runs, source, shared.misses
 
 
 async def _run(

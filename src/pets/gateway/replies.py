@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pets.errors import ReplyError
+from pets.openai.response import ABANDONED, ChoiceReader, error_message, token_count
 from pets.samplers import Completion, Sampling
-from pets.samplers.replies import CUT_OFF, Choice, counted_tokens, message_of
 
 __all__ = ["TOP", "Drawn", "Reply", "read_reply"]
 
@@ -44,11 +44,11 @@ def read_reply(body: bytes, n: int, weighted: bool, counted: bool = False) -> Re
         data = json.loads(body)
         choices = data["choices"][:n]
         usage = data.get("usage") or {}
-        tokens, prompt_tokens = (counted_tokens(usage, name) or 0 for name in ("completion_tokens", "prompt_tokens"))
+        tokens, prompt_tokens = (token_count(usage, name) or 0 for name in ("completion_tokens", "prompt_tokens"))
         share = None if counted else tokens // max(1, len(choices))
         drawn = tuple(_drawn(choice, share, weighted) for choice in choices)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        words = message_of(body[:400].decode(errors="replace"))
+        words = error_message(body[:400].decode(errors="replace"))
         raise ReplyError(f"the server's reply cannot be read: {words}") from error
     if not drawn:
         raise ReplyError("the server's reply has no choices; at least one was expected.")
@@ -58,10 +58,10 @@ def read_reply(body: bytes, n: int, weighted: bool, counted: bool = False) -> Re
 
 
 def _drawn(choice: Mapping[str, Any], share: int | None, weighted: bool) -> Drawn:
-    read = Choice(WEIGHTED if weighted else PLAIN)
+    read = ChoiceReader(WEIGHTED if weighted else PLAIN)
     read.add(dict(choice))
-    if read.finish in CUT_OFF:
+    if read.finish in ABANDONED:
         raise ReplyError(f'the server gave a trace up (finish_reason "{read.finish}").')
     confidence = read.meter.result() if read.meter else None
-    tokens = read.tokens if share is None else share
+    tokens = read.logprob_tokens if share is None else share
     return Drawn(Completion("".join(read.text), read.finish or "", tokens, None, confidence), choice)

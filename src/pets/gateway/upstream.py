@@ -20,8 +20,8 @@ from yarl import URL
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
 from pets.gateway.refusals import RefusalError
 from pets.gateway.replies import TOP, Reply, read_reply
+from pets.openai.response import error_from
 from pets.samplers.local import LocalSampler
-from pets.samplers.openai import error_of
 
 __all__ = ["Upstream", "head_of", "served"]
 
@@ -122,7 +122,7 @@ class Upstream:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _failure(error) from error
         if response.status != httpx.codes.OK:
-            raise error_of(httpx.Response(response.status, headers=_when(response), content=content))
+            raise error_from(response.status, response.headers, content)
         return content
 
     def _at(self, path: str) -> URL:
@@ -190,12 +190,6 @@ def _failure(error: aiohttp.ClientError | TimeoutError) -> SamplerError:
     if isinstance(error, TimeoutError):
         return BusyError(f"the server gave no answer in time ({type(error).__name__}).")
     return ReplyError(f"the server broke off its reply ({type(error).__name__}).")
-
-
-def _when(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """The one header that errors are read for."""
-    given = response.headers.get("retry-after")
-    return {} if given is None else {"retry-after": given}
 
 
 def _sent(body: bytes | dict[str, Any]) -> bytes | io.BytesIO:

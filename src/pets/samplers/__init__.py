@@ -1,6 +1,8 @@
-"""Where traces come from: one file a kind of model."""
+"""Where traces come from: one file per kind of model."""
 
-from pets.samplers.base import Completion, Message, Prompt, Sampler, Sampling
+from pets.openai.headers import RateLimits
+from pets.prompts import Completion, Message, Prompt, Sampling
+from pets.samplers.base import Sampler
 from pets.samplers.seeds import Seeds
 
-__all__ = ["Completion", "Message", "Prompt", "Sampler", "Sampling", "Seeds"]
+__all__ = ["Completion", "Message", "Prompt", "RateLimits", "Sampler", "Sampling", "Seeds"]

@@ -16,8 +16,8 @@ from typing import Self
 from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
 from pets.samplers import machine
 from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.samplers.gguf import default_weights, read_weights
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.weights import default_weights, read_weights
 
 __all__ = ["LocalSampler"]
 
@@ -91,22 +91,23 @@ class LocalSampler(Sampler):
         if n < 1 or seed < 0 or seed + n > RANDOM:
             raise InputError(f"n is at least 1 and seeds lie in 0..{RANDOM - 1}; got n={n}, seed={seed}. See Seeds.")
         # Its usage counts one choice of a request. Log-probabilities count them all.
-        asked = sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+        with_logprobs = sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
         try:
-            await self._check_room(prompt, sampling)
+            if prompt.body is None:  # a client's own request is cut where the client or the context cuts it
+                await self._check_room(prompt, sampling)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._request(prompt, min(self.plan.slots, n - at), seed + at, asked))
+                    group.create_task(self._request(prompt, min(self.plan.slots, n - at), seed + at, with_logprobs))
                     for at in range(0, n, self.plan.slots)
                 ]
         except SamplerError as error:
             raise await self._why(error) from error
         except ExceptionGroup as errors:
             raise await self._why(errors.exceptions[0]) from errors
-        found = [trace for task in tasks for trace in task.result()]
+        traces = [trace for task in tasks for trace in task.result()]
         # A trace that ended at its first token has no log-probabilities to count: it has no tokens.
-        found = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in found]
-        return found if sampling.top_logprobs else [replace(trace, confidence=None) for trace in found]
+        traces = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in traces]
+        return traces if sampling.top_logprobs else [replace(trace, confidence=None) for trace in traces]
 
     async def close(self) -> None:
         client, child, reader = self._client, self._child, self._reader
@@ -208,10 +209,10 @@ class LocalSampler(Sampler):
         assert self._client is not None
         text = prompt.content
         if not isinstance(text, str):
-            found = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
-            text = found["prompt"]
-        found = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
-        return len(found["tokens"])
+            reply = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
+            text = reply["prompt"]
+        reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
+        return len(reply["tokens"])
 
 
 def check_free(port: int) -> None:

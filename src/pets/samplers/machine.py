@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pets.errors import InputError, LocalModelError
-from pets.samplers.weights import Weights
+from pets.samplers.gguf import Weights
 
 __all__ = ["COPIES", "MOST_SLOTS", "Plan", "cores", "memory", "plan"]
 

@@ -1,23 +1,31 @@
 """Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, hosted APIs."""
 
+import ipaddress
 import json
-import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.openai.headers import RateLimits
+from pets.openai.request import DIALECTS, body_of, path_of
+from pets.openai.response import ResponseReader, error_from, error_message
 from pets.samplers.base import Completion, Prompt, Sampler, Sampling
-from pets.samplers.replies import Reply, may_pass, message_of
-from pets.samplers.requests import DIALECTS, body_of, path_of
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["OpenAISampler"]
+
+CONNECT_TIMEOUT_S = 10.0
+KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
+PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile
 
 
 class OpenAISampler(Sampler):
@@ -26,6 +34,8 @@ class OpenAISampler(Sampler):
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
     ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
+
+    One object carries hundreds of requests in flight. ``transport`` replaces the network, for tests.
 
         async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
             traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
@@ -48,32 +58,30 @@ class OpenAISampler(Sampler):
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
         self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(timeout, connect=10.0, pool=None),
-            # How many are in flight is the caller's business. Servers hang up on idle connections after 5 s, and a
-            # request that meets the hang-up is lost; llama.cpp's also gives a thread to each of them.
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=0 if loopback else None, keepalive_expiry=2.0
-            ),
-            transport=transport,
-            trust_env=not loopback,
-            verify=False if transport or (loopback and self._base.startswith("http://")) else _tls(),
+            headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+            timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
+            transport=transport or _transport(self._base, loopback),
+            trust_env=False,
+            verify=False,  # the transport has its own
         )
-        self.usage_of_one = False
-        """Whether this server was seen to count the tokens of one choice only."""
+        self.usage_of_one = self._dialect.usage_of_one
+        """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
-        if self._stream:
+        stream = self._stream and prompt.body is None
+        if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        reply = Reply(n, sampling)
+        keep_raw = prompt.body is not None
+        reader = ResponseReader(n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one)
         async with self._post(self._base + path_of(prompt), body) as response:
-            if self._stream:
-                await self._events(response, reply)
+            if stream:
+                await self._read_events(response, reader)
             else:
-                reply.read(await response.aread())
-        self.usage_of_one = self.usage_of_one or reply.usage_of_one
-        return reply.completions()
+                reader.read(await response.aread())
+        self.usage_of_one = self.usage_of_one or reader.usage_of_one
+        return reader.completions()
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -83,44 +91,111 @@ class OpenAISampler(Sampler):
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = await response.aread()
         try:
-            found: dict[str, Any] = json.loads(text)
+            data: dict[str, Any] = json.loads(text)
         except ValueError as error:
-            raise ReplyError(
-                f"{path}: the server's reply is not JSON: {message_of(text.decode(errors='replace'))}"
-            ) from error
-        return found
+            words = error_message(text.decode(errors="replace"))
+            raise ReplyError(f"{path}: the server's reply is not JSON: {words}") from error
+        return data
 
-    async def _events(self, response: httpx.Response, reply: Reply) -> None:
+    async def _read_events(self, response: httpx.Response, reader: ResponseReader) -> None:
         async for line in lines_of(response):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     return
-                reply.read(data)
+                reader.read(data)
 
     @asynccontextmanager
     async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
+        content = json.dumps(body).encode()
+        sent = content if len(content) <= PIECE_BYTES else _pieces(content)
+        headers = {"Content-Length": str(len(content))}
         try:
-            async with self._client.stream("POST", url, json=body) as response:
+            async with self._client.stream("POST", url, content=sent, headers=headers) as response:
+                self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                 if response.status_code != httpx.codes.OK:
-                    await response.aread()
-                    raise error_of(response)
+                    raise error_from(response.status_code, response.headers, await response.aread())
                 yield response
-        except httpx.TimeoutException as error:
-            raise BusyError(f"{self._base} gave no answer in time ({type(error).__name__}).") from error
-        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
-            raise ReplyError(f"{self._base} broke off its reply: {error}") from error
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise RefusedError(f"{self._base} is no address of a server: {error}") from error
-        except httpx.HTTPError as error:
-            raise BusyError(f"{self._base} cannot be reached: {error}. Is the server running?") from error
+        except Exception as error:
+            if (failure := _failure(self._base, error)) is None:
+                raise
+            raise failure from error
+
+
+def _failure(server: str, error: Exception) -> SamplerError | None:
+    """What a failed exchange means, by what was raised on the way; ``None`` for what is no matter of the network."""
+    import aiohttp
+
+    # The transport calls every lost connection a timeout of connecting; what aiohttp raised is the cause of that.
+    cause = error.__cause__ if isinstance(error.__cause__, aiohttp.ClientError) else error
+    name = type(cause).__name__
+    match cause:
+        case httpx.InvalidURL() | httpx.UnsupportedProtocol() | aiohttp.InvalidURL():
+            return RefusedError(f"{server} is no address of a server: {error}")
+        case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError() | aiohttp.ClientHttpProxyError():
+            return UnreachableError(f"{server} cannot be reached: {error}. Is the server running?")
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+            return UnreachableError(f"{server} cannot be reached: {error or name}. Is the server running?")
+        case httpx.TimeoutException() | TimeoutError():
+            return BusyError(f"{server} gave no answer in time ({name}).")
+        case httpx.HTTPError() | httpx.StreamError() | aiohttp.ClientError() | OSError():
+            return ReplyError(f"{server} broke off its reply ({name}): {error}")
+    return None
+
+
+def _transport(url: str, loopback: bool) -> httpx.AsyncBaseTransport:
+    """aiohttp under httpx: its pool costs the same for hundreds of connections, httpx's grows with their square."""
+    import aiohttp
+    from httpx_aiohttp import AiohttpTransport
+
+    proxy = None if loopback else _proxy(url)
+    if proxy and proxy.startswith("socks"):  # which aiohttp does not speak
+        return httpx.AsyncHTTPTransport(proxy=proxy, verify=_tls(), limits=httpx.Limits(keepalive_expiry=KEEPALIVE_S))
+    verified = _tls() if any((address or "").startswith("https:") for address in (url, proxy)) else False
+
+    def session() -> "aiohttp.ClientSession":
+        connector = aiohttp.TCPConnector(
+            limit=0,  # how many are in flight is the caller's business
+            ssl=verified,
+            **({"force_close": True} if loopback else {"keepalive_timeout": KEEPALIVE_S}),
+        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+    return AiohttpTransport(client=session, verify=verified, proxy=httpx.Proxy(proxy) if proxy else None)
+
+
+def _proxy(url: str) -> str | None:
+    """The environment's proxy for the server, none for this machine; logins of ~/.netrc are never read."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host or _is_loopback(host) or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def _is_loopback(host: str) -> bool:
+    """
+    >>> _is_loopback("localhost"), _is_loopback("127.0.0.1"), _is_loopback("::1"), _is_loopback("example.org")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
     """One for all clients: it reads every authority's certificate, which takes longer than the rest of a client."""
     return httpx.create_ssl_context()
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
 
 
 async def lines_of(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -131,32 +206,3 @@ async def lines_of(response: httpx.Response) -> AsyncIterator[bytes]:
         for line in lines:
             yield line
     yield rest
-
-
-def error_of(response: httpx.Response) -> SamplerError:
-    """429, 408, 409 and 5xx may pass; other refusals will not."""
-    status = response.status_code
-    try:
-        words = message_of(response.json())
-    except ValueError:
-        words = message_of(response.text)
-    if status in {404, 405} and "model" not in words.lower():
-        words += " (is the address right? It usually ends in /v1)"
-    kind = BusyError if may_pass(status) else RefusedError
-    return kind(f"the server says {status}: {words}", status=status, retry_after=seconds_of(response))
-
-
-def seconds_of(response: httpx.Response) -> float | None:
-    """Retry-After, in seconds or as a date; ``None`` where it is missing or makes no sense."""
-    given = response.headers.get("retry-after", "")
-    try:
-        seconds = float(given)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    except ValueError:
-        pass
-    try:
-        moment = parsedate_to_datetime(given)
-    except ValueError:
-        return None
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,10 +1,11 @@
-"""What is asked of an OpenAI-compatible server, with every sampling parameter written out."""
+"""The request that goes to an OpenAI-compatible server, with every sampling parameter written out."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pets.errors import InputError
-from pets.samplers.base import Prompt, Sampling
+from pets.prompts import Prompt, Sampling
 
 __all__ = ["DIALECTS", "Dialect", "body_of", "path_of"]
 
@@ -16,6 +17,7 @@ class Dialect:
     top_k_off: int | None = None  # its word for "no top_k"; None: it knows neither top_k nor min_p
     fixed: Mapping[str, object] = field(default_factory=dict)
     token_ids: bool = False  # whether it may tell the tokens of each choice, where its usage tells their sum
+    usage_of_one: bool = False  # whether its usage counts the tokens of one choice of several
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -39,6 +41,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "post_sampling_probs": False,
             "cache_prompt": True,
         },
+        usage_of_one=True,
     ),
 }
 
@@ -49,7 +52,7 @@ def path_of(prompt: Prompt) -> str:
 
 
 def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, dialect: Dialect) -> dict[str, object]:
-    """The request.
+    """The request for ``n`` traces of a prompt, the first drawn with ``seed``.
 
     >>> body = body_of("m", Prompt("2 + 2 ="), 8, 5, Sampling(top_logprobs=20), DIALECTS["vllm"])
     >>> body["n"], body["seed"], body["top_k"], body["min_p"], body["logprobs"]
@@ -57,6 +60,8 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
     """
     if n < 1 or seed < 0:
         raise InputError(f"a request is for at least 1 trace and has a seed of at least 0; got n={n}, seed={seed}.")
+    if prompt.body is not None:
+        return _client_body(model, prompt.body, sampling) | {"n": n, "seed": seed}
     body: dict[str, object] = {
         "model": model,
         "n": n,
@@ -84,3 +89,13 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         if sampling.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
     return body
+
+
+def _client_body(model: str, body: Mapping[str, Any], sampling: Sampling) -> dict[str, object]:
+    """A client's own request; its model where it names one, and as many log-probabilities as either side needs."""
+    request = {"model": model, **body}
+    if sampling.top_logprobs is not None:
+        client_top = body.get("top_logprobs")
+        top = max(sampling.top_logprobs, client_top if isinstance(client_top, int) else 0)
+        request |= {"logprobs": True, "top_logprobs": top}
+    return request

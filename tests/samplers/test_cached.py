@@ -7,8 +7,8 @@ import pytest
 
 from pets.errors import RefusedError
 from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers.cached import CachedSampler
 from pets.samplers.recorded import RecordedSampler
-from pets.samplers.remembered import RememberedSampler
 
 PROMPT = Prompt("2 + 2 =")
 
@@ -30,23 +30,23 @@ def texts(sampler, n, seed, sampling=Sampling(), prompt=PROMPT):  # noqa: B008
 
 def test_only_what_is_missing_is_sampled():
     other = Seeded()
-    sampler = RememberedSampler(other)
+    sampler = CachedSampler(other)
     assert texts(sampler, 2, 12) == ["12", "13"]
     assert texts(sampler, 6, 10) == ["10", "11", "12", "13", "14", "15"]
-    assert other.asked == [(12, 2), (10, 2), (14, 2)] and sampler.drawn == 6
-    assert texts(sampler, 6, 10) == ["10", "11", "12", "13", "14", "15"] and sampler.drawn == 6
+    assert other.asked == [(12, 2), (10, 2), (14, 2)] and sampler.misses == 6
+    assert texts(sampler, 6, 10) == ["10", "11", "12", "13", "14", "15"] and sampler.misses == 6
 
 
 def test_another_prompt_or_sampling_is_another_trace():
-    sampler = RememberedSampler(Seeded())
+    sampler = CachedSampler(Seeded())
     texts(sampler, 1, 0)
     texts(sampler, 1, 0, Sampling(temperature=0.5))
     texts(sampler, 1, 0, prompt=Prompt("3 + 3 ="))
-    assert sampler.drawn == 3
+    assert sampler.misses == 3
 
 
 def test_fewer_choices_than_asked_leave_no_gap():
-    sampler = RememberedSampler(Seeded(most=2))
+    sampler = CachedSampler(Seeded(most=2))
     assert texts(sampler, 1, 5) == ["5"]
     assert texts(sampler, 6, 2) == ["2", "3"]  # 4 is missing, so 5 is not given in its place
 

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from pets.errors import LocalModelError
-from pets.samplers import weights as module
-from pets.samplers.weights import read_weights
+from pets.samplers import gguf as module
+from pets.samplers.gguf import read_weights
 
 
 def text(words):

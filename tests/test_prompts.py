@@ -39,3 +39,10 @@ def test_an_empty_prompt(empty):
 def test_parameters_outside_their_domain(wrong):
     with pytest.raises(InputError):
         Sampling(**wrong)
+
+
+def test_prompts_with_other_bodies_are_others_and_all_can_be_keys():
+    body = {"messages": [{"role": "user", "content": "2 + 2?"}]}
+    prompts = [Prompt.of_body(body), Prompt.of_body(body | {"temperature": 0.5}), Prompt.chat("2 + 2?")]
+    assert [prompt.content for prompt in prompts] == [(Message("user", "2 + 2?"),)] * 3
+    assert len(dict.fromkeys(prompts, 0)) == 3 and Prompt.of_body(dict(body)) == prompts[0]

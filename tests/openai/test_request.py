@@ -3,8 +3,8 @@
 import pytest
 
 from pets.errors import InputError
+from pets.openai.request import DIALECTS, body_of, path_of
 from pets.samplers import Prompt, Sampling
-from pets.samplers.requests import DIALECTS, body_of, path_of
 
 TEXT, CHAT = Prompt("2 + 2 ="), Prompt.chat("2 + 2?")
 
@@ -52,3 +52,13 @@ def test_where_prompts_go():
 def test_no_traces_or_no_seed(n, seed):
     with pytest.raises(InputError, match="at least"):
         body_of("m", TEXT, n, seed, Sampling(), DIALECTS["vllm"])
+
+
+def test_a_clients_own_request_keeps_what_it_says():
+    messages = [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
+    own = {"messages": messages, "temperature": 0.2, "max_completion_tokens": 9, "top_logprobs": 3, "logprobs": True}
+    sent = body_of("m", Prompt.of_body(own), 2, 7, Sampling(), DIALECTS["llama.cpp"])
+    assert sent == own | {"model": "m", "n": 2, "seed": 7}
+    for top, expected in ((20, 20), (1, 3)):
+        sent = body_of("m", Prompt.of_body(own), 2, 7, Sampling(top_logprobs=top), DIALECTS["vllm"])
+        assert sent == own | {"model": "m", "n": 2, "seed": 7, "logprobs": True, "top_logprobs": expected}

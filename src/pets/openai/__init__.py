@@ -1,0 +1,1 @@
+"""OpenAI's wire format, once for the client, the gateway and the mock server."""

@@ -1,0 +1,307 @@
+"""What an OpenAI-compatible server answers: whole bodies and streams become completions, errors become exceptions.
+
+Both forms of log-probabilities are read wherever they come: ``content[].top_logprobs`` (chat, and llama.cpp
+everywhere) and ``top_logprobs`` as one mapping per token (completions). Where a server parts a model's thoughts from
+its answer (``reasoning``, or ``reasoning_content`` of older ones, beside ``content``), the text is the answer; a trace
+that has nothing but thoughts is its thoughts, as vLLM sends the answers of a model that did not think at all.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pets.confidence import KINDS, Confidence, Meter
+from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
+from pets.openai.headers import retry_after_s
+from pets.prompts import Completion, Sampling
+
+__all__ = [
+    "ABANDONED",
+    "ChoiceReader",
+    "ResponseReader",
+    "error_from",
+    "error_message",
+    "is_transient",
+    "shares",
+    "token_count",
+]
+
+CHARACTERS_PER_TOKEN = 4  # about
+MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
+MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
+ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
+MALFORMED = (AttributeError, KeyError, TypeError, ValueError)  # what reading another form than OpenAI's raises
+
+
+class ChoiceReader:
+    """One trace while it comes in."""
+
+    __slots__ = (
+        "characters",
+        "finish",
+        "logprob_tokens",
+        "meter",
+        "raw",
+        "summary",
+        "text",
+        "thoughts",
+        "token_ids",
+        "usage",
+    )
+
+    def __init__(self, sampling: Sampling) -> None:
+        self.text: list[str] = []
+        self.thoughts: list[str] = []  # where the server sends them apart
+        self.characters = 0  # of both
+        self.finish: str | None = None
+        self.logprob_tokens = 0  # counted where log-probabilities came
+        self.token_ids = 0  # counted where token ids came
+        self.usage: int | None = None  # what a stream says of this choice alone
+        self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
+        self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
+        self.raw: Mapping[str, Any] = {}  # the last part; all of the choice in a whole body
+
+    def add(self, part: dict[str, Any]) -> None:
+        """Take in a whole choice or a chunk of one."""
+        self.raw = part
+        message = part.get("message") or part.get("delta") or {}
+        content = part["text"] if part.get("text") is not None else message.get("content")
+        if content:
+            self._append(content, self.text)
+        if thoughts := message.get("reasoning") or message.get("reasoning_content"):
+            self._append(thoughts, self.thoughts)
+        if part.get("finish_reason") is not None:
+            self.finish = str(part["finish_reason"])
+            if not any(map(str.strip, self.text)):
+                self.text = self.thoughts
+        self.token_ids += len(part.get("token_ids") or ())
+        logprobs = part.get("logprobs") or {}
+        self.summary = logprobs.get("confidence_summary") or self.summary
+        for top in top_logprobs(logprobs):
+            self.logprob_tokens += 1
+            if top and self.meter is not None:
+                self.meter.add(top)
+            elif not top:
+                self.meter = None  # a confidence of some of the tokens would be none
+
+    def _append(self, words: object, texts: list[str]) -> None:
+        if not isinstance(words, str):
+            raise TypeError(f"a text is {excerpt(str(words))}")
+        texts.append(words)
+        self.characters += len(words)
+
+    @property
+    def tokens(self) -> int | None:
+        """The tokens that were counted for this choice alone, if any."""
+        return self.logprob_tokens or self.token_ids or self.usage
+
+    def confidence(self, tokens: int | None) -> Confidence | None:
+        """The server's own summary where it sent one, else what its log-probabilities come to."""
+        if self.summary is not None:
+            return summarized(self.summary, tokens or 0)
+        return self.meter.result() if self.meter else None
+
+
+def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
+    """A server's ``confidence_summary``, by the paper's names (``tail_2048_mean_conf``, ...) or ours.
+
+    One without the lowest group has the bottom 10 %'s in its place, which is never below it.
+
+    >>> summarized({"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}, 70)
+    Confidence(mean=9.0, tail=8.0, lowest=5.0, bottom=5.0, tokens=70)
+    """
+    kinds = {kind: float(value) for name, value in summary.items() for kind in KINDS if name.startswith(kind)}
+    if missing := {"mean", "tail", "bottom"} - set(kinds):
+        raise KeyError(f"confidence_summary has no {sorted(missing)[0]}")
+    if not all(0.0 <= value < math.inf for value in kinds.values()):
+        raise ValueError(f"confidence_summary is {summary}")
+    return Confidence(kinds["mean"], kinds["tail"], kinds.get("lowest", kinds["bottom"]), kinds["bottom"], tokens)
+
+
+def token_count(usage: Mapping[str, Any], name: str) -> int | None:
+    """What a usage says; a number that no trace can have taken raises ``TypeError``.
+
+    >>> token_count({"completion_tokens": 5}, "completion_tokens")
+    5
+    """
+    count = usage.get(name)
+    if count is None or (isinstance(count, int) and 0 <= count <= MOST_TOKENS):
+        return count
+    raise TypeError(f"{name} is {excerpt(repr(count))}")
+
+
+def top_logprobs(logprobs: dict[str, Any]) -> Iterator[list[float]]:
+    """For each token the log-probabilities at its place; empty where the server left them out."""
+    if logprobs.get("content") is not None:
+        for token in logprobs["content"]:
+            yield [candidate["logprob"] for candidate in token.get("top_logprobs") or ()]
+    else:
+        for mapping in logprobs.get("top_logprobs") or [None] * len(logprobs.get("tokens") or ()):
+            yield list(mapping.values()) if mapping else []
+
+
+def shares(total: int, weights: Sequence[int]) -> list[int]:
+    """``total`` in whole parts proportional to ``weights``; they add up to it exactly.
+
+    Largest remainder: each part is rounded down, and what is left goes by ones to the largest fractions, the first of
+    equal ones first. Equal parts where all weights are 0.
+
+    >>> shares(10, [1, 1, 1]), shares(7, [0, 3]), shares(3, [0, 0])
+    ([4, 3, 3], [0, 7], [2, 1])
+    """
+    if not any(weights):
+        weights = [1] * len(weights)
+    whole = sum(weights)
+    parts = [total * weight // whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
+    for i in by_remainder[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+class ResponseReader:
+    """Collects the answer to one request for ``n`` traces; ``keep_raw`` keeps the choices as the server gave them.
+
+    ``usage_of_one`` says that this server's usage counts one choice of several.
+
+    >>> reader = ResponseReader(2, Sampling(max_tokens=5))
+    >>> reader.read('{"choices": [{"index": 1, "text": " 4", "finish_reason": "stop"}]}')
+    >>> [trace] = reader.completions()
+    >>> trace.text, trace.finish, trace.tokens
+    (' 4', 'stop', None)
+    """
+
+    def __init__(self, n: int, sampling: Sampling, *, keep_raw: bool = False, usage_of_one: bool = False) -> None:
+        self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
+        self._choices: dict[int, ChoiceReader] = {}
+        self._usage: dict[str, Any] = {}
+
+    def read(self, text: str | bytes) -> None:
+        """Take in a whole body, or the data of one event of a stream."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
+        try:
+            self._take(data)
+        except MALFORMED as error:
+            raise ReplyError(f"the server's reply has not OpenAI's form ({error}): {excerpt(text)}") from error
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if "choices" not in data and ("error" in data or data.get("object") == "error"):
+            raise self._error_event(data)
+        choices = data["choices"]
+        for position, part in enumerate(choices):
+            index = int(part.get("index", position))
+            if not 0 <= index < self._n:
+                continue  # more than was asked for
+            choice = self._choices.setdefault(index, ChoiceReader(self._sampling))
+            choice.add(part)
+            if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
+                choice.usage = token_count(data["usage"], "completion_tokens")
+        self._usage = data.get("usage") or self._usage
+        for name in ("prompt_tokens", "completion_tokens"):
+            token_count(self._usage, name)
+
+    def _error_event(self, data: dict[str, Any]) -> SamplerError:
+        """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
+        error = data.get("error") or data
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int) and 400 <= code < 600 and not is_transient(code) and not self._choices:
+            return RefusedError(f"the server says {code}: {error_message(data)}", status=code)
+        return ReplyError(f"the server broke off: {error_message(data)}")
+
+    @property
+    def usage_of_one(self) -> bool:
+        """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
+        total = self._usage.get("completion_tokens")
+        counted = sum(choice.logprob_tokens or choice.token_ids for choice in self._choices.values())
+        return total is not None and total < counted
+
+    def completions(self) -> list[Completion]:
+        """The traces, in the order of their seeds."""
+        if not self._choices:
+            raise ReplyError("the server's reply has no choices; at least one was expected.")
+        try:
+            return self._finished()
+        except MALFORMED as error:
+            raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
+
+    def _finished(self) -> list[Completion]:
+        prompt_tokens = self._usage.get("prompt_tokens")
+        choices = [choice for _, choice in sorted(self._choices.items())]
+        traces = []
+        for choice, tokens in zip(choices, self._tokens(choices), strict=True):
+            if choice.finish is None:
+                raise ReplyError("a choice breaks off without a finish_reason; the connection ended early.")
+            if choice.finish in ABANDONED:
+                raise ReplyError(f'a choice was given up by the server (finish_reason "{choice.finish}").')
+            text, raw = "".join(choice.text), choice.raw if self._keep_raw else None
+            traces.append(Completion(text, choice.finish, tokens, prompt_tokens, choice.confidence(tokens), raw))
+        return traces
+
+    def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
+        """Per choice: as counted, else its share of what the usage leaves for those that were not; else unknown.
+
+        A usage that cannot be the sum of all choices says nothing of one of them. Then thoughts that came apart are
+        estimated from their characters, since nobody who sees the text alone could guess what they took.
+        """
+        counts = [choice.tokens for choice in choices]
+        unknown = [choice for choice, count in zip(choices, counts, strict=True) if count is None]
+        total: int | None = self._usage.get("completion_tokens")
+        rest = -1 if total is None else total - sum(count or 0 for count in counts)
+        characters = [choice.characters for choice in unknown]
+        of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(characters))
+        if rest >= 0 and not of_one:
+            estimates: list[int | None] = list(shares(rest, characters))
+        elif total is not None and any(choice.thoughts for choice in choices):
+            estimates = [max(1, choice.characters // CHARACTERS_PER_TOKEN) for choice in unknown]
+        else:
+            estimates = [None] * len(unknown)
+        return [estimates.pop(0) if count is None else count for count in counts]
+
+
+def is_transient(status: int) -> bool:
+    """Whether a status speaks of now, not of the request.
+
+    >>> is_transient(429), is_transient(503), is_transient(400)
+    (True, True, False)
+    """
+    return status in {408, 409, 425, 429} or status >= 500
+
+
+def error_from(status: int, headers: Mapping[str, str], content: bytes) -> SamplerError:
+    """The exception for a response whose status is not 200; ``headers`` is asked for lower-case names.
+
+    >>> error_from(429, {"retry-after": "3"}, b'{"error": {"message": "Slow down."}}')
+    BusyError('the server says 429: Slow down.')
+    """
+    try:
+        words = error_message(json.loads(content))
+    except (ValueError, RecursionError):
+        words = error_message(content.decode("utf-8", "replace"))
+    if status in {404, 405} and "model" not in words.lower():
+        words += " (is the address right? It usually ends in /v1)"
+    kind = BusyError if is_transient(status) else RefusedError
+    return kind(f"the server says {status}: {words}", status=status, retry_after=retry_after_s(headers))
+
+
+def error_message(data: object) -> str:
+    """The words of an error, or the beginning of what came instead.
+
+    OpenAI's form is ``{"error": {"message"}}``; older vLLM leaves out the outer one, frameworks say ``{"detail"}``.
+
+    >>> error_message({"object": "error", "message": "No."}), error_message({"detail": "Not Found"})
+    ('No.', 'Not Found')
+    """
+    error = (data.get("error") or data.get("detail") or data) if isinstance(data, dict) else data
+    words = error.get("message") or error if isinstance(error, dict) else error
+    return excerpt(str(words), 300)
+
+
+def excerpt(text: str | bytes, most: int = 200) -> str:
+    """A reply's beginning, on one line."""
+    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    line = " ".join(words.split())
+    return (line[:most] + " ...") if len(line) > most else line or "(nothing)"

@@ -1,0 +1,121 @@
+"""What a model is asked, how its traces are drawn, and a trace as it came back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from pets.confidence import Confidence
+from pets.errors import InputError
+
+__all__ = ["Completion", "Message", "Prompt", "Role", "Sampling"]
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model reads: the text that it goes on with, or the messages of a chat that it answers.
+
+    ``body`` is a whole chat request in OpenAI's form, as a client of the gateway wrote it, which goes to the server as
+    it is; ``Sampling`` then adds log-probabilities at most. See :meth:`of_body`.
+
+    >>> Prompt("2 + 2 =").is_chat, Prompt.chat("What is 2 + 2?", system="Be brief.").is_chat
+    (False, True)
+    """
+
+    content: str | tuple[Message, ...]
+    body: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.content:
+            raise InputError("the prompt is empty; a model needs a text or at least one message.")
+
+    @classmethod
+    def chat(cls, user: str, system: str | None = None) -> Self:
+        """The usual chat: one user message, with a system message before it if one is given."""
+        first = () if system is None else (Message("system", system),)
+        return cls((*first, Message("user", user)))
+
+    @classmethod
+    def of_body(cls, body: Mapping[str, Any]) -> Self:
+        """The prompt of a chat request, without its ``n``, ``seed`` and ``stream``; a token limit is the body's own.
+
+        >>> Prompt.of_body({"model": "m", "messages": [{"role": "user", "content": "2 + 2?"}], "temperature": 0.6})
+        Prompt(content=(Message(role='user', content='2 + 2?'),), body={'model': 'm', ...})
+        """
+        contents = ((message["role"], message.get("content") or "") for message in body["messages"])
+        messages = (Message(role, text if isinstance(text, str) else json.dumps(text)) for role, text in contents)
+        return cls(tuple(messages), body)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the model's chat template applies."""
+        return not isinstance(self.content, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How traces are drawn. As it stands, from the model's own distribution: nothing cut off, nothing penalized.
+
+    ``top_logprobs`` asks for the log-probabilities of that many tokens at each place; with them every trace has a
+    confidence, its groups ``window`` tokens wide. Every field is sent with every request: servers' own defaults
+    truncate.
+
+    >>> Sampling(max_tokens=64, stop=["\\n\\n"], top_logprobs=20, window=8).stop
+    ('\\n\\n',)
+    """
+
+    max_tokens: int = 1024
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0: off
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
+    top_logprobs: int | None = None
+    window: int = 2048
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", tuple(self.stop))
+        domains = (
+            (self.max_tokens >= 1, f"max_tokens is at least 1; got {self.max_tokens}"),
+            (self.temperature >= 0.0, f"temperature is at least 0; got {self.temperature}"),
+            (0.0 < self.top_p <= 1.0, f"top_p lies in (0, 1]; got {self.top_p}"),
+            (self.top_k >= 0, f"top_k is at least 0 (off); got {self.top_k}"),
+            (0.0 <= self.min_p <= 1.0, f"min_p lies in [0, 1]; got {self.min_p}"),
+            (all(self.stop), "a stop sequence is empty; it would end every trace at once"),
+            (
+                self.top_logprobs is None or self.top_logprobs >= 1,
+                f"top_logprobs is at least 1; got {self.top_logprobs}",
+            ),
+            (self.window >= 1, f"the window is at least 1 token; got {self.window}"),
+        )
+        for holds, found in domains:
+            if not holds:
+                raise InputError(f"{found}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One trace as it came back.
+
+    ``finish`` is ``"stop"`` (ended by itself or by a stop sequence), ``"length"`` (cut at its token limit) or what
+    else the server said. ``tokens`` is the trace's share of the usage where the server counts all traces of a request
+    together, ``None`` where it does not say; ``confidence`` is ``None`` where no log-probabilities were asked for or
+    given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone.
+    """
+
+    text: str
+    finish: str
+    tokens: int | None
+    prompt_tokens: int | None = None
+    confidence: Confidence | None = None
+    raw: Mapping[str, Any] | None = field(default=None, hash=False)

@@ -1,0 +1,76 @@
+"""Responses become traces: their tokens, and the confidence of servers that work it out themselves."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.confidence import Confidence
+from pets.errors import ReplyError
+from pets.openai.response import ResponseReader, shares
+from pets.samplers import Sampling
+
+SUMMARY = {"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}
+
+
+def read(*events):
+    reply = ResponseReader(1, Sampling(top_logprobs=20))
+    for event in events:
+        reply.read(json.dumps({"choices": [{"index": 0, **event}], "usage": {"completion_tokens": 70}}))
+    return reply.completions()[0]
+
+
+def test_a_summary_is_taken_from_a_body():
+    one = read({"text": "4", "finish_reason": "stop", "logprobs": {"confidence_summary": SUMMARY}})
+    assert one.confidence == Confidence(mean=9.0, tail=8.0, lowest=5.0, bottom=5.0, tokens=70)
+
+
+def test_a_summary_comes_at_the_end_of_a_stream_and_our_names_do_too():
+    kinds = {"mean": 4.0, "tail": 3.0, "lowest": 1.0, "bottom": 2.0}
+    one = read(
+        {"delta": {"content": "4"}, "logprobs": {"content": []}},
+        {"delta": {}, "finish_reason": "stop", "logprobs": {"confidence_summary": kinds}},
+    )
+    assert one.confidence == Confidence(**kinds, tokens=70)
+
+
+@pytest.mark.parametrize("summary", [{"mean": 1.0}, SUMMARY | {"mean_confidence": -1.0}, SUMMARY | {"tail": "x"}, [1]])
+def test_a_summary_that_makes_no_sense_is_a_broken_reply(summary):
+    with pytest.raises(ReplyError):
+        read({"text": "4", "finish_reason": "stop", "logprobs": {"confidence_summary": summary}})
+
+
+def tokens(texts, usage, sampling=Sampling(), **settings):  # noqa: B008
+    """The tokens of traces with these texts, one per choice."""
+    choices = [{"index": i, "finish_reason": "stop", **choice} for i, choice in enumerate(texts)]
+    reader = ResponseReader(len(choices), sampling, **settings)
+    reader.read(json.dumps({"choices": choices, "usage": usage}))
+    return [trace.tokens for trace in reader.completions()]
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 500), min_size=1, max_size=9))
+def test_shares_add_up_and_none_is_off_by_one_or_more(total, weights):
+    parts = shares(total, weights)
+    assert sum(parts) == total
+    if any(weights):
+        assert all(abs(part - total * weight / sum(weights)) < 1 for part, weight in zip(parts, weights, strict=True))
+
+
+def test_a_usage_of_several_choices_is_shared_out_by_characters():
+    assert tokens([{"text": "four"}], {"completion_tokens": 7}) == [7]
+    assert tokens([{"text": "xx"}, {"text": "xxxxx"}, {"text": "x"}], {"completion_tokens": 10}) == [3, 6, 1]
+    assert tokens([{"text": ""}, {"text": ""}], {"completion_tokens": 3}) == [2, 1]
+    assert tokens([{"text": "xx"}, {"text": "x"}], {}) == [None, None]
+
+
+def test_a_counted_choice_leaves_the_rest_of_the_usage_to_the_others():
+    choices = [{"text": "xx", "token_ids": [1, 2, 3]}, {"text": "xxx"}, {"text": "x"}]
+    assert tokens(choices, {"completion_tokens": 11}) == [3, 6, 2]
+
+
+def test_a_usage_that_counts_one_choice_only_is_not_shared_out():
+    choices = [{"text": "x" * 40}, {"text": "x" * 40}]
+    assert tokens(choices, {"completion_tokens": 10}, usage_of_one=True) == [None, None]
+    assert tokens(choices, {"completion_tokens": 9}) == [None, None]  # 80 characters are more than 9 tokens
+    assert tokens(choices[:1], {"completion_tokens": 10}, usage_of_one=True) == [10]
