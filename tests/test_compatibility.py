@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from pets import Engine
 from pets.cli.main import cli
-from pets.gateway.books import Books
-from pets.gateway.keys import Key, Keys
-from pets.gateway.ledger import Ledger
+from pets.gateway.auth import ApiKey, KeyStore
+from pets.gateway.ledger import GatewayLedger
+from pets.gateway.ledger_store import LedgerWriter
 from pets.plans import read_plan
 from pets.samplers import Completion, Sampler
 from pets.store import Store
@@ -85,13 +85,13 @@ def test_an_old_run_that_is_finished_takes_a_top_up(path):
 
 
 def test_an_old_gateways_spend_and_key_count(path):
-    books = Books(path)
+    writer = LedgerWriter(path)
     try:
-        assert Keys(books.database).find(SECRET) == Key("alice", budget=500)
-        ledger = Ledger(books, total=5000)
+        assert KeyStore(writer.database).find(SECRET) == ApiKey("alice", budget=500)
+        ledger = GatewayLedger(writer, total=5000)
         assert ledger.total.spent == 19 + 4  # what was in flight when it was killed counts as spent
     finally:
-        books.close()
+        writer.close()
 
 
 def test_an_old_plan_is_read():

@@ -5,10 +5,9 @@ import contextlib
 import httpx
 import pytest
 
-from pets.gateway import Settings, running
-from pets.gateway.books import Books
-from pets.gateway.building import gateway
-from pets.gateway.keys import Keys
+from pets.gateway import Settings, build_gateway, running
+from pets.gateway.auth import KeyStore
+from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import Known, Mock
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
@@ -16,12 +15,12 @@ from pets.policies.online_grid import OnlineGrid
 BOOK = Known({"easy": {"A": 1.0}, "torn": {"A": 0.55, "B": 0.45}, "mute": {}}, tokens=12)
 
 
-class Place:
+class RunningGateway:
     """A running gateway, its mock, and a client."""
 
-    def __init__(self, url, desk, mock, client):
-        self.url, self.desk, self.mock, self.client = url, desk, mock, client
-        self.ledger = desk.voter.ledger
+    def __init__(self, url, state, mock, client):
+        self.url, self.state, self.mock, self.client = url, state, mock, client
+        self.ledger = state.ledger
 
     def ask(self, question="easy", *, model="pets/mock", headers=None, **fields):
         body = {"model": model, "messages": [{"role": "user", "content": question}], **fields}
@@ -29,25 +28,25 @@ class Place:
 
 
 @contextlib.contextmanager
-def a_gateway(mock=None, settings=None, policy=None, **options):
+def run_gateway(mock=None, settings=None, policy=None, **options):
     mock = mock or Mock(BOOK)
     settings = settings or Settings(answer="choice")
     with mock_running(mock) as upstream:
-        desk = gateway(upstream, policy or OnlineGrid(), settings=settings, **options)
-        with running(desk) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
-            yield Place(url, desk, mock, client)
+        state = build_gateway(upstream, policy or OnlineGrid(), settings=settings, **options)
+        with running(state) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
+            yield RunningGateway(url, state, mock, client)
 
 
 @pytest.fixture
-def place():
-    with a_gateway() as found:
-        yield found
+def gateway():
+    with run_gateway() as gateway:
+        yield gateway
 
 
 def add_key(store, name, **options):
     """A key in a store that no gateway has open."""
-    books = Books(store)
+    writer = LedgerWriter(store)
     try:
-        return Keys(books.database).add(name, **options)
+        return KeyStore(writer.database).add(name, **options)
     finally:
-        books.close()
+        writer.close()

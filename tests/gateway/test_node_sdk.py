@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from .conftest import a_gateway
+from .conftest import run_gateway
 
 SCRIPT = """
 const OpenAI = require("openai");
@@ -46,8 +46,8 @@ def sdk():
 
 
 def test_voted_answers_whole_and_streamed():
-    with a_gateway() as place:
-        done = node(SCRIPT, f"{place.url}/v1")
+    with run_gateway() as gateway:
+        done = node(SCRIPT, f"{gateway.url}/v1")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["whole"]["pets"]["answer"] in ("A", "B") and found["whole"]["pets"]["traces"] > 4

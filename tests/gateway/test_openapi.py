@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from .conftest import a_gateway
+from .conftest import run_gateway
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 EXAMPLES = 20
@@ -11,8 +11,8 @@ POSITIVE = schemathesis.GenerationMode.POSITIVE
 
 
 def test_no_request_breaks_it():
-    with a_gateway(total=400) as place:
-        described = schemathesis.openapi.from_url(f"{place.url}/openapi.json")
+    with run_gateway(total=400) as gateway:
+        described = schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
         operations = [found.ok() for found in described.get_all_operations()]
         assert len(operations) == 6
         for operation in operations:
@@ -25,5 +25,5 @@ def test_no_request_breaks_it():
                     assert response.status_code < 500, response.text
 
                 never_breaks()
-        assert place.ledger.total.spent <= 400 and place.ledger.total.held == 0
-        assert place.ask("easy", pets={"max_traces": 1}).status_code in (200, 429)  # it still lives
+        assert gateway.ledger.total.spent <= 400 and gateway.ledger.total.held == 0
+        assert gateway.ask("easy", pets={"max_traces": 1}).status_code in (200, 429)  # it still lives

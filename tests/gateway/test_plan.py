@@ -12,7 +12,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.types import Trace
 
-from .conftest import a_gateway
+from .conftest import run_gateway
 
 EASY = Pool("easy", tuple(PooledQuestion(f"q{i}", ("A",) * 15 + ("BA"[i % 2],)) for i in range(40)))
 
@@ -21,19 +21,19 @@ def test_a_plan_is_kept_to_and_watched():
     plan = fit_plan(EASY, 8, rounds=1)
     torn = Mock(Known({"torn": dict.fromkeys("ABCD", 0.25)}, tokens=8))
     drift = Drift.of(plan)
-    with a_gateway(torn, policy=plan.policy(), mean_budget=plan.mean_budget, drift=drift) as place:
-        found = [place.ask("torn").json()["pets"] for _ in range(12)]
+    with run_gateway(torn, policy=plan.policy(), mean_budget=plan.mean_budget, drift=drift) as gateway:
+        found = [gateway.ask("torn").json()["pets"] for _ in range(12)]
         assert all(about["traces"] >= 4 and about["price"] is None for about in found)
-        shown = place.client.get("/dashboard/events?once=1").json()["drift"]
+        shown = gateway.client.get("/dashboard/events?once=1").json()["drift"]
         assert shown["alarm"] and shown["seen"] == 12 and drift.alarm
-        assert "pets_drift_alarm 1.0" in place.client.get("/metrics").text
+        assert "pets_drift_alarm 1.0" in gateway.client.get("/metrics").text
 
 
-def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
+def test_the_same_votes_are_certified_alike_by_run_gateway_and_a_stream():
     """An untrained price rule holds one belief, wherever it runs."""
     policy = Price(rounds=2)
-    with a_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as place:
-        voted = place.ask("clear").json()["pets"]
+    with run_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as gateway:
+        voted = gateway.ask("clear").json()["pets"]
     outcomes = []
 
     async def arriving():

@@ -36,14 +36,14 @@ def test_the_proxy_is_the_environments_but_for_this_machine(monkeypatch):
 
 
 @pytest.fixture
-def local(place):
+def local(gateway):
     """A gateway over a mock that it takes for a model of its own."""
 
     async def close():
         pass
 
-    place.desk.voter.upstream._local = SimpleNamespace(weights=SimpleNamespace(name="mock"), close=close)
-    return place
+    gateway.state.upstream._local = SimpleNamespace(weights=SimpleNamespace(name="mock"), close=close)
+    return gateway
 
 
 @pytest.mark.parametrize("model", ["pets/nosuch", "nosuch", "pets/", "pets/pets/mock"])

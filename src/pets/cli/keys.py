@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pets.errors import StateError
-from pets.gateway.keys import Keys
+from pets.gateway.auth import KeyStore
 from pets.store.database import Database
 
 __all__ = ["keys"]
@@ -56,11 +56,11 @@ def revoke(name: str, store: Path) -> None:
 
 
 @contextmanager
-def _keys(store: Path, create: bool = False) -> Iterator[Keys]:
+def _keys(store: Path, create: bool = False) -> Iterator[KeyStore]:
     if not create and not store.exists():
         raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
     database = Database(store, create=create, durability="machine")
     try:
-        yield Keys(database)
+        yield KeyStore(database)
     finally:
         database.close()

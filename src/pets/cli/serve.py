@@ -15,8 +15,8 @@ from pets.engine.budgets import Amount, currency_of, total_of
 from pets.engine.prices import Price
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
-from pets.gateway.ledger import Allowance
-from pets.gateway.logs import log_to
+from pets.gateway.ledger import SpendRateLimit
+from pets.gateway.telemetry import log_to
 from pets.plans import Drift, read_plan
 from pets.registry import make_policy
 from pets.samplers.local import LocalSampler
@@ -73,10 +73,10 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
         "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
     log_to(sys.stderr, log_level)
-    building = pets.gateway.gateway  # imported here: it is an extra
+    building = pets.gateway.build_gateway  # imported here: it is an extra
     total, allowance, currency = _limits(given)
     policy, mean_budget, drift = _policy(given)
-    desk = building(
+    state = building(
         _server(given),
         policy,
         mean_budget=mean_budget,
@@ -84,7 +84,7 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
         store=given["store"] or ":memory:",
         durability="machine" if given["machine_safe"] else "process",
         total=total,
-        allowance=allowance,
+        rate_limit=allowance,
         currency=currency,
         key=os.environ.get("PETS_UPSTREAM_KEY") or os.environ.get("OPENAI_API_KEY"),
         settings=_settings(given),
@@ -92,8 +92,8 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
     )
     if given["store"] is None:
         click.echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
-    says = "Ctrl-C stops." if desk.keys.on else "Everybody may ask (pets keys add). Ctrl-C stops."
-    pets.gateway.serve(desk, host, port, grace=grace, ready=lambda url: click.echo(f"{url}/v1  {says}", err=True))
+    says = "Ctrl-C stops." if state.keys.required else "Everybody may ask (pets keys add). Ctrl-C stops."
+    pets.gateway.serve(state, host, port, grace=grace, ready=lambda url: click.echo(f"{url}/v1  {says}", err=True))
 
 
 def _server(given: dict[str, Any]) -> str | LocalSampler:
@@ -116,7 +116,7 @@ def _policy(given: dict[str, Any]) -> tuple[Any, float, Drift | None]:
     return plan.policy(), given["mean_budget"] or plan.mean_budget, Drift.of(plan)
 
 
-def _limits(given: dict[str, Any]) -> tuple[int | None, Allowance | None, Currency]:
+def _limits(given: dict[str, Any]) -> tuple[int | None, SpendRateLimit | None, Currency]:
     """The total and the allowance, in one currency."""
     price = None if given["price"] is None else Price.parse(given["price"])
     total = None if given["budget"] is None else _amount(given["budget"])
@@ -132,7 +132,7 @@ def _limits(given: dict[str, Any]) -> tuple[int | None, Allowance | None, Curren
     if not found:
         return None, None, Currency()
     currency = currency_of(found[0], price, prompt_tokens=0, max_tokens=given["max_tokens"])
-    allowance = None if window is None else Allowance(total_of(window, 0), _span(span))
+    allowance = None if window is None else SpendRateLimit(total_of(window, 0), _span(span))
     return None if total is None else total_of(total, 0), allowance, currency
 
 

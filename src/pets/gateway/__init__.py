@@ -1,29 +1,21 @@
 """An OpenAI-compatible service that answers by vote, keeps to a budget, and shows what it does.
 
-settings.py   what the operator chooses
-asking.py     requests: parsed and checked
-refusals.py   errors in OpenAI's form
-keys.py       API keys, kept as hashes
-books.py      rows of the ledger in the store, durable when awaited
-ledger.py     the budget: held before a dispatch, settled after it
-stream.py     one allocator over all questions that come
-upstream.py   the server behind, or a local model
-replies.py    what it says
-ballots.py    a question while it is voted on
-voting.py     Voter: launches go upstream, answers come back as votes
-verdicts.py   the vote, its certificate, the trace that speaks for it
-wire.py       replies: JSON and server-sent events
-line.py       one request's connection
-metrics.py    for Prometheus
-logs.py       JSON lines
-tracing.py    spans, where OpenTelemetry is installed
-board.py      what the dashboard shows; dashboard.html is the page
-desk.py       what the endpoints share
-chat.py       POST /v1/chat/completions
-openapi.py    its description
-app.py        the ASGI application
-building.py   a whole gateway from a few words
-server.py     serve, and running for tests
+app.py            building a gateway, its paths, serving it
+completions.py    POST /v1/chat/completions
+requests.py       requests: parsed and checked
+responses.py      responses: JSON and server-sent events
+openapi.py        the gateway's OpenAPI description
+auth.py           API keys, kept as hashes
+ledger.py         the budget: held before a request goes upstream, settled after it
+ledger_store.py   the ledger's rows in the store, durable when awaited
+metrics.py        what Prometheus reads and the dashboard shows; dashboard.html is the page
+telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
+settings.py       what the operator chooses
+state.py          what the endpoints share
+upstream.py       the server behind, or a local model
+voting.py         Voter: launches go upstream, answers come back as votes (stream, ballots, verdicts, replies)
+refusals.py       errors in OpenAI's form
+line.py           one request's connection
 """
 
 import importlib
@@ -33,23 +25,16 @@ from pets.errors import InputError
 from pets.gateway.settings import Limits, Settings
 
 if TYPE_CHECKING:
-    from pets.gateway.building import gateway
-    from pets.gateway.server import running, serve
+    from pets.gateway.app import build_gateway, running, serve
 
-__all__ = ["Limits", "Settings", "gateway", "running", "serve"]
-
-SERVED = {
-    "gateway": "pets.gateway.building",
-    "running": "pets.gateway.server",
-    "serve": "pets.gateway.server",
-}
+__all__ = ["Limits", "Settings", "build_gateway", "running", "serve"]
 
 
 def __getattr__(name: str) -> object:
     """What needs starlette, uvicorn and prometheus-client is imported when it is used: they are an extra."""
-    if name not in SERVED:
+    if name not in ("build_gateway", "running", "serve"):
         raise AttributeError(f"module 'pets.gateway' has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(SERVED[name]), name)
+        return getattr(importlib.import_module("pets.gateway.app"), name)
     except ImportError as error:
         raise InputError(f'the gateway needs {error.name}, which is not here. Try: pip install "pets[serve]"') from None

@@ -1,26 +1,49 @@
-"""The gateway as an ASGI application: paths and what the whole of it needs from start to stop."""
+"""The gateway as an ASGI application: building it, its paths, and serving it."""
 
 import asyncio
+import contextlib
+import gc
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib.resources import files
+from os import PathLike
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from pets.core.budget import Currency
+from pets.core.policy import Policy
+from pets.engine.reading import answer_type
 from pets.errors import SamplerError
-from pets.gateway.chat import Chat
-from pets.gateway.desk import Desk
+from pets.gateway.auth import ApiKey, KeyStore, authenticate
+from pets.gateway.completions import ChatCompletions
+from pets.gateway.ledger import GatewayLedger, SpendRateLimit
+from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.openapi import description
 from pets.gateway.refusals import RefusalError
-from pets.gateway.voting import refusal_of
+from pets.gateway.settings import Settings
+from pets.gateway.state import GatewayState
+from pets.gateway.stream import Stream
+from pets.gateway.upstream import Upstream
+from pets.gateway.voting import Voter, refusal_of
+from pets.plans import Drift
+from pets.samplers.local import LocalSampler
+from pets.serving import Server, foreground, in_thread
+from pets.store.database import Durability
 
-__all__ = ["app"]
+__all__ = ["app", "build_gateway", "running", "serve"]
 
+GRACE_S = 30  # that open requests get when the gateway stops
+KEEP_ALIVE_S = 75
+MAX_HEADER_BYTES = 64 << 10
+DASHBOARD_REFRESH_S = 1.0
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -30,80 +53,136 @@ PAGE_HEADERS = {
 }
 
 
-def app(desk: Desk, refresh: float = 1.0) -> Starlette:
-    """The ASGI application of a gateway; it closes what the desk holds when it stops."""
-    front = _Front(desk, refresh)
+def build_gateway(
+    upstream: str | LocalSampler,
+    policy: Policy,
+    *,
+    mean_budget: float = 16.0,
+    window: int = 100,
+    store: str | PathLike[str] = ":memory:",
+    durability: Durability = "process",
+    total: int | None = None,
+    rate_limit: SpendRateLimit | None = None,
+    currency: Currency | None = None,
+    key: str | None = None,
+    settings: Settings | None = None,
+    drift: Drift | None = None,
+) -> GatewayState:
+    """Build a gateway in front of the server at ``upstream``, or of a local model; :func:`serve` serves it.
+
+    ``mean_budget`` traces per question are planned over windows of ``window`` questions; ``total`` and ``rate_limit``
+    are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
+    """
+    settings = settings or Settings()
+    if isinstance(upstream, LocalSampler):  # more at once than it has slots would wait there, or be refused
+        slots = upstream.plan.slots
+        settings = replace(settings, most=min(settings.most, slots), concurrency=min(settings.concurrency, slots))
+    answer_type(settings.answer)  # not in the first request: a wrong one is said at once, and loading takes a while
+    stream = Stream(policy, mean_budget, window=window, cap=settings.max_traces)
+    server = Upstream(upstream, key=key, timeout=settings.timeout)
+    writer = LedgerWriter(store, durability)
+    ledger = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit)
+    keys = KeyStore(writer.reader)
+    writer.start()
+    voter = Voter(stream, server, ledger, settings, policy.belief)
+    return GatewayState(settings=settings, keys=keys, ledger=ledger, upstream=server, voter=voter, drift=drift)
+
+
+def serve(
+    state: GatewayState,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    *,
+    ready: Callable[[str], None],
+    grace: int = GRACE_S,
+) -> None:
+    """Serve until interrupted; ``ready`` is called with the URL once connections are taken. Port 0 takes a free one."""
+    gc.collect()
+    gc.freeze()  # what is here now stays: looking through it again and again would hold up requests
+    foreground(_GatewayServer(state, grace), host, port, ready)
+
+
+@contextlib.contextmanager
+def running(
+    state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1, refresh: float = 0.1
+) -> Iterator[str]:
+    """Serve in a thread while the block lasts; the value is the URL, without /v1."""
+    with in_thread(_GatewayServer(state, grace, refresh), host, port) as url:
+        yield url
+
+
+def app(state: GatewayState, refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
+    """The ASGI application of a gateway, which closes the gateway when it stops."""
+    pages = _Pages(state, refresh)
     routes = [
-        Route("/", front.page),
-        Route("/dashboard/events", front.events),
-        Route("/v1/models", front.models),
-        Route("/v1/models/{model:path}", front.model),
-        Route("/v1/chat/completions", Chat(desk), methods=["POST"]),
-        Route("/healthz", front.health),
-        Route("/readyz", front.ready),
-        Route("/metrics", front.metrics),
-        Route("/openapi.json", front.openapi),
+        Route("/", pages.dashboard),
+        Route("/dashboard/events", pages.events),
+        Route("/v1/models", pages.models),
+        Route("/v1/models/{model:path}", pages.model),
+        Route("/v1/chat/completions", ChatCompletions(state), methods=["POST"]),
+        Route("/healthz", pages.health),
+        Route("/readyz", pages.ready),
+        Route("/metrics", pages.metrics),
+        Route("/openapi.json", pages.openapi),
     ]
-    handlers = {HTTPException: _not_here, RefusalError: _refused, SamplerError: _upstream}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=front.lifespan)
-
-
-class _Front:
-    """The paths that only tell."""
-
-    def __init__(self, desk: Desk, refresh: float) -> None:
-        self._desk, self._refresh = desk, refresh
-        self._page = files("pets.gateway").joinpath("dashboard.html").read_bytes()
 
     @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Close in order: the server first, then the books, in which by then everything is settled."""
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            self._desk.stopping = True
-            self._desk.voter.close()
-            await self._desk.voter.upstream.close()
-            await asyncio.get_running_loop().run_in_executor(None, self._desk.voter.ledger.close)
+            await state.close()
 
-    async def page(self, request: Request) -> Response:
+    handlers = {HTTPException: _unknown_url, RefusalError: _refused, SamplerError: _upstream_failed}
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+
+
+class _Pages:
+    """The paths that only read."""
+
+    def __init__(self, state: GatewayState, refresh: float) -> None:
+        self._state, self._refresh = state, refresh
+        self._page = files("pets.gateway").joinpath("dashboard.html").read_bytes()
+
+    async def dashboard(self, request: Request) -> Response:
         """The dashboard."""
-        self._desk.admit(request.headers, browser=True)
+        self._authenticate(request, browser=True)
         return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
 
     async def events(self, request: Request) -> Response:
-        """What the dashboard shows, again and again; with ``?once=1`` a single time, as JSON."""
-        key = self._desk.admit(request.headers, browser=True)
+        """The dashboard's numbers, again and again; with ``?once=1`` a single time, as JSON."""
+        key = self._authenticate(request, browser=True)
+        dashboard = self._state.metrics.dashboard
         if "once" in request.query_params:
-            return JSONResponse(self._desk.board.shown(key))
+            return JSONResponse(dashboard.snapshot(key))
 
-        async def said() -> AsyncIterator[bytes]:
-            while not self._desk.stopping:
+        async def snapshots() -> AsyncIterator[bytes]:
+            while not self._state.stopping:
                 try:  # each time: a key that was revoked meanwhile sees no more
-                    key = self._desk.admit(request.headers, browser=True)
+                    key = self._authenticate(request, browser=True)
                 except RefusalError:
                     return
-                yield b"data: " + json.dumps(self._desk.board.shown(key)).encode() + b"\n\n"
+                yield b"data: " + json.dumps(dashboard.snapshot(key)).encode() + b"\n\n"
                 await asyncio.sleep(self._refresh)
 
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(said(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(snapshots(), media_type="text/event-stream", headers=headers)
 
     async def models(self, request: Request) -> Response:
         """The server's models, each also with the prefix that makes it vote."""
-        self._desk.admit(request.headers)
-        found = await self._desk.voter.upstream.models()
-        prefix = self._desk.settings.prefix
-        voted = [{**one, "id": prefix + one["id"], "owned_by": "pets"} for one in found]
-        return JSONResponse({"object": "list", "data": voted + (found if self._desk.settings.passthrough else [])})
+        self._authenticate(request)
+        models = await self._state.upstream.models()
+        settings = self._state.settings
+        voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in models]
+        return JSONResponse({"object": "list", "data": voted + (models if settings.passthrough else [])})
 
     async def model(self, request: Request) -> Response:
         """One model by name."""
-        self._desk.admit(request.headers)
-        name, prefix = request.path_params["model"], self._desk.settings.prefix
-        for one in await self._desk.voter.upstream.models():
-            if one["id"] == name.removeprefix(prefix):
-                return JSONResponse({**one, "id": name})
+        self._authenticate(request)
+        name, prefix = request.path_params["model"], self._state.settings.prefix
+        for model in await self._state.upstream.models():
+            if model["id"] == name.removeprefix(prefix):
+                return JSONResponse({**model, "id": name})
         raise RefusalError("There is no such model.", param="model", status=404, code="model_not_found")
 
     async def health(self, request: Request) -> Response:
@@ -111,36 +190,69 @@ class _Front:
         return JSONResponse({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Whether requests should be sent here: the books can be written, the queue has room, nobody is stopping it."""
-        desk = self._desk
-        room = len(desk.voter.polls) < desk.settings.queue
-        checks = {"books": desk.voter.ledger.ready, "queue": room, "running": not desk.stopping}
+        """Whether requests should be sent here, and if not, why."""
+        checks = self._state.readiness()
         return JSONResponse(checks, 200 if all(checks.values()) else 503)
 
     async def openapi(self, request: Request) -> Response:
-        """What there is to ask."""
-        return JSONResponse(description(self._desk.settings))
+        """The OpenAPI description."""
+        return JSONResponse(description(self._state.settings))
 
     async def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
-        self._desk.admit(request.headers)
-        return Response(self._desk.metrics.text(), media_type="text/plain; version=0.0.4")
+        """Metrics for Prometheus."""
+        self._authenticate(request)
+        return Response(self._state.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
+        return authenticate(self._state.keys, request.headers, browser=browser)
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
+class _GatewayServer(Server):
+    def __init__(self, state: GatewayState, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
+        config = uvicorn.Config(
+            app(state, refresh),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=4096,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=grace,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        )
+        super().__init__(config)
+        self._state = state
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve while the upstream is open: a local model starts first and ends last."""
+        await self._state.upstream.open()
+        try:
+            await super().serve(sockets)
+        finally:
+            await self._state.upstream.close()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let no request begin, then shut down as uvicorn does: open requests get their grace."""
+        self._state.stopping = True
+        await super().shutdown(sockets)
+
+
+async def _unknown_url(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in OpenAI's form."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _answer(RefusalError("There is nothing at this path and method.", status=status, code="unknown_url"))
+    return _error_response(RefusalError("There is nothing at this path and method.", status=status, code="unknown_url"))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return _answer(error if isinstance(error, RefusalError) else RefusalError(str(error), status=500))
+    return _error_response(error if isinstance(error, RefusalError) else RefusalError(str(error), status=500))
 
 
-async def _upstream(request: Request, error: Exception) -> Response:
-    return _answer(refusal_of(error if isinstance(error, SamplerError) else None))
+async def _upstream_failed(request: Request, error: Exception) -> Response:
+    return _error_response(refusal_of(error if isinstance(error, SamplerError) else None))
 
 
-def _answer(refusal: RefusalError) -> Response:
-    headers = {name.decode(): value.decode() for name, value in refusal.headers()}
-    return Response(refusal.body(), refusal.status, headers, "application/json")
+def _error_response(error: RefusalError) -> Response:
+    headers = {name.decode(): value.decode() for name, value in error.headers()}
+    return Response(error.body(), error.status, headers, "application/json")

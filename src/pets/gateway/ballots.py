@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pets.errors import SamplerError
-from pets.gateway.asking import Asked, Options
-from pets.gateway.keys import Key
+from pets.gateway.auth import ApiKey
 from pets.gateway.refusals import RefusalError
+from pets.gateway.requests import ChatRequest, VoteOptions
 from pets.gateway.stream import Decision
 from pets.gateway.verdicts import Ballot, Judgement
 from pets.types import Launch
@@ -22,9 +22,9 @@ class Poll:
     """The ballots of one question and what they took; ``box`` brings its launches, then None."""
 
     id: str
-    asked: Asked
-    options: Options
-    key: Key
+    request: ChatRequest
+    options: VoteOptions
+    key: ApiKey
     hold: int
     seed: int
     deadline: float

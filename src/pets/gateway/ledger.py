@@ -1,14 +1,15 @@
 """The budget of a gateway: held in the store before a request goes upstream, settled when it comes back.
 
-Three limits apply at once: a total, an allowance per window of time, and a total for each key. At every moment
+Three limits apply at once: a total, a rate per window of time, and a total for each key. At every moment
 
     spent + held <= limit          for each of the three,
 
-as long as no trace costs more than was held for it (its longest possible length, in tokens or money). A dispatch that
-was under way when the process died counts as spent in full: nobody knows what became of it.
+as long as no trace costs more than was held for it (its longest possible length, in tokens or money). A request that
+was upstream when the process died counts as spent in full: nobody knows what became of it.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,30 +17,40 @@ from typing import Literal
 
 from pets.core.budget import Currency
 from pets.errors import InputError, StateError
-from pets.gateway.books import Books
-from pets.gateway.keys import Key
+from pets.gateway.auth import ApiKey
+from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.refusals import RefusalError
 
-__all__ = ["Account", "Allowance", "Entry", "Ledger"]
+__all__ = ["Balance", "GatewayLedger", "Reservation", "SpendRateLimit"]
 
-NEVER = 3600.0  # seconds that a client is told to wait for a budget that will not come back by itself
+NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
+UNLIMITED_TRACES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """So much in every window of so many seconds, counted from the epoch."""
+class SpendRateLimit:
+    """At most ``amount`` in every window of ``seconds``; windows are counted from the epoch."""
 
     amount: int
     seconds: float
 
     def __post_init__(self) -> None:
         if self.amount < 0 or self.seconds <= 0:
-            raise InputError(f"an allowance is 0 or more in a window of more than 0 seconds; got {self}.")
+            found = f"got {self.amount} in {self.seconds:g} seconds"
+            raise InputError(f"an allowance is 0 or more in a window of more than 0 seconds; {found}.")
+
+    def window(self, now: float) -> int:
+        """The number of the window at this time."""
+        return int(now // self.seconds)
+
+    def seconds_left(self, now: float) -> float:
+        """How long the window at this time still lasts."""
+        return self.seconds - now % self.seconds
 
 
 @dataclass(slots=True)
-class Account:
-    """One limit (``None``: no limit) and what was taken from it."""
+class Balance:
+    """One limit (``None``: no limit), what was spent of it and what is held."""
 
     limit: int | None = None
     spent: int = 0
@@ -48,154 +59,149 @@ class Account:
     @property
     def free(self) -> float:
         """What may still be held."""
-        return float("inf") if self.limit is None else self.limit - self.spent - self.held
+        return math.inf if self.limit is None else self.limit - self.spent - self.held
 
 
 @dataclass(slots=True)
-class Entry:
-    """One upstream request in the books."""
+class Reservation:
+    """What is held for one upstream request, and the balances in which it is held."""
 
     id: int
     key: str
     traces: int
     held: int
-    accounts: tuple[Account, ...]
+    balances: tuple[Balance, ...]
     open: bool = True
 
 
-class Ledger:
-    """Holds and settles, in ``currency``; see the module's docstring."""
+class GatewayLedger:
+    """Reserves and settles the cost of upstream requests, in ``currency``; the module's docstring has its law."""
 
     def __init__(
         self,
-        books: Books,
+        writer: LedgerWriter,
         currency: Currency | None = None,
         *,
         total: int | None = None,
-        allowance: Allowance | None = None,
+        rate_limit: SpendRateLimit | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.currency = currency or Currency()
-        self._books, self._allowance, self._clock = books, allowance, clock
-        self.total = Account(total)
-        self._keys: dict[str, Account] = {}
-        self._window = Account()
+        self._writer, self._rate_limit, self._clock = writer, rate_limit, clock
+        self.total = Balance(total)
+        self._by_key: dict[str, Balance] = {}
+        self._window = Balance()
         self._window_number = -1
-        self.delivered = self.lost = 0  # traces, since the books were begun
-        self._next = 1
+        self.delivered = self.lost = 0  # traces, since the store was created
+        self._next_id = 1
         self._load()
 
     @property
     def unit(self) -> str:
-        """Of every amount."""
+        """The unit of every amount."""
         return self.currency.unit
 
-    def hold(self, prompt: int, max_tokens: int) -> int:
-        """What a trace may cost at most."""
-        money = self.currency
-        return max(1, money.per_trace + money.per_token * max_tokens + money.per_prompt_token * prompt)
+    @property
+    def ready(self) -> bool:
+        """Whether the ledger can be written."""
+        return self._writer.failure is None
 
-    def affordable(self, key: Key, hold: int) -> int:
-        """How many traces may be held for now."""
-        free = min(account.free for account in self._accounts(key))
-        return 1 << 30 if free == float("inf") else max(0, int(free) // hold)
+    def max_trace_cost(self, prompt_tokens: int, max_tokens: int) -> int:
+        """What one trace may cost at most."""
+        currency = self.currency
+        cost = currency.per_trace + currency.per_token * max_tokens + currency.per_prompt_token * prompt_tokens
+        return max(1, cost)
 
-    def left(self, key: Key) -> int | None:
-        """What this key may still spend in all; None where nothing limits it."""
-        free = min(account.free for account in self._accounts(key))
-        return None if free == float("inf") else max(0, int(free))
+    def cost(self, traces: int, tokens: int, prompt_tokens: int) -> int:
+        """What these traces cost."""
+        currency = self.currency
+        return currency.per_trace * traces + currency.per_token * tokens + currency.per_prompt_token * prompt_tokens
 
-    def refusal(self, key: Key) -> RefusalError:
-        """The 429 of a request that cannot be paid for."""
-        total, window, own = self._accounts(key)
-        found = {"this gateway's": total.free, "this window's": window.free, "this key's": own.free}
-        whose = min(found, key=found.__getitem__)
-        waits = self._window_ends if whose == "this window's" else NEVER
+    def affordable_traces(self, key: ApiKey, trace_cost: int) -> int:
+        """How many traces may be reserved for now."""
+        free = self._free(key)
+        return UNLIMITED_TRACES if free == math.inf else max(0, int(free) // trace_cost)
+
+    def left(self, key: ApiKey) -> int | None:
+        """What this key may still spend; None where nothing limits it."""
+        free = self._free(key)
+        return None if free == math.inf else max(0, int(free))
+
+    def refusal(self, key: ApiKey) -> RefusalError:
+        """The 429 for a request that cannot be paid for."""
+        total, window, own = self._balances(key)
+        free = {"this gateway's": total.free, "this window's": window.free, "this key's": own.free}
+        whose = min(free, key=free.__getitem__)
+        refills = self._rate_limit if whose == "this window's" else None
         return RefusalError(
             f"You have used up {whose} budget ({self.unit}).",
             status=429,
             code="insufficient_quota",
-            retry_after=waits,
-            again=whose == "this window's",
+            retry_after=refills.seconds_left(self._clock()) if refills else NO_REFILL_RETRY_AFTER_S,
+            again=refills is not None,
         )
 
     async def reserve(
-        self, key: Key, traces: int, hold: int, request: str, kind: Literal["vote", "fallback"] = "vote"
-    ) -> Entry | None:
-        """Hold the most that so many traces may cost; None where that is not there. Durable when it returns."""
-        accounts = self._accounts(key) if kind == "vote" else ()
-        amount = traces * hold
-        if accounts and amount > min(account.free for account in accounts):
+        self, key: ApiKey, traces: int, trace_cost: int, request: str, kind: Literal["vote", "fallback"] = "vote"
+    ) -> Reservation | None:
+        """Hold the most that these traces may cost; None where that is not free. Durable when it returns."""
+        balances = self._balances(key) if kind == "vote" else ()
+        amount = traces * trace_cost
+        if balances and amount > min(balance.free for balance in balances):
             return None
-        for account in accounts:
-            account.held += amount
-        entry = Entry(self._next, key.name, traces, amount, accounts)
-        self._next += 1
+        for balance in balances:
+            balance.held += amount
+        reservation = Reservation(self._next_id, key.name, traces, amount, balances)
+        self._next_id += 1
         try:
-            await self._books.durable(
+            await self._writer.durable(
                 "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *(entry.id, self._clock(), key.name, request, kind, self.unit, traces, amount),
+                *(reservation.id, self._clock(), key.name, request, kind, self.unit, traces, amount),
             )
         except (asyncio.CancelledError, StateError) as error:
-            self.settle(entry, cost=0)
+            self.settle(reservation, cost=0)
             if isinstance(error, StateError):
-                found = "The ledger cannot be written; nothing was spent."
-                raise RefusalError(found, status=503, retry_after=5) from error
+                message = "The ledger cannot be written; nothing was spent."
+                raise RefusalError(message, status=503, retry_after=5) from error
             raise
-        return entry
+        return reservation
 
-    def settle(self, entry: Entry, cost: int, delivered: int = 0, tokens: int = 0, prompt_tokens: int = 0) -> None:
-        """What was held becomes what it cost; the rest is free again. Twice does no harm."""
-        if not entry.open:
+    def settle(
+        self, reservation: Reservation, cost: int, delivered: int = 0, tokens: int = 0, prompt_tokens: int = 0
+    ) -> None:
+        """Spend ``cost`` of what was held and free the rest. A second call does nothing."""
+        if not reservation.open:
             return
-        entry.open = False
-        for account in entry.accounts:
-            account.held -= entry.held
-            account.spent += cost
+        reservation.open = False
+        for balance in reservation.balances:
+            balance.held -= reservation.held
+            balance.spent += cost
         self.delivered += delivered
-        self.lost += entry.traces if cost and not delivered else 0
-        self._books.write(
+        self.lost += reservation.traces if cost and not delivered else 0
+        self._writer.write(
             "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ? WHERE id = ?",
-            *(cost, delivered, tokens, prompt_tokens, entry.id),
+            *(cost, delivered, tokens, prompt_tokens, reservation.id),
         )
 
-    def cost(self, traces: int, tokens: int, prompt_tokens: int) -> int:
-        """What so many traces came to."""
-        money = self.currency
-        return money.per_trace * traces + money.per_token * tokens + money.per_prompt_token * prompt_tokens
-
-    @property
-    def ready(self) -> bool:
-        """Whether the books can be written."""
-        return self._books.broken is None
-
     def close(self) -> None:
-        """Write what is left and give the store back."""
-        self._books.close()
+        """Write what is left and release the store."""
+        self._writer.close()
 
-    @property
-    def _window_ends(self) -> float:
-        seconds = self._allowance.seconds if self._allowance else NEVER
-        return seconds - self._clock() % seconds
+    def _free(self, key: ApiKey) -> float:
+        return min(balance.free for balance in self._balances(key))
 
-    def _accounts(self, key: Key) -> tuple[Account, Account, Account]:
-        """The total, the present window's, the key's own."""
-        if (
-            self._allowance is not None
-            and (now := int(self._clock() // self._allowance.seconds)) != self._window_number
-        ):
-            self._window_number, self._window = now, Account(self._allowance.amount)
-        own = self._keys.setdefault(key.name, Account())
+    def _balances(self, key: ApiKey) -> tuple[Balance, Balance, Balance]:
+        """The total, that of the present window, and the key's own."""
+        limit = self._rate_limit
+        if limit is not None and (number := limit.window(self._clock())) != self._window_number:
+            self._window_number, self._window = number, Balance(limit.amount)
+        own = self._by_key.setdefault(key.name, Balance())
         own.limit = key.budget
         return self.total, self._window, own
 
-    def _now(self, allowance: Allowance) -> int:
-        """The number of the present window."""
-        return int(self._clock() // allowance.seconds)
-
     def _load(self) -> None:
-        """What the store says was spent; dispatches that nobody settled count in full."""
-        database = self._books.database
+        """Read what was spent; requests that nobody settled count in full."""
+        database = self._writer.database
         with database.transaction() as connection:
             connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
         rows = database.all(
@@ -204,16 +210,16 @@ class Ledger:
             self.unit,
         )
         for name, spent, delivered, lost in rows:
-            self._keys[name] = Account(None, spent)
+            self._by_key[name] = Balance(None, spent)
             self.total.spent += spent
             self.delivered += delivered
             self.lost += lost
-        found = database.one("SELECT coalesce(max(id), 0) FROM ledger")
-        self._next = 1 + (found[0] if found else 0)
-        if self._allowance is not None:
-            number = self._now(self._allowance)
+        last = database.one("SELECT coalesce(max(id), 0) FROM ledger")
+        self._next_id = 1 + (last[0] if last else 0)
+        if (limit := self._rate_limit) is not None:
+            number = limit.window(self._clock())
             row = database.one(
                 "SELECT coalesce(sum(spent), 0) FROM ledger WHERE kind = 'vote' AND unit = ? AND at >= ?",
-                *(self.unit, number * self._allowance.seconds),
+                *(self.unit, number * limit.seconds),
             )
-            self._window_number, self._window = number, Account(self._allowance.amount, row[0] if row else 0)
+            self._window_number, self._window = number, Balance(limit.amount, row[0] if row else 0)

@@ -18,18 +18,18 @@ def description(settings: Settings) -> dict[str, Any]:
     >>> sorted(description(Settings())["paths"])
     ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/models', '/v1/models/{model}']
     """
-    named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "PETS gateway", "version": "1", "description": "Answers by vote; speaks OpenAI."},
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "paths": {
             "/v1/chat/completions": {"post": _chat(settings)},
-            "/v1/models": {"get": {"responses": _said("application/json")}},
-            "/v1/models/{model}": {"get": {"parameters": [named], "responses": _said("application/json")}},
-            "/healthz": {"get": {"responses": _said("application/json")}},
-            "/readyz": {"get": {"responses": _said("application/json")}},
-            "/metrics": {"get": {"responses": _said("text/plain")}},
+            "/v1/models": {"get": {"responses": _responses("application/json")}},
+            "/v1/models/{model}": {"get": {"parameters": [model], "responses": _responses("application/json")}},
+            "/healthz": {"get": {"responses": _responses("application/json")}},
+            "/readyz": {"get": {"responses": _responses("application/json")}},
+            "/metrics": {"get": {"responses": _responses("text/plain")}},
         },
     }
 
@@ -59,9 +59,9 @@ def _chat(settings: Settings) -> dict[str, Any]:
     body = {"type": "object", "required": ["model", "messages"], "properties": fields}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": _said("application/json", "text/event-stream"),
+        "responses": _responses("application/json", "text/event-stream"),
     }
 
 
-def _said(*kinds: str) -> dict[str, Any]:
-    return {"200": {"description": "As asked.", "content": {kind: {} for kind in kinds}}} | ERRORS
+def _responses(*kinds: str) -> dict[str, Any]:
+    return {"200": {"description": "OK.", "content": {kind: {} for kind in kinds}}} | ERRORS

@@ -14,12 +14,12 @@ from typing import Literal
 from pets.core.prior import LearnedPrior
 from pets.engine.reading import answer_type, form_of, merges
 from pets.errors import RefusedError, SamplerError
-from pets.gateway.asking import Asked, Options
+from pets.gateway.auth import ApiKey
 from pets.gateway.ballots import Outcome, Poll
-from pets.gateway.keys import Key
-from pets.gateway.ledger import Ledger
+from pets.gateway.ledger import GatewayLedger
 from pets.gateway.refusals import RefusalError
 from pets.gateway.replies import Reply
+from pets.gateway.requests import ChatRequest, VoteOptions
 from pets.gateway.settings import Settings
 from pets.gateway.stream import Stream
 from pets.gateway.upstream import Upstream, served
@@ -38,7 +38,12 @@ class Voter:
     """Votes; one for all requests."""
 
     def __init__(
-        self, stream: Stream, upstream: Upstream, ledger: Ledger, settings: Settings, prior: LearnedPrior | None = None
+        self,
+        stream: Stream,
+        upstream: Upstream,
+        ledger: GatewayLedger,
+        settings: Settings,
+        prior: LearnedPrior | None = None,
     ) -> None:
         self.stream, self.upstream, self.ledger, self.settings = stream, upstream, ledger, settings
         self.prior = prior or LearnedPrior()
@@ -48,14 +53,14 @@ class Voter:
         self._idle: set[str] = set()  # open questions with nothing in flight
         self._slow = ThreadPoolExecutor(1, "pets-answers")  # comparing formulas takes its time
 
-    async def vote(self, asked: Asked, options: Options, key: Key, id: str) -> Outcome:
+    async def vote(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> Outcome:
         """The vote on a question, or a :class:`RefusalError`."""
         if len(self.polls) >= self.settings.queue:
             raise RefusalError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
         begun = asyncio.get_running_loop().time()
-        poll = self._poll(asked, options, key, id, begun)
+        poll = self._poll(request, options, key, id, begun)
         least = min(max(1, self.stream.policy.warmup), options.max_traces)
-        if self.ledger.affordable(key, poll.hold) < least:
+        if self.ledger.affordable_traces(key, poll.hold) < least:
             if self.settings.exhausted == "refuse":
                 raise self.ledger.refusal(key)
             poll.stopped = "fallback"
@@ -72,12 +77,12 @@ class Voter:
         """Give back what was needed to read."""
         self._slow.shutdown(wait=False, cancel_futures=True)
 
-    def _poll(self, asked: Asked, options: Options, key: Key, id: str, now: float) -> Poll:
-        limit = asked.max_tokens or self.settings.limits.max_tokens
-        prompt = sum(len(str(message).encode()) for message in asked.fields["messages"])  # a token has a byte or more
-        given = asked.fields.get("seed")
+    def _poll(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str, now: float) -> Poll:
+        limit = request.max_tokens or self.settings.limits.max_tokens
+        prompt = sum(len(str(message).encode()) for message in request.fields["messages"])  # a token has a byte or more
+        given = request.fields.get("seed")
         seed = random.randrange(SEEDS) if given is None else int(given) % SEEDS
-        return Poll(id, asked, options, key, self.ledger.hold(prompt, limit), seed, now + options.timeout)
+        return Poll(id, request, options, key, self.ledger.max_trace_cost(prompt, limit), seed, now + options.timeout)
 
     async def _rounds(self, poll: Poll) -> None:
         """Let the policy decide, round by round, until it has enough."""
@@ -168,7 +173,7 @@ class Voter:
     async def _paid(self, poll: Poll, launches: Sequence[Launch]) -> Reply | None:
         """One upstream request, held and settled; None where the budget does not pay for it."""
         clock, fallback = asyncio.get_running_loop().time, poll.stopped == "fallback"
-        many = len(launches) if fallback else min(len(launches), self.ledger.affordable(poll.key, poll.hold))
+        many = len(launches) if fallback else min(len(launches), self.ledger.affordable_traces(poll.key, poll.hold))
         kind: Literal["vote", "fallback"] = "fallback" if fallback else "vote"
         entry = await self.ledger.reserve(poll.key, many, poll.hold, poll.id, kind) if many else None
         if entry is None:
@@ -202,8 +207,8 @@ class Voter:
 
     def _fields(self, poll: Poll) -> dict[str, object]:
         """What is asked of the server. A budget in tokens needs an end to every trace."""
-        fields = poll.asked.forwarded
-        if poll.asked.max_tokens is None and not self.ledger.currency.flat:
+        fields = poll.request.upstream_fields
+        if poll.request.max_tokens is None and not self.ledger.currency.flat:
             fields["max_tokens"] = self.settings.limits.max_tokens
         return fields
 

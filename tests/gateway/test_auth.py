@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from pets.gateway.keys import Keys
+from pets.gateway.auth import KeyStore
 from pets.store.database import Database
 
-from .conftest import a_gateway
+from .conftest import run_gateway
 
 
 @contextlib.contextmanager
@@ -18,7 +18,7 @@ def beside(store):
     """The keys over a connection of their own, as `pets keys` has them."""
     database = Database(store, create=False, durability="machine")
     try:
-        yield Keys(database)
+        yield KeyStore(database)
     finally:
         database.close()
 
@@ -30,38 +30,38 @@ def bearer(secret):
 @pytest.mark.parametrize("durability", ["process", "machine"])
 def test_added_and_revoked_count_at_once(tmp_path, durability):
     store = tmp_path / "g.db"
-    with a_gateway(store=store, durability=durability) as place, beside(store) as keys:
-        assert place.ask().status_code == 200 == place.client.get("/metrics").status_code
+    with run_gateway(store=store, durability=durability) as gateway, beside(store) as keys:
+        assert gateway.ask().status_code == 200 == gateway.client.get("/metrics").status_code
         alice = keys.add("alice")
-        assert place.ask().status_code == 401 == place.client.get("/metrics").status_code
-        assert place.ask(headers=bearer("pets-guess")).status_code == 401
-        assert place.ask(headers=bearer(alice)).status_code == 200
+        assert gateway.ask().status_code == 401 == gateway.client.get("/metrics").status_code
+        assert gateway.ask(headers=bearer("pets-guess")).status_code == 401
+        assert gateway.ask(headers=bearer(alice)).status_code == 200
         bob = keys.add("bob", budget=0)
-        assert place.ask(headers=bearer(bob)).status_code == 429  # its budget is known, too
+        assert gateway.ask(headers=bearer(bob)).status_code == 429  # its budget is known, too
         keys.revoke("alice")
         for model in ("pets/mock", "mock"):
-            assert place.ask(model=model, headers=bearer(alice)).status_code == 401
+            assert gateway.ask(model=model, headers=bearer(alice)).status_code == 401
         keys.revoke("bob")
-        assert place.ask().status_code == 401  # the last one to go leaves the door closed
+        assert gateway.ask().status_code == 401  # the last one to go leaves the door closed
 
 
 def test_a_first_key_keeps_a_clients_own_from_the_server_behind(tmp_path):
     """Without keys a client's key is the server's; with keys it is the gateway's, which the server must not see."""
     store, seen = tmp_path / "g.db", []
-    with a_gateway(store=store) as place, beside(store) as keys:
-        upstream = place.desk.voter.upstream
+    with run_gateway(store=store) as gateway, beside(store) as keys:
+        upstream = gateway.state.upstream
         passed = upstream.passed
         upstream.passed = lambda body, headers: (seen.append(headers.get("authorization")), passed(body, headers))[1]
-        place.ask(model="mock", headers=bearer("sk-own"))
-        place.ask(model="mock", headers=bearer(keys.add("alice")))
+        gateway.ask(model="mock", headers=bearer("sk-own"))
+        gateway.ask(model="mock", headers=bearer(keys.add("alice")))
     assert seen == ["Bearer sk-own", None]
 
 
 def test_a_dashboard_that_is_open_ends_with_its_key(tmp_path):
     store = tmp_path / "g.db"
-    with a_gateway(store=store) as place, beside(store) as keys:
+    with run_gateway(store=store) as gateway, beside(store) as keys:
         alice = keys.add("alice")
-        with place.client.stream("GET", "/dashboard/events", headers=bearer(alice)) as reply:
+        with gateway.client.stream("GET", "/dashboard/events", headers=bearer(alice)) as reply:
             lines = reply.iter_lines()
             assert json.loads(next(lines).removeprefix("data: "))
             keys.revoke("alice")
@@ -70,25 +70,25 @@ def test_a_dashboard_that_is_open_ends_with_its_key(tmp_path):
 
 def test_a_writer_that_takes_its_time_holds_up_no_reading_of_keys(tmp_path):
     store = tmp_path / "g.db"
-    with a_gateway(store=store) as place, beside(store) as keys:
+    with run_gateway(store=store) as gateway, beside(store) as keys:
         alice = keys.add("alice")
         other = sqlite3.connect(store, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         try:
-            assert place.client.get("/metrics").status_code == 401
-            assert place.client.get("/metrics", headers=bearer(alice)).status_code == 200
+            assert gateway.client.get("/metrics").status_code == 401
+            assert gateway.client.get("/metrics", headers=bearer(alice)).status_code == 200
         finally:
             other.close()
 
 
 def test_keys_that_cannot_be_read_let_nobody_in(tmp_path):
     store = tmp_path / "g.db"
-    with a_gateway(store=store) as place, beside(store) as keys:
+    with run_gateway(store=store) as gateway, beside(store) as keys:
         alice = keys.add("alice")
         other = sqlite3.connect(store, isolation_level=None)
         other.execute("DROP TABLE api_keys")
         other.close()
         for headers in ({}, bearer(alice)):
-            assert place.ask(headers=headers).status_code == 503
-            reply = place.client.get("/v1/models", headers=headers)
+            assert gateway.ask(headers=headers).status_code == 503
+            reply = gateway.client.get("/v1/models", headers=headers)
             assert reply.status_code == 503 and reply.json()["error"]["message"] == "The keys cannot be read now."

@@ -10,7 +10,7 @@ import pytest
 from pets.mock import Mock, synthetic
 from pets.policies.price import Price
 
-from .conftest import a_gateway, add_key
+from .conftest import add_key, run_gateway
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GROWN = "() => document.querySelectorAll('#questions .votes').length >= {}"
@@ -36,24 +36,24 @@ def shots(tmp_path):
 
 def test_a_live_run_is_shown_and_updates(browser, shots):
     mock = Mock(synthetic(60, tokens=8))
-    with a_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as place:
+    with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
         said = []
         page = browser.new_page(viewport={"width": 1100, "height": 900})
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(place.url)
+        page.goto(gateway.url)
         for number in range(5):
-            assert place.ask(f"Question q{number}").status_code == 200
+            assert gateway.ask(f"Question q{number}").status_code == 200
         page.wait_for_function(GROWN.format(5))
         before = page.inner_text("#left")
         for number in range(5, 25):
-            assert place.ask(f"Question q{number}").status_code == 200
+            assert gateway.ask(f"Question q{number}").status_code == 200
         page.wait_for_function(GROWN.format(20))
         page.wait_for_function("text => document.getElementById('left').textContent !== text", arg=before)
         assert page.inner_text("#state") == "live" and page.locator("#price polyline").count() == 1
-        left = f"{2000 - place.ledger.total.spent:,}"
+        left = f"{2000 - gateway.ledger.total.spent:,}"
         page.wait_for_function("text => document.getElementById('left').textContent === text", arg=left)
         page.screenshot(path=shots / "wide-light.png", full_page=True)
         page.emulate_media(color_scheme="dark")
@@ -63,24 +63,24 @@ def test_a_live_run_is_shown_and_updates(browser, shots):
         page.screenshot(path=shots / "phone-dark.png", full_page=True)
         page.emulate_media(color_scheme="light")
         page.screenshot(path=shots / "phone-light.png", full_page=True)
-        assert said == [] and all(url.startswith((place.url, "data:")) for url in asked)
+        assert said == [] and all(url.startswith((gateway.url, "data:")) for url in asked)
         page.close()
 
 
 def test_behind_keys_when_keys_are_on(browser, tmp_path):
     store = tmp_path / "g.db"
     alice, bob = add_key(store, "alice"), add_key(store, "bob")
-    with a_gateway(store=store) as place:
-        assert place.client.get("/").status_code == 401
-        assert place.client.get("/dashboard/events?once=1").status_code == 401
-        assert place.ask("easy", headers={"authorization": f"Bearer {bob}"}).status_code == 200
+    with run_gateway(store=store) as gateway:
+        assert gateway.client.get("/").status_code == 401
+        assert gateway.client.get("/dashboard/events?once=1").status_code == 401
+        assert gateway.ask("easy", headers={"authorization": f"Bearer {bob}"}).status_code == 200
         basic = httpx.BasicAuth("alice", alice)
         body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
-        assert place.client.post("/v1/chat/completions", json=body, auth=basic).status_code == 401  # only to look
-        seen = place.client.get("/dashboard/events?once=1", auth=basic).json()
+        assert gateway.client.post("/v1/chat/completions", json=body, auth=basic).status_code == 401  # only to look
+        seen = gateway.client.get("/dashboard/events?once=1", auth=basic).json()
         assert seen["votes"] == 1 and seen["questions"] == []  # bob's
         context = browser.new_context(http_credentials={"username": "bob", "password": bob})
         page = context.new_page()
-        page.goto(place.url)
+        page.goto(gateway.url)
         page.wait_for_function(GROWN.format(1))
         context.close()

@@ -6,27 +6,27 @@ import pytest
 from pets.gateway import Settings
 from pets.mock import Known, Mock
 
-from .conftest import a_gateway, add_key
+from .conftest import add_key, run_gateway
 
 TORN = [{"role": "user", "content": "Question torn"}]
 
 
 @pytest.fixture
-def sdk(place):
-    with openai.OpenAI(base_url=f"{place.url}/v1", api_key="none", max_retries=0) as client:
+def sdk(gateway):
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
 
-def test_a_voted_answer(sdk, place):
+def test_a_voted_answer(sdk, gateway):
     reply = sdk.chat.completions.create(model="pets/mock", messages=TORN, extra_body={"pets": {"answer": "choice"}})
     about = reply.pets
     assert about["answer"] in ("A", "B") and sum(about["votes"].values()) == about["traces"] > 4
     assert f"\\boxed{{{about['answer']}}}" in reply.choices[0].message.content
     assert reply.choices[0].finish_reason == "stop" and reply.model == "pets/mock"
     assert 0.3 < about["certificate"] < 1 and about["grid"] in {"4", "3-1", "2-2", "2-1-1"}
-    assert reply.usage.completion_tokens == place.mock.stats.completion_tokens
+    assert reply.usage.completion_tokens == gateway.mock.stats.completion_tokens
     assert reply.usage.total_tokens == reply.usage.completion_tokens + reply.usage.prompt_tokens
-    assert place.mock.stats.traces == about["traces"] == place.ledger.total.spent
+    assert gateway.mock.stats.traces == about["traces"] == gateway.ledger.total.spent
 
 
 def test_a_streamed_voted_answer_with_usage(sdk):
@@ -46,11 +46,11 @@ def test_a_streamed_voted_answer_with_usage(sdk):
 
 def test_a_slow_streamed_vote_sends_signs_of_life():
     slow = Mock(Known({"easy": {"A": 1.0}}, tokens=20), tokens_per_second=100)
-    with a_gateway(slow, Settings(answer="choice", keepalive=0.02)) as place:
+    with run_gateway(slow, Settings(answer="choice", keepalive=0.02)) as gateway:
         body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}], "stream": True}
-        lines = place.client.post("/v1/chat/completions", json=body).text.splitlines()
+        lines = gateway.client.post("/v1/chat/completions", json=body).text.splitlines()
         assert lines.count(": voting") >= 2 and lines[-2] == "data: [DONE]"
-        with openai.OpenAI(base_url=f"{place.url}/v1", api_key="none") as client:
+        with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:
             chunks = list(client.chat.completions.create(model="pets/mock", messages=TORN, stream=True))
         assert chunks[-1].pets["answer"] == "A"
 
@@ -62,10 +62,10 @@ def test_models_are_there_plain_and_voted(sdk):
         sdk.models.retrieve("pets/other")
 
 
-def test_a_plain_model_passes_through(sdk, place):
+def test_a_plain_model_passes_through(sdk, gateway):
     reply = sdk.chat.completions.create(model="mock", messages=TORN, n=3, seed=1)
     assert len(reply.choices) == 3 and reply.model == "mock" and not hasattr(reply, "pets")
-    assert place.ledger.total.spent == 0 and place.mock.stats.traces == 3
+    assert gateway.ledger.total.spent == 0 and gateway.mock.stats.traces == 3
     chunks = list(sdk.chat.completions.create(model="mock", messages=TORN, stream=True))
     assert chunks[-1].choices[0].finish_reason == "stop"
 
@@ -78,18 +78,18 @@ def test_errors_are_openai_errors(sdk, tmp_path):
     assert error.value.param == "pets.max_traces" and error.value.type == "invalid_request_error"
     add_key(tmp_path / "g.db", "alice")
     with (
-        a_gateway(store=tmp_path / "g.db") as place,
-        openai.OpenAI(base_url=f"{place.url}/v1", api_key="pets-guess") as client,
+        run_gateway(store=tmp_path / "g.db") as gateway,
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="pets-guess") as client,
         pytest.raises(openai.AuthenticationError),
     ):
         client.models.list()
 
 
 def test_a_used_up_budget_is_a_rate_limit_error():
-    with a_gateway(total=5) as place, openai.OpenAI(base_url=f"{place.url}/v1", api_key="x") as client:
+    with run_gateway(total=5) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client:
         first = client.chat.completions.create(model="pets/mock", messages=TORN)
         assert first.pets["traces"] <= 5
         with pytest.raises(openai.RateLimitError) as error:
             client.chat.completions.create(model="pets/mock", messages=TORN)
         assert error.value.code == "insufficient_quota" and int(error.value.response.headers["retry-after"]) >= 1
-        assert place.ledger.total.spent <= 5
+        assert gateway.ledger.total.spent <= 5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import a_gateway
+from .conftest import run_gateway
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -16,9 +16,9 @@ def test_a_vote_is_a_span_of_its_clients_trace():
     kept, provider = InMemorySpanExporter(), sdk.TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     trace.set_tracer_provider(provider)
-    with a_gateway() as place:
-        about = place.ask("torn", headers={"traceparent": PARENT}).json()["pets"]
-        assert place.ask("torn", n=2).status_code == 400
+    with run_gateway() as gateway:
+        about = gateway.ask("torn", headers={"traceparent": PARENT}).json()["pets"]
+        assert gateway.ask("torn", n=2).status_code == 400
     voted, refused = kept.get_finished_spans()
     assert voted.attributes["pets.traces"] == about["traces"] and voted.attributes["pets.voted"]
     assert f"{voted.context.trace_id:032x}" == PARENT.split("-")[1]

@@ -1,4 +1,4 @@
-"""What a request asks for: parsed and checked before anything is spent on it.
+"""Requests for a chat completion: parsed and checked before anything is spent on them.
 
 Fields that are not the gateway's own are left as they are: the upstream server knows what they mean.
 """
@@ -14,16 +14,18 @@ from pets.errors import PetsError
 from pets.gateway.refusals import RefusalError
 from pets.gateway.settings import Settings
 
-__all__ = ["Asked", "Options", "parse"]
+__all__ = ["ChatRequest", "VoteOptions", "parse_request"]
 
-SPEC = 200  # characters of an answer type
-OWN = ("pets", "stream", "stream_options", "n", "seed", "model")
-UNVOTABLE = ("tools", "functions", "audio", "modalities")
+ANSWER_SPEC_CHARACTERS = 200
+PREVIEW_CHARACTERS = 120
+GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model")
+UNVOTABLE_FIELDS = ("tools", "functions", "audio", "modalities")
+VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a question is voted on; ``timeout`` in seconds, ``rounds`` and ``max_traces`` at most."""
+class VoteOptions:
+    """How a question is voted on: at most ``max_traces`` and ``rounds`` within ``timeout`` seconds."""
 
     answer: str
     max_traces: int
@@ -33,7 +35,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """One request: ``fields`` is the body as it came, ``options`` is None where it passes through."""
 
     model: str
@@ -41,22 +43,24 @@ class Asked:
     stream: bool
     include_usage: bool
     max_tokens: int | None
-    options: Options | None = None
+    options: VoteOptions | None = None
 
     @property
-    def forwarded(self) -> dict[str, Any]:
+    def upstream_fields(self) -> dict[str, Any]:
         """What every upstream request of a vote holds, beside n and seed."""
-        return {name: value for name, value in self.fields.items() if name not in OWN} | {"model": self.model}
+        return {name: value for name, value in self.fields.items() if name not in GATEWAY_FIELDS} | {
+            "model": self.model
+        }
 
     @property
-    def question(self) -> str:
-        """The beginning of what the user asked, for people."""
+    def preview(self) -> str:
+        """The beginning of the user's last message, for the dashboard."""
         content = next((m.get("content") for m in reversed(self.fields["messages"]) if m.get("role") == "user"), "")
-        return content[:120] if isinstance(content, str) else "(parts)"
+        return content[:PREVIEW_CHARACTERS] if isinstance(content, str) else "(parts)"
 
 
-def parse(body: bytes, headers: Mapping[str, str], settings: Settings) -> Asked:
-    """The request in a body, or a :class:`RefusalError` that names the field."""
+def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -> ChatRequest:
+    """Parse and check a request's body; a :class:`RefusalError` names the field that is wrong."""
     fields = _object(body)
     limits = settings.limits
     model = fields.get("model")
@@ -70,72 +74,71 @@ def parse(body: bytes, headers: Mapping[str, str], settings: Settings) -> Asked:
     n = _whole(fields, "n", 1, limits.n) or 1
     _whole(fields, "seed", -(2**63), 2**64 - 1)
     stream = _flag(fields, "stream")
-    shown = fields.get("stream_options")
-    if shown is not None and not isinstance(shown, dict):
+    stream_options = fields.get("stream_options")
+    if stream_options is not None and not isinstance(stream_options, dict):
         raise RefusalError("'stream_options' is an object.", param="stream_options")
-    newer = _whole(fields, "max_completion_tokens", 1, limits.max_tokens)
-    older = _whole(fields, "max_tokens", 1, limits.max_tokens)
+    max_completion_tokens = _whole(fields, "max_completion_tokens", 1, limits.max_tokens)
+    max_tokens = _whole(fields, "max_tokens", 1, limits.max_tokens)  # the older name of the same
     voted = model.startswith(settings.prefix)
-    return Asked(
+    return ChatRequest(
         model.removeprefix(settings.prefix),
         fields,
         stream,
-        bool(shown and _flag(shown, "include_usage")),
-        newer or older,
+        bool(stream_options and _flag(stream_options, "include_usage")),
+        max_completion_tokens or max_tokens,
         _options(fields, headers, settings, n) if voted else None,
     )
 
 
-def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> Options:
+def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:
     if n != 1:
         raise RefusalError("A vote gives one answer: leave 'n' out; 'pets.max_traces' bounds the traces.", param="n")
-    for name in UNVOTABLE:
+    for name in UNVOTABLE_FIELDS:
         if fields.get(name):
             raise RefusalError(f"A vote is over texts, without {name!r}; ask the plain model for that.", param=name)
-    given = _given(fields.get("pets"), headers)
+    requested = _requested_options(fields.get("pets"), headers)
     temperature = fields.get("temperature")
     greedy = type(temperature) in (int, float) and temperature == 0
-    spec = given.get("answer") or settings.answer
+    spec = requested.get("answer") or settings.answer
     _check_spec(spec)
-    most = _whole(given, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
-    timeout = _seconds(given, settings.timeout)
-    return Options(
+    max_traces = _whole(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
+    timeout = _seconds(requested, settings.timeout)
+    return VoteOptions(
         spec,
-        1 if greedy else most,  # at temperature 0 all traces are one
+        1 if greedy else max_traces,  # at temperature 0 all traces are one
         timeout,
-        _whole(given, "rounds", 0, 1000, "pets."),
-        _flag(given, "weighted", "pets."),
+        _whole(requested, "rounds", 0, 1000, "pets."),
+        _flag(requested, "weighted", "pets."),
     )
 
 
-def _given(own: object, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Options of the body, and of headers where the body has none."""
-    if own is not None and not isinstance(own, dict):
+def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Options of the body's ``pets`` object, and of headers where the body has none."""
+    if body_options is not None and not isinstance(body_options, dict):
         raise RefusalError("'pets' is an object of options.", param="pets")
-    given: dict[str, Any] = dict(own or {})
-    known = ("answer", "max_traces", "rounds", "weighted", "timeout")
-    if unknown := [name for name in given if name not in known]:
-        raise RefusalError(f"There is no option {unknown[0][:40]!r}. Options: {', '.join(known)}.", param="pets")
-    for name in known:
+    options: dict[str, Any] = dict(body_options or {})
+    if unknown := [name for name in options if name not in VOTE_OPTIONS]:
+        raise RefusalError(f"There is no option {unknown[0][:40]!r}. Options: {', '.join(VOTE_OPTIONS)}.", param="pets")
+    for name in VOTE_OPTIONS:
         text = headers.get(f"x-pets-{name.replace('_', '-')}")
-        if text is not None and given.get(name) is None:
-            given[name] = text if name == "answer" else _read(name, text)
-    own_timeout = headers.get("x-stainless-read-timeout")  # what OpenAI's clients say of their own patience
-    if given.get("timeout") is None and own_timeout is not None and own_timeout.replace(".", "", 1).isdecimal():
-        given["timeout"] = float(own_timeout) or None
-    return given
+        if text is not None and options.get(name) is None:
+            options[name] = text if name == "answer" else _header_value(name, text)
+    client_timeout = headers.get("x-stainless-read-timeout")  # what OpenAI's clients say of their own patience
+    if options.get("timeout") is None and client_timeout and client_timeout.replace(".", "", 1).isdecimal():
+        options["timeout"] = float(client_timeout) or None
+    return options
 
 
-def _read(name: str, text: str) -> object:
+def _header_value(name: str, text: str) -> object:
     try:
         return json.loads(text.lower(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        found = f"The header x-pets-{name.replace('_', '-')} cannot be read."
-        raise RefusalError(found, param=f"pets.{name}") from None
+        message = f"The header x-pets-{name.replace('_', '-')} cannot be read."
+        raise RefusalError(message, param=f"pets.{name}") from None
 
 
 def _check_spec(spec: object) -> None:
-    if not isinstance(spec, str) or len(spec) > SPEC:
+    if not isinstance(spec, str) or len(spec) > ANSWER_SPEC_CHARACTERS:
         raise RefusalError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
     try:
         answer_type(spec)
@@ -143,8 +146,8 @@ def _check_spec(spec: object) -> None:
         raise RefusalError(str(error), param="pets.answer") from None
 
 
-def _seconds(given: Mapping[str, Any], most: float) -> float:
-    value = given.get("timeout")
+def _seconds(options: Mapping[str, Any], most: float) -> float:
+    value = options.get("timeout")
     if value is None:
         return most
     if type(value) not in (int, float) or not (math.isfinite(value) and value > 0):

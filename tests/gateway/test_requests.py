@@ -9,7 +9,7 @@ import pytest
 
 from pets.gateway import Limits, Settings
 
-from .conftest import a_gateway, add_key
+from .conftest import add_key, run_gateway
 
 USER = [{"role": "user", "content": "easy"}]
 DEEP = b'{"model": "pets/mock", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -50,8 +50,8 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def shared():
-    with a_gateway(total=100) as place:
-        yield place
+    with run_gateway(total=100) as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -88,8 +88,8 @@ def test_a_header_with_a_line_break_is_nobodys_header(shared):
 
 
 def test_a_body_that_never_comes_is_given_up():
-    with a_gateway(settings=Settings(limits=Limits(body_seconds=0.2))) as place:
-        parts = urlsplit(place.url)
+    with run_gateway(settings=Settings(limits=Limits(body_seconds=0.2))) as gateway:
+        parts = urlsplit(gateway.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
             line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
             assert line.recv(65536).startswith(b"HTTP/1.1 408")
@@ -98,14 +98,16 @@ def test_a_body_that_never_comes_is_given_up():
 def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
     store = tmp_path / "g.db"
     alice, bob = add_key(store, "alice", budget=6), add_key(store, "bob")
-    with a_gateway(store=store) as place:
-        assert place.ask().status_code == 401 and place.ask(headers={"authorization": "Bearer x"}).status_code == 401
+    with run_gateway(store=store) as gateway:
+        assert (
+            gateway.ask().status_code == 401 and gateway.ask(headers={"authorization": "Bearer x"}).status_code == 401
+        )
         as_alice, as_bob = ({"authorization": f"Bearer {key}"} for key in (alice, bob))
-        assert place.ask("torn", headers=as_alice).json()["pets"]["traces"] <= 6
-        refused = place.ask("torn", headers=as_alice)
+        assert gateway.ask("torn", headers=as_alice).json()["pets"]["traces"] <= 6
+        refused = gateway.ask("torn", headers=as_alice)
         assert refused.status_code == 429 and refused.headers["x-should-retry"] == "false"
-        assert place.ask("torn", headers=as_bob).status_code == 200
-        assert place.client.get("/metrics").status_code == 401 and place.client.get("/healthz").status_code == 200
+        assert gateway.ask("torn", headers=as_bob).status_code == 200
+        assert gateway.client.get("/metrics").status_code == 401 and gateway.client.get("/healthz").status_code == 200
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert alice.encode() not in raw and bob.encode() not in raw
     with sqlite3.connect(store) as database:
@@ -115,14 +117,14 @@ def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
 
 def test_a_used_up_budget_may_fall_back_to_one_trace():
     settings = Settings(answer="choice", exhausted="single")
-    with a_gateway(total=0, settings=settings) as place:
-        about = place.ask("torn").json()["pets"]
-        assert about["stopped"] == "fallback" and about["traces"] == 1 and place.ledger.total.spent == 0
+    with run_gateway(total=0, settings=settings) as gateway:
+        about = gateway.ask("torn").json()["pets"]
+        assert about["stopped"] == "fallback" and about["traces"] == 1 and gateway.ledger.total.spent == 0
 
 
 def test_an_upstream_key_is_never_shown(caplog):
-    with a_gateway(key="sk-secret") as place, caplog.at_level("DEBUG"):
-        replies = [place.ask("torn"), place.ask(model="pets/none"), place.ask(model="none")]
-        replies += [place.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
+    with run_gateway(key="sk-secret") as gateway, caplog.at_level("DEBUG"):
+        replies = [gateway.ask("torn"), gateway.ask(model="pets/none"), gateway.ask(model="none")]
+        replies += [gateway.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
     assert all("sk-secret" not in reply.text + str(reply.headers) for reply in replies)
     assert "sk-secret" not in "".join(str(record.__dict__) for record in caplog.records if record.name != "httpcore")

@@ -1,0 +1,215 @@
+"""``LedgerWriter``: many rows in one transaction, durable when awaited.
+
+What only has to survive the end of this process takes a few microseconds to commit, less than it takes to wake a
+thread: the event loop commits it itself, at the end of its turn, for all requests of that turn. What waits for the
+disk or for another process is handed to a thread: a power-cut-safe commit, a store that somebody else is writing to,
+and SQLite's checkpoints.
+
+A row's way (loop: the event loop; thread: the writer's own):
+
+    write() ----> pending --FLUSH_DELAY_S later--+
+    durable() --> pending --end of this turn-----+--> _flush (loop)
+                                                        |
+             thread idle, durability "process"          |  durability "machine", or batches queued before it
+                     +----------------------------------+------------------+
+                     v                                                     v
+               _commit (loop) --store is busy--> queue --> _commit_patiently (thread)
+                     |                                                     |
+                     v                                                     v
+                committed, or failed: `failure` is set, and every later durable() raises it
+                     |                                                     |
+                     +-------> _notify (loop): durable() returns <---------+
+
+While the thread has a batch (``_queued`` > 0) every later one goes behind it: rows are committed in the order in which
+they were written, and only one of loop and thread uses the connection at a time.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from pets.errors import StateError
+from pets.store.database import Database, Durability
+from pets.store.lock import RunLock
+
+__all__ = ["LedgerWriter"]
+
+FLUSH_DELAY_S = 0.05
+GATEWAY_LOCK = 0  # runs count from 1; the lock of number 0 is the gateway's
+BUSY_TIMEOUT_MS = 60_000  # that the thread waits for another writer
+READ_TIMEOUT_MS = 100  # in the event loop: a store that was just opened may be in repair
+CHECKPOINT_TRANSACTIONS = 1000
+MAX_LOG_PAGES = 32_000  # of the write-ahead log, before a commit makes room by itself
+SYNCHRONOUS_FULL = 2  # SQLite's "synchronous" that survives a power cut
+BUSY = "SQLITE_BUSY"
+
+
+@dataclass(slots=True)
+class _Row:
+    sql: str
+    values: Sequence[Any]
+    done: asyncio.Future[None] | None = None
+
+
+class LedgerWriter:
+    """A store (or ``:memory:``) with a gateway's tables; one gateway at a time.
+
+    ``write`` returns at once and is committed soon; ``durable`` returns when its row, and all that was written before
+    it, survives the end of this process (with ``durability="machine"`` also a power cut). After a failure nothing
+    more is promised: ``failure`` says why. ``reader`` reads what is committed, by whichever process, while the thread
+    has the connection that writes.
+    """
+
+    def __init__(self, path: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
+        self.database = Database(path, create=True, durability=durability)
+        self.reader = self._open_reader()
+        self._lock = RunLock(self.database.path, GATEWAY_LOCK)
+        if not self._lock.take():
+            self.reader.close()
+            self.database.close()
+            raise StateError(f"{self.database.name} is in use by another gateway. Stop it, or name another store.")
+        self.failure: StateError | None = None
+        self._pending: list[_Row] = []
+        self._flush_handle: asyncio.Handle | None = None
+        self._flush_this_turn = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queue: queue.SimpleQueue[list[_Row] | None] = queue.SimpleQueue()  # []: checkpoint; None: the end
+        self._queued = 0  # batches that the thread has
+        self._loop_transactions = 0
+        self._thread: threading.Thread | None = None
+        self._commits_in_loop = self._pragma("synchronous") != SYNCHRONOUS_FULL
+
+    def start(self) -> None:
+        """Begin to write; before that, the database may be read and written directly."""
+        self.database.indexes(0)  # rows are written once and seldom read: little of the file need be in memory
+        if self._commits_in_loop:
+            self._pragma(f"wal_autocheckpoint = {MAX_LOG_PAGES}")
+        self._set_busy_timeout()
+        self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
+        self._thread.start()
+
+    def write(self, sql: str, *values: Any) -> None:
+        """Write soon."""
+        self._pending.append(_Row(sql, values))
+        if self._flush_handle is None:
+            self._loop = asyncio.get_running_loop()
+            self._flush_handle = self._loop.call_later(FLUSH_DELAY_S, self._flush)
+
+    async def durable(self, sql: str, *values: Any) -> None:
+        """Write, and return when it is durable."""
+        self._loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._pending.append(_Row(sql, values, done))
+        if not self._flush_this_turn:
+            if self._flush_handle is not None:
+                self._flush_handle.cancel()
+            self._flush_handle, self._flush_this_turn = self._loop.call_soon(self._flush), True
+        await done
+
+    def close(self) -> None:
+        """Write what is pending and release the store; a second call does nothing."""
+        if self._thread is not None:
+            if batch := self._take_pending():
+                self._queue.put(batch)
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+        self.reader.close()
+        self.database.close()
+        self._lock.give_back()
+
+    def _open_reader(self) -> Database:
+        """Another connection to the same store; one in memory has but one."""
+        if self.database.path is None:
+            return self.database
+        reader = Database(self.database.path, create=False, durability="process")
+        reader.indexes(0)
+        reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
+        return reader
+
+    def _take_pending(self) -> list[_Row]:
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+        self._flush_handle, self._flush_this_turn = None, False
+        batch, self._pending = self._pending, []
+        return batch
+
+    def _flush(self) -> None:
+        """Commit what is pending, or queue it for the thread, behind what the thread has already."""
+        batch = self._take_pending()
+        if not self._commits_in_loop or self._queued or not self._commit(batch):
+            self._queued += 1
+            self._queue.put(batch)
+            return
+        self._notify(batch)
+        self._loop_transactions += 1
+        if self._loop_transactions % CHECKPOINT_TRANSACTIONS == 0:
+            self._queue.put([])
+
+    def _commit(self, batch: Sequence[_Row]) -> bool:
+        """Commit the batch in one transaction; False if another process is writing, for longer than the timeout."""
+        connection = self.database.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for row in batch:
+                connection.execute(row.sql, row.values)
+            connection.execute("COMMIT")
+        except (sqlite3.Error, OverflowError) as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "").startswith(BUSY) and self.failure is None:
+                return False
+            self.failure = StateError(f"{self.database.name} failed ({error}). Free the file or the disk.")
+        return True
+
+    def _notify(self, batch: Sequence[_Row]) -> None:
+        """Wake those who wait for a row of the batch."""
+        for row in batch:
+            if row.done is None or row.done.done():  # nobody waits, or its request has gone
+                continue
+            if self.failure is None:
+                row.done.set_result(None)
+            else:
+                row.done.set_exception(self.failure)
+
+    def _thread_done(self, batch: Sequence[_Row]) -> None:
+        self._queued -= 1
+        self._notify(batch)
+
+    def _work(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            if not batch:
+                self._checkpoint()
+                continue
+            self._commit_patiently(batch)
+            assert self._loop is not None  # whoever wrote is in it
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                self._loop.call_soon_threadsafe(self._thread_done, batch)
+
+    def _commit_patiently(self, batch: Sequence[_Row]) -> None:
+        """Commit, however long another process writes."""
+        self._pragma(f"busy_timeout = {BUSY_TIMEOUT_MS}")
+        if not self._commit(batch):
+            seconds = BUSY_TIMEOUT_MS // 1000
+            self.failure = StateError(f"{self.database.name} was in use for {seconds} seconds. Free the file.")
+        self._set_busy_timeout()
+
+    def _set_busy_timeout(self) -> None:
+        """The event loop never waits for another writer."""
+        self._pragma(f"busy_timeout = {0 if self._commits_in_loop else BUSY_TIMEOUT_MS}")
+
+    def _checkpoint(self) -> None:
+        """Move the write-ahead log into the file, as far as nobody has to wait for it."""
+        if self.database.path is not None:
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self.database.path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _pragma(self, text: str) -> Any:
+        row = self.database.connection.execute(f"PRAGMA {text}").fetchone()
+        return None if row is None else row[0]

@@ -1,0 +1,58 @@
+"""``GatewayState``: what the endpoints of one gateway share, and the order in which it closes."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pets.gateway.auth import KeyStore
+from pets.gateway.ledger import GatewayLedger
+from pets.gateway.metrics import Metrics
+from pets.gateway.refusals import RefusalError
+from pets.gateway.settings import Settings
+from pets.gateway.upstream import Upstream
+from pets.gateway.voting import Voter
+from pets.plans import Drift
+
+__all__ = ["GatewayState"]
+
+
+class GatewayState:
+    """The parts of one gateway, how many requests are open, and whether it is ``stopping``."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        keys: KeyStore,
+        ledger: GatewayLedger,
+        upstream: Upstream,
+        voter: Voter,
+        drift: Drift | None = None,
+    ) -> None:
+        self.settings, self.keys, self.ledger, self.upstream, self.voter = settings, keys, ledger, upstream, voter
+        self.metrics = Metrics(voter, ledger, drift)
+        self.open_requests = 0
+        self.stopping = False
+
+    @contextmanager
+    def open_request(self) -> Iterator[None]:
+        """Count a request while it is open; a stopping gateway refuses it with 503."""
+        if self.stopping:
+            raise RefusalError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
+        self.open_requests += 1
+        try:
+            yield
+        finally:
+            self.open_requests -= 1
+
+    def readiness(self) -> dict[str, bool]:
+        """What must hold for requests to be sent here: a ledger that can be written, room in the queue, no stop."""
+        room = len(self.voter.polls) < self.settings.queue
+        return {"ledger": self.ledger.ready, "queue": room, "running": not self.stopping}
+
+    async def close(self) -> None:
+        """Close the upstream connections, then the ledger, in which by then everything is settled."""
+        self.stopping = True
+        self.voter.close()
+        await self.upstream.close()
+        await asyncio.get_running_loop().run_in_executor(None, self.ledger.close)

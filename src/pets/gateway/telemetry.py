@@ -1,0 +1,63 @@
+"""The gateway's log as JSON lines, and its requests as OpenTelemetry spans.
+
+Spans need OpenTelemetry, whose own configuration says where they go:
+pip install "pets[otel]", then: opentelemetry-instrument pets serve ...
+"""
+
+import importlib
+import importlib.util
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+__all__ = ["LOGGER", "log_to", "span"]
+
+LOGGER = logging.getLogger("pets.gateway")
+HAS_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one JSON object: time, level, message, and its ``fields``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        row = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage()}
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row | getattr(record, "fields", {}), default=str)
+
+
+def log_to(stream: IO[str], level: str = "INFO") -> None:
+    """Write the gateway's log, and warnings of the HTTP server, to a stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    for name, lowest in (("pets.gateway", level), ("uvicorn.error", "WARNING")):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(lowest)
+
+
+@contextmanager
+def span(name: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -> Iterator[None]:
+    """Trace one request as a child of the client's span; ``attributes`` are read when it ends."""
+    if not HAS_OPENTELEMETRY:
+        yield
+        return
+    propagate, trace = _opentelemetry("propagate"), _opentelemetry("trace")
+    tracer = trace.get_tracer("pets.gateway")
+    parent = propagate.extract(dict(headers))
+    with tracer.start_as_current_span(name, context=parent, kind=trace.SpanKind.SERVER) as current:
+        try:
+            yield
+        finally:
+            for key, value in attributes.items():
+                if value is not None:
+                    current.set_attribute(f"pets.{key}", value)
+
+
+def _opentelemetry(module: str) -> Any:
+    """A module of OpenTelemetry, imported when it is used: it is an extra."""
+    return importlib.import_module(f"opentelemetry.{module}")

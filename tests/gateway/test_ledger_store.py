@@ -1,0 +1,127 @@
+"""The ledger's writer: durable when awaited, in order, and never in the way of the event loop."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+
+import pytest
+
+from pets.errors import StateError
+from pets.gateway import ledger_store
+from pets.gateway.ledger_store import LedgerWriter
+
+INSERT = (
+    "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, 0, 'k', 'r', 'vote', 't', 1, 1)"
+)
+WAIT_S = 30
+
+
+@pytest.fixture
+def writer(tmp_path):
+    writer = LedgerWriter(tmp_path / "g.db")
+    yield writer
+    writer.close()
+
+
+def run(writer, work):
+    writer.start()
+
+    async def bounded():
+        async with asyncio.timeout(WAIT_S):
+            return await work()
+
+    return asyncio.run(bounded())
+
+
+def rows(writer):
+    return [id for (id,) in writer.reader.all("SELECT id FROM ledger ORDER BY rowid")]
+
+
+def test_durable_rows_are_there_when_it_returns_with_all_that_was_written_before(writer):
+    async def work():
+        writer.write(INSERT, 1)
+        assert rows(writer) == []
+        await writer.durable(INSERT, 2)
+        assert rows(writer) == [1, 2]
+
+    run(writer, work)
+
+
+def test_what_is_pending_is_written_at_the_end(writer):
+    async def work():
+        writer.write(INSERT, 1)
+
+    run(writer, work)
+    writer.close()
+    again = LedgerWriter(writer.database.path)
+    assert rows(again) == [1]
+    again.close()
+
+
+def test_another_writer_is_waited_for_and_holds_up_nobody_else(writer, monkeypatch):
+    in_thread, commit = threading.Event(), writer._commit_patiently
+    monkeypatch.setattr(writer, "_commit_patiently", lambda batch: (in_thread.set(), commit(batch)))
+
+    async def work():
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.create_task(writer.durable(INSERT, id)) for id in (1, 2)]
+        assert await asyncio.to_thread(in_thread.wait, WAIT_S)  # the loop goes on
+        waiting.append(asyncio.create_task(writer.durable(INSERT, 3)))
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        other.execute("COMMIT")
+        await asyncio.gather(*waiting)
+        assert rows(writer) == [1, 2, 3] and writer.failure is None
+        in_thread.clear()
+        await writer.durable(INSERT, 4)
+        assert not in_thread.is_set()  # the loop commits by itself again
+
+    with contextlib.closing(sqlite3.connect(writer.database.path, isolation_level=None)) as other:
+        run(writer, work)
+
+
+def test_rows_survive_with_power_cut_safety_too(tmp_path):
+    writer = LedgerWriter(tmp_path / "g.db", durability="machine")
+
+    async def work():
+        await writer.durable(INSERT, 1)
+        return writer.database.one("PRAGMA wal_autocheckpoint")
+
+    assert run(writer, work) == (1000,)  # here SQLite checkpoints by itself
+    writer.close()
+    again = LedgerWriter(tmp_path / "g.db")
+    assert rows(again) == [1]
+    again.close()
+
+
+def test_the_write_ahead_log_is_checkpointed(writer, monkeypatch):
+    monkeypatch.setattr(ledger_store, "CHECKPOINT_TRANSACTIONS", 3)
+    done, checkpoint = threading.Event(), writer._checkpoint
+    monkeypatch.setattr(writer, "_checkpoint", lambda: (checkpoint(), done.set()))
+
+    async def work():
+        for id in range(4):
+            await writer.durable(INSERT, id)
+
+    run(writer, work)
+    assert done.wait(WAIT_S)
+    file = f"file:{writer.database.path}?immutable=1"  # the file alone, without the log
+    with contextlib.closing(sqlite3.connect(file, uri=True)) as reader:
+        assert reader.execute("SELECT count(*) FROM ledger").fetchone()[0] >= 3
+
+
+def test_a_number_that_the_store_cannot_hold_is_a_failure_and_hangs_nobody(writer):
+    async def work():
+        with pytest.raises(StateError):
+            await writer.durable(INSERT, 10**19)
+        assert writer.failure is not None and not writer.database.connection.in_transaction
+        with pytest.raises(StateError):
+            await writer.durable(INSERT, 1)
+
+    run(writer, work)
+
+
+def test_a_store_has_one_gateway(writer):
+    with pytest.raises(StateError, match="another gateway"):
+        LedgerWriter(writer.database.path)
