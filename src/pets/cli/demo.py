@@ -32,15 +32,15 @@ SEED = 1  # the shipped pool was recorded with 0: a live demo draws other traces
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """What answers are held against: the vote of all recorded traces, and the gold; both as answers are written."""
+class ReferenceAnswers:
+    """The vote of all recorded traces and the gold answer of each question, as answers are written."""
 
     population: dict[str, str | None]
     gold: dict[str, str | None]
 
     @classmethod
-    def of(cls, problems: Iterable[Problem], pool: Pool) -> "Judge":
-        """From the shipped pool."""
+    def of(cls, problems: Iterable[Problem], pool: Pool) -> "ReferenceAnswers":
+        """Read from the pool."""
         recorded = {question.id: question for question in pool.questions}
         gold = {p.id: None if p.gold is None else make_answer_type(p.answer).canonical(p.gold) for p in problems}
         return cls({id: majority(recorded[id].answers) for id in gold}, gold)
@@ -122,7 +122,7 @@ async def _compare(
     questions: QuestionSet, pool: Pool, replay: bool, budget: str, console: Console
 ) -> tuple[list[PolicyRun], str, int]:
     """Both policies on the same traces; where these came from, and how many were really sampled."""
-    judge = Judge.of(questions.problems, pool)
+    reference = ReferenceAnswers.of(questions.problems, pool)
     columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TextColumn("traces"))
     async with AsyncExitStack() as stack:
         sampler, source = await _open_sampler(stack, questions, pool, replay, console)
@@ -132,7 +132,7 @@ async def _compare(
             runs = []
             for policy in POLICIES:
                 bar = progress.add_task(policy, total=None)
-                runs.append(await _run(questions, shared, policy, budget, judge, progress, bar))
+                runs.append(await _run(questions, shared, policy, budget, reference, progress, bar))
             return runs, source, shared.misses
 
 
@@ -141,7 +141,7 @@ async def _run(
     sampler: Sampler,
     policy: str,
     budget: str,
-    judge: Judge,
+    reference: ReferenceAnswers,
     progress: Progress,
     bar: TaskID,
 ) -> PolicyRun:
@@ -156,11 +156,11 @@ async def _run(
         def on_trace(trace: StoredTrace) -> None:
             assert engine.allocator is not None
             verdict = engine.allocator.verdict(trace.question)
-            agrees = verdict.answer is not None and verdict.answer == judge.population[trace.question]
+            agrees = verdict.answer is not None and verdict.answer == reference.population[trace.question]
             (consistent.add if agrees else consistent.discard)(trace.question)
             curve.append(len(consistent) / len(questions.problems))
             progress.advance(bar)
 
         engine.on_trace = on_trace
         await engine.run()
-        return judge.judged(policy, list(engine.answers()), curve)
+        return reference.judged(policy, list(engine.answers()), curve)

@@ -1,0 +1,41 @@
+"""Rules of the house that no linter knows: one name is one thing, and tests mirror the modules."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "pets"
+TESTS = Path(__file__).parent
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+
+WITHOUT_A_TEST_FILE = {
+    "__main__.py": "one call of cli/main.py",
+    "samplers/_llama.py": "the child of samplers/local.py: test_local.py and test_local_process.py run it",
+}
+"""Modules without a test file of their own, and why: ``"cli/_run.py": "run by every verb's tests"``."""
+
+
+@pytest.mark.xfail(strict=False, reason="until the engine, the gateway and the mock are one")
+def test_no_public_class_name_is_defined_twice():
+    homes = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(path.relative_to(SOURCE)))
+    assert len(homes) > 100
+    assert {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def mirror(path):
+    """The test file of a module: ``tests/core/test_tally.py`` of ``core/tally.py``, ``test_run.py`` of ``_run.py``."""
+    return TESTS / path.parent.relative_to(SOURCE) / f"test_{path.stem.lstrip('_')}.py"
+
+
+@pytest.mark.xfail(strict=False, reason="until the engine, the gateway and the mock are one")
+def test_every_module_has_its_test_file_or_a_reason():
+    names = {str(path.relative_to(SOURCE)) for path in MODULES if not mirror(path).exists()}
+    assert sorted(names - WITHOUT_A_TEST_FILE.keys()) == [], "write the test file, or say why there is none"
+    assert sorted(WITHOUT_A_TEST_FILE.keys() - names) == [], "these have a test file, or are gone"
+    assert all(WITHOUT_A_TEST_FILE.values())
