@@ -54,7 +54,7 @@ ifdef POOLS
 else
 	@echo 'No recorded pools; only the figures that need none. For the others: make paper POOLS="path ..."' >&2
 endif
-	$(BIN)/pets figures --out $(OUT) $(addprefix --pools ,$(POOLS)) --skip-bad
+	$(BIN)/pets figures --output $(OUT) $(addprefix --pools ,$(POOLS)) --skip-bad
 
 format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .

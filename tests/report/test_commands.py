@@ -28,7 +28,7 @@ def run(*args):
 
 
 def test_without_pools_two_figures_are_written_and_named(tmp_path):
-    result = run("figures", "--out", tmp_path / "new" / "out", "--batches", 2)
+    result = run("figures", "--output", tmp_path / "new" / "out", "--batches", 2)
     out = tmp_path / "new" / "out"
     written = {path.name for path in out.iterdir()}
     assert written == {"voting_curves.png", "voting_curves.csv", "budget_plan.png", "budget_plan.csv"}
@@ -39,7 +39,7 @@ def test_without_pools_two_figures_are_written_and_named(tmp_path):
 
 def test_with_pools_the_tables_are_printed_and_written(file, tmp_path):
     options = ("--mean-budget", 8, "--repetitions", 2, "--workers", 1, "--batches", 2)
-    result = run("figures", "--out", tmp_path / "out", "--pools", file, *options)
+    result = run("figures", "--output", tmp_path / "out", "--pools", file, *options)
     assert result.exit_code == 0 and all(word in result.stdout for word in ("Oracle", "Predictor", "Wall clock"))
     for name, count in (("bin_sweeps.csv", 8), ("wall_clock.csv", 3)):
         assert len(list(csv.DictReader((tmp_path / "out" / name).read_text().splitlines()))) == count
@@ -48,13 +48,13 @@ def test_with_pools_the_tables_are_printed_and_written(file, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "mean", "why"),
     [
-        (14, 32, "24 traces a question are fewer than the mean budget of 32."),
+        (14, 32, "24 traces per question are fewer than the mean budget of 32."),
         (9, 8, "9 questions are too few to train"),
     ],
 )
 def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, mean, why):
     file.write_text("\n".join(file.read_text().splitlines()[:lines]))
-    result = run("figures", "--out", tmp_path / "out", "--pools", file, "--mean-budget", mean, "--batches", 2)
+    result = run("figures", "--output", tmp_path / "out", "--pools", file, "--mean-budget", mean, "--batches", 2)
     assert result.exit_code == 0 and f"toy is left out of the tables: {why}" in result.stderr
     assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
 
@@ -70,7 +70,7 @@ def test_replay_draws_three_pictures_a_pool(file, tmp_path):
 
 @pytest.mark.parametrize("verb", ["figures", "replay"])
 def test_missing_matplotlib_is_one_line_and_exit_2(verb, file, tmp_path):
-    args = ["figures", "--out", "out"] if verb == "figures" else ["replay", str(file), "--plots", "out"]
+    args = ["figures", "--output", "out"] if verb == "figures" else ["replay", str(file), "--plots", "out"]
     code = "import sys; sys.modules['matplotlib'] = None; from pets.cli.main import main; main()"
     found = subprocess.run(
         [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=tmp_path
@@ -85,4 +85,4 @@ def test_make_paper_says_what_it_would_run(pools):
     said = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert ("pets replay one.jsonl two.jsonl --plots o -o o/rows.csv" in said) == bool(pools)
     assert ("No recorded pools" in said) == (not pools)
-    assert f"pets figures --out o {'--pools one.jsonl --pools two.jsonl' if pools else ''}" in said
+    assert f"pets figures --output o {'--pools one.jsonl --pools two.jsonl' if pools else ''}" in said

@@ -4,19 +4,38 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
+from pets.cli._groups import option
 from pets.engine.sources import samplers_of
 from pets.errors import InputError
 from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
 from pets.samplers.local import LocalSampler
 
-__all__ = ["Source", "drawing_options", "field_option", "load_questions", "merge_sampling", "source_options"]
+__all__ = [
+    "Source",
+    "StoreOptions",
+    "drawing_options",
+    "field_option",
+    "load_questions",
+    "merge_sampling",
+    "source_options",
+]
 
+DEFAULT_STORE = "runs.db"
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Which file of runs."""
+
+    title: ClassVar[str] = "Store"
+
+    store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,7 @@ class Source:
 def source_options(verb: Verb) -> Verb:
     """--endpoint, --model and what the local model takes."""
     at_least_1 = click.IntRange(min=1)
-    for option in (
+    for decorate in (
         click.option("--threads", type=at_least_1, help="Of the local model; default: one a core."),
         click.option("--context", type=at_least_1, help="Tokens of prompt and trace that the local model holds."),
         click.option("--slots", type=at_least_1, help="Traces that the local model decodes together."),
@@ -53,19 +72,19 @@ def source_options(verb: Verb) -> Verb:
             "--endpoint", metavar="URL", help="An OpenAI-compatible server, such as http://localhost:8000/v1."
         ),
     ):
-        verb = option(verb)
+        verb = decorate(verb)
     return verb
 
 
 def drawing_options(verb: Verb) -> Verb:
     """How traces are drawn; what is not given is the question set's own choice."""
-    for option in (
+    for decorate in (
         click.option("--window", type=click.IntRange(min=1), help="Tokens in a group of trace confidence."),
         click.option("--stop", multiple=True, help="Text that ends a trace; give it again for more."),
         click.option("--max-tokens", type=click.IntRange(min=1), help="Where a trace is cut; a cut one casts no vote."),
         click.option("--temperature", type=click.FloatRange(min=0.0), help="1 is the model's own distribution."),
     ):
-        verb = option(verb)
+        verb = decorate(verb)
     return verb
 
 

@@ -4,98 +4,89 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from pets.pools import METRICS, Metric, Pool, Summary, check_pool, pool_files, read_pool, summarize, write_pool
+from pets.cli._groups import option, verb_group
+from pets.cli._output import count, read_pool_reporting_skips, table_console
+from pets.pools import Metric, Pool, Summary, check_pool, pool_files, summarize, write_pool
 
 __all__ = ["pools"]
 
-WIDE = 240  # where stdout is no terminal, nothing is folded
+PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
 
-@click.group()
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How pools are read."""
+
+    title: ClassVar[str] = "Reading"
+
+    confidence: Metric = option("Which trace confidence to take where a pool has several.", "tail")
+    skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What stdout gets."""
+
+    title: ClassVar[str] = "Output"
+
+    format: Literal["table", "json", "csv"] = option("What stdout gets; json is one object per line.", "table")
+
+
+@verb_group()
 def pools() -> None:
     """Recorded answers: what is in them, what is wrong with them, and other formats.
 
-    A pool is a .jsonl, .jsonl.gz, .json or .parquet file with one question a line, entry or row; the records that the
+    A pool is a .jsonl, .jsonl.gz, .json or .parquet file with one question per line, entry or row; the records that the
     paper's own code writes are understood too.
     """
 
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-confidence = click.option(
-    "--confidence",
-    type=click.Choice(METRICS),
-    default="tail",
-    show_default=True,
-    help="Which trace confidence to take where a pool has several.",
-)
-skip_bad = click.option("--skip-bad", is_flag=True, help="Pass over bad lines and say how many they were.")
-
-
-@pools.command()
-@paths
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json is one object a line.",
-)
-@confidence
-@skip_bad
-def show(paths: tuple[Path, ...], form: str, confidence: Metric, skip_bad: bool) -> None:
+@pools.verb()
+@PATHS
+def show(paths: tuple[Path, ...], reading: ReadingOptions, output: FormatOptions) -> None:
     """Summarize pools, one row each; a folder stands for every pool in it.
 
     Answers are compared as they were recorded: "(C)" and "C" are two. "vote" is the accuracy of the vote of all
     traces, "leader" the mean share of the winning answer among the votes cast.
     """
-    summaries = [summarize(_read(path, confidence, skip_bad)) for path in pool_files(paths)]
-    WRITERS[form](summaries)
+    summaries = [summarize(_read(path, reading)) for path in pool_files(paths)]
+    WRITERS[output.format](summaries)
 
 
-@pools.command()
+@pools.verb()
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@confidence
-@skip_bad
-def convert(source: Path, target: Path, confidence: Metric, skip_bad: bool) -> None:
+def convert(source: Path, target: Path, reading: ReadingOptions) -> None:
     """Write the pool IN as OUT, in the format of OUT's suffix. An OUT that exists is replaced."""
-    pool = _read(source, confidence, skip_bad)
+    pool = _read(source, reading)
     write_pool(pool, target)
-    click.echo(f"{target}: {_count(len(pool.questions), 'question')} written.", err=True)
+    click.echo(f"{target}: {count(len(pool.questions), 'question')} written.", err=True)
 
 
-@pools.command()
-@paths
+@pools.verb()
+@PATHS
 @click.pass_context
 def check(context: click.Context, paths: tuple[Path, ...]) -> None:
-    """Print every problem of every pool, one a line; exit 2 if there is any."""
+    """Print every problem of every pool, one per line; exit 2 if there is any."""
     files = pool_files(paths)
     problems = 0
     for path in files:
         for problem in check_pool(path):
             click.echo(problem)
             problems += 1
-    click.echo(f"Checked {_count(len(files), 'pool')}: {_count(problems, 'problem')}.", err=True)
+    click.echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
     context.exit(2 if problems else 0)
 
 
-def _read(path: Path, confidence: Metric, skip_bad: bool) -> Pool:
-    pool = read_pool(path, confidence=confidence, skip_bad=skip_bad)
-    if pool.skipped:
-        click.echo(f"{pool.name}: skipped {_count(len(pool.skipped), 'bad line')}.", err=True)
-    return pool
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+def _read(path: Path, reading: ReadingOptions) -> Pool:
+    return read_pool_reporting_skips(path, skip_bad=reading.skip_bad, confidence=reading.confidence)
 
 
 def _print_table(summaries: Sequence[Summary]) -> None:
@@ -113,8 +104,7 @@ def _print_table(summaries: Sequence[Summary]) -> None:
         table.add_column("confidence (missing)", justify="right")
     for summary in summaries:
         table.add_row(*_cells(summary), *(extra(summary) for extra in extras))
-    width = None if sys.stdout.isatty() else WIDE
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+    table_console().print(table)
 
 
 def _cells(summary: Summary) -> list[str]:

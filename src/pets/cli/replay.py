@@ -5,24 +5,20 @@ import importlib
 import io
 import json
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
+from pets.cli._groups import option, verb
+from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips, table_console
 from pets.errors import InputError
-from pets.pools import Pool, pool_files, read_pool
+from pets.pools import Pool, pool_files
 from pets.replay import PoolResult, Protocol, Row, certificates, read_answers, rows
 from pets.replay import replay as run
 from pets.replay.calibration import CERTIFIED_AT
-from pets.replay.lab import Progress
 from pets.replay.protocol import Target
 from pets.report import (
     certificate_table,
@@ -34,55 +30,79 @@ from pets.report import (
     save,
 )
 
-__all__ = ["WIDE", "progress_bar", "read_pool_reporting_skips", "replay"]
+__all__ = ["replay"]
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
 DEFAULT_WEIGHTED = ("uniform", "okg", "okg_weighted", "conf_guided")
 ANSWERS = ("choice", "number", "math", "text", "raw")
-WIDE = 240  # where stdout is no terminal, nothing is folded
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class ContenderOptions:
+    """Which policies are compared, and by which votes."""
+
+    title: ClassVar[str] = "Policies"
+
+    policies: tuple[str, ...] = option(
+        'A policy such as "okg:prior=1"; give it again for more. Without any, all that the pools allow.',
+        (),
+        flags=("--policy",),
+    )
+    weighted: bool = option("Weigh votes by confidence and keep the top 70 % of them.", False)
+    train: int | None = option("How many questions train the online policies; 30, or 10 in a small pool.", at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOptions:
+    """How traces are drawn from the pools."""
+
+    title: ClassVar[str] = "Draws"
+
+    repetitions: int = option("How many random draws are averaged.", 30, at_least=1)
+    pool_size: int = option("How many traces are drawn per question.", 64, at_least=1)
+    target: Target = option(
+        "What self-consistency is agreement with: the vote of the traces drawn, or of others that the policy cannot "
+        "draw.",
+        "whole",
+    )
+    seed: int = option("The same seed gives the same table.", 0, at_least=0)
+    workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """How recorded answers are read."""
+
+    title: ClassVar[str] = "Pools"
+
+    answer: str | None = option(
+        f'How answers are read: {", ".join(ANSWERS)}, "choice:digits=0-1"; as the manifest says if not given.'
+    )
+    skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOptions:
+    """What is written, and where."""
+
+    title: ClassVar[str] = "Output"
+
+    format: Literal["table", "json", "csv"] = option("What stdout gets; json is one row per line.", "table")
+    output: Path | None = option("Write the rows to a .json, .jsonl, .csv or .parquet file.", flags=("-o", "--output"))
+    certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
+    plots: Path | None = option("Write plots of each pool to this folder.", kind=FOLDER)
+
+
+@verb()
 @click.argument("paths", nargs=-1, required=True, metavar="POOL...", type=click.Path(path_type=Path))
-@click.option("--policy", "policies", multiple=True, help='Such as "okg:prior=1"; give it again for more.')
-@click.option("--repetitions", default=30, show_default=True, type=click.IntRange(1), help="Random draws to average.")
-@click.option("--pool-size", default=64, show_default=True, type=click.IntRange(1), help="Traces drawn a question.")
-@click.option(
-    "--target",
-    type=click.Choice(["whole", "disjoint"]),
-    default="whole",
-    show_default=True,
-    help="The vote of the traces drawn, or of others that the policy cannot draw.",
-)
-@click.option("--weighted", is_flag=True, help="Votes weighted by confidence, the top 70 % of them.")
-@click.option(
-    "--answer", help=f'How answers are read: {", ".join(ANSWERS)}, "choice:digits=0-1"; default: the manifest.'
-)
-@click.option("--train", type=click.IntRange(1), help="Training questions of online policies; default 30, or 10.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Same seed, same table.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; default: one a core.")
-@click.option("--skip-bad", is_flag=True, help="Pass over bad lines and say how many they were.")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write rows to .json(l), .csv or .parquet.")
-@click.option("--certificates", "certify", is_flag=True, help="Check certificates, at mean budgets of 4, 8 and 16.")
-@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots of each pool to a folder.")
 def replay(
     paths: tuple[Path, ...],
-    policies: tuple[str, ...],
-    repetitions: int,
-    pool_size: int,
-    target: Target,
-    weighted: bool,
-    answer: str | None,
-    train: int | None,
-    seed: int,
-    workers: int | None,
-    skip_bad: bool,
-    form: str,
-    output: Path | None,
-    certify: bool,
-    plots: Path | None,
+    contenders: ContenderOptions,
+    draws: DrawOptions,
+    answers: AnswerOptions,
+    result: ResultOptions,
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it.
 
@@ -90,39 +110,48 @@ def replay(
     with the vote of all of them, or of others with --target disjoint. Offline policies are followed trace by trace,
     stopping rules over their thresholds, online policies over mean budgets on questions that did not train them.
     """
-    if output is not None:
-        _check_output(output)
-    if plots is not None:
+    if result.output is not None:
+        _check_rows_file(result.output)
+    if result.plots is not None:
         check_matplotlib()
-    plain = target == "whole" and not weighted  # what certificates can be checked against
-    certified = CERTIFIED_AT if certify or (plots is not None and plain) else ()
-    protocol = Protocol(repetitions, pool_size, target, weighted, train, seed=seed, certified=certified)
-    pools = [read_pool_reporting_skips(path, skip_bad) for path in pool_files(paths)]
-    specs = policies or _default(pools, protocol)
+    protocol = _protocol(contenders, draws, result)
+    pools = [read_pool_reporting_skips(path, skip_bad=answers.skip_bad) for path in pool_files(paths)]
+    specs = contenders.policies or _default_policies(pools, protocol)
     with progress_bar() as progress:
-        found = run(
-            pools, specs, protocol=protocol, answer=answer, workers=workers or os.cpu_count() or 1, progress=progress
+        results = run(
+            pools,
+            specs,
+            protocol=protocol,
+            answer=answers.answer,
+            workers=draws.workers or os.cpu_count() or 1,
+            progress=progress,
         )
-    for pool in found:
-        _tell(pool, pool_size)
-    table = rows(found)
-    if form == "table" and output is None:
-        _print_tables(found, table)
+    for pool in results:
+        _print_notes(pool, draws.pool_size)
+    table = rows(results)
+    if result.format == "table" and result.output is None:
+        _print_tables(results, table)
     else:
-        _write(table, form, output)
-    if plots is not None:
-        _plot(plots, pools, found, answer)
+        _write_rows(table, result)
+    if result.plots is not None:
+        _plot(result.plots, pools, results, answers.answer)
 
 
-def read_pool_reporting_skips(path: Path, skip_bad: bool) -> Pool:
-    """The pool; how many of its lines were skipped goes to stderr."""
-    pool = read_pool(path, skip_bad=skip_bad)
-    if pool.skipped:
-        click.echo(f"{pool.name}: skipped {len(pool.skipped)} bad line{'s' * (len(pool.skipped) > 1)}.", err=True)
-    return pool
+def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> Protocol:
+    plain = draws.target == "whole" and not contenders.weighted  # what certificates can be checked against
+    certified = CERTIFIED_AT if result.certificates or (result.plots is not None and plain) else ()
+    return Protocol(
+        draws.repetitions,
+        draws.pool_size,
+        draws.target,
+        contenders.weighted,
+        contenders.train,
+        seed=draws.seed,
+        certified=certified,
+    )
 
 
-def _default(pools: Sequence[Pool], protocol: Protocol) -> tuple[str, ...]:
+def _default_policies(pools: Sequence[Pool], protocol: Protocol) -> tuple[str, ...]:
     """Every policy that these pools allow."""
     if protocol.weighted:
         return DEFAULT_WEIGHTED
@@ -135,63 +164,49 @@ def _default(pools: Sequence[Pool], protocol: Protocol) -> tuple[str, ...]:
     return DEFAULT + DEFAULT_ONLINE
 
 
-def _tell(pool: PoolResult, asked: int) -> None:
+def _print_notes(pool: PoolResult, pool_size: int) -> None:
     if pool.note:
         click.echo(f"{pool.pool}: {pool.note}.", err=True)
-    if pool.size < asked:
+    if pool.size < pool_size:
         why = "its halves have no more" if pool.protocol.target == "disjoint" else "its shortest question has no more"
-        click.echo(f"{pool.pool}: {pool.size} traces a question, {why}.", err=True)
+        click.echo(f"{pool.pool}: {pool.size} traces per question, {why}.", err=True)
 
 
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Progress on stderr, with the time that is left."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    console = Console(stderr=True)
-    with Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("reading answers", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, description="replaying", completed=done, total=total)
-
-        yield progress
-
-
-def _print_tables(found: Sequence[PoolResult], table: Sequence[Row]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False, highlight=False)
-    for pool in found:
+def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
+    console = table_console()
+    for pool in results:
         console.print(pool_table(pool, table))
     if (certified := certificate_table(table)) is not None:
         console.print(certified)
 
 
-def _plot(folder: Path, pools: Sequence[Pool], found: Sequence[PoolResult], answer: str | None) -> None:
-    """Three pictures a pool: its curves, where the budget went, and whether certificates are what they say."""
+def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:
+    """Three pictures per pool: its curves, where the budget went, and whether certificates are what they say."""
     folder.mkdir(parents=True, exist_ok=True)
-    for pool, result in zip(pools, found, strict=True):
+    for pool, result in zip(pools, results, strict=True):
         pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
         if reliability := certificates([result]):
             pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: certificates")
         for name, picture in pictures.items():
             click.echo(f"{save(picture, folder / f'{pool.name}.{name}.png')} written.", err=True)
-    if len(found) > 1 and (reliability := certificates(found)):
-        picture = draw_reliability(reliability, f"certificates of {len(found)} pools")
+    if len(results) > 1 and (reliability := certificates(results)):
+        picture = draw_reliability(reliability, f"certificates of {len(results)} pools")
         click.echo(f"{save(picture, folder / 'reliability.png')} written.", err=True)
 
 
-def _check_output(path: Path) -> None:
-    """A file that cannot be written must not cost a whole replay."""
+def _check_rows_file(path: Path) -> None:
+    """Refuse a file that cannot be written before a whole replay."""
     if path.suffix not in (".json", ".jsonl", ".csv", ".parquet"):
         raise InputError(f'"{path.name}" has no known suffix; rows are written to .jsonl, .json, .csv or .parquet.')
-    if not path.parent.is_dir():
-        raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
+    check_output(path)
     if path.suffix == ".parquet":
         _pyarrow("pyarrow")
 
 
-def _write(table: Sequence[Row], form: str, output: Path | None) -> None:
+def _write_rows(table: Sequence[Row], result: ResultOptions) -> None:
+    output = result.output
     if output is None:
-        click.echo(_csv(table) if form == "csv" else _json(table), nl=False)
+        click.echo(_csv(table) if result.format == "csv" else _json(table), nl=False)
         return
     if output.suffix == ".parquet":
         arrow = _pyarrow("pyarrow")

@@ -1,0 +1,177 @@
+"""Typed option groups: a frozen dataclass is one group of options, and a verb is called with one object per group.
+
+    @dataclass(frozen=True, slots=True)
+    class DrawOptions:
+        title: ClassVar[str] = "Draws"
+        seed: int = option("The same seed gives the same table.", 0, at_least=0)
+        policies: tuple[str, ...] = option("Give it again for more.", (), flags=("--policy",))
+
+    @verb()
+    @click.argument("pool")
+    def compare(pool: str, draws: DrawOptions) -> None: ...
+
+A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
+``bool``, several values for a ``tuple``. ``--help`` lists the options under the groups' titles, and an option that was
+renamed names its successor.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import click
+
+__all__ = ["GroupedOption", "Verb", "VerbGroup", "option", "verb", "verb_group"]
+
+METADATA_KEY = "option"
+METAVARS = {int: "N", float: "X"}
+LAST_TITLE = "Other"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSettings:
+    """What a field's metadata says beside its type and default."""
+
+    description: str
+    flags: tuple[str, ...] = ()
+    kind: "click.ParamType[Any] | None" = None
+    metavar: str | None = None
+    replaces: tuple[str, ...] = ()
+    required: bool = False
+
+
+def option(
+    description: str,
+    default: Any = None,
+    *,
+    flags: Sequence[str] = (),
+    kind: "click.ParamType[Any] | None" = None,
+    at_least: float | None = None,
+    metavar: str | None = None,
+    replaces: Sequence[str] = (),
+    required: bool = False,
+) -> Any:
+    """A field that is an option; ``flags`` are its names (``--field-name`` if none), ``replaces`` its former ones."""
+    if at_least is not None:
+        kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
+    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required)
+    return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
+
+
+class GroupedOption(click.Option):
+    """An option that knows its group's title and the names that it had before."""
+
+    def __init__(self, *args: Any, title: str, replaces: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title, self.replaces = title, replaces
+
+
+class Verb(click.Command):
+    """A command whose help has a section per option group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options under their groups' titles; those of no group, such as --help, last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(parameter, "title", LAST_TITLE), []).append(record)
+        for title in sorted(sections, key=LAST_TITLE.__eq__):
+            with formatter.section(title if len(sections) > 1 else "Options"):
+                formatter.write_dl(sections[title])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's, but that a former name of an option is answered with its new one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            for parameter in self.params:
+                if isinstance(parameter, GroupedOption) and error.option_name in parameter.replaces:
+                    raise click.UsageError(f"{error.option_name} is now {parameter.opts[-1]}.", ctx) from None
+            raise
+
+
+class VerbGroup(click.Group, Verb):
+    """A verb of several commands."""
+
+    def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
+        """Add one of its commands, made as :func:`verb` makes them."""
+
+        def decorate(function: Callable[..., None]) -> Verb:
+            command = verb(name)(function)
+            self.add_command(command)
+            return command
+
+        return decorate
+
+
+def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
+    """Make a command of a function; every parameter of it that is an option group adds its options."""
+    return lambda function: click.command(name, cls=Verb)(_with_groups(function))
+
+
+def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..., None]], VerbGroup]:
+    """Make a verb of several commands of a function, its options as in :func:`verb`."""
+    return lambda function: click.group(cls=VerbGroup, invoke_without_command=invoke_without_command)(
+        _with_groups(function)
+    )
+
+
+def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
+    hints = get_type_hints(function)
+    groups = {name: hints[name] for name in inspect.signature(function).parameters if is_dataclass(hints.get(name))}
+
+    @functools.wraps(function)
+    def call(*args: Any, **values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        function(*args, **values)
+
+    options = [parameter for group in groups.values() for parameter in _options(group)]
+    # click's own decorators add from the last to the first, and leave them on the function.
+    call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
+    return call
+
+
+def _options(group: Any) -> Iterator[GroupedOption]:
+    hints = get_type_hints(group)
+    for spec in fields(group):
+        settings: OptionSettings = spec.metadata[METADATA_KEY]
+        flags = settings.flags or (f"--{spec.name.replace('_', '-')}",)
+        yield GroupedOption(
+            [*flags, spec.name],
+            help=settings.description,
+            required=settings.required,
+            title=group.title,
+            replaces=settings.replaces,
+            **_kind(hints[spec.name], settings),
+            **_default(spec),
+        )
+
+
+def _default(spec: Field[Any]) -> Mapping[str, Any]:
+    if spec.default is MISSING:
+        return {}
+    shown = not (spec.default is None or spec.default is False or spec.default == ())
+    return {"default": spec.default, "show_default": shown}
+
+
+def _kind(hint: Any, settings: OptionSettings) -> Mapping[str, Any]:
+    """What click is to read for a type."""
+    members = [member for member in get_args(hint) if member is not NoneType]
+    hint = members[0] if NoneType in get_args(hint) else hint
+    if hint is bool:
+        return {"is_flag": True}
+    several = get_origin(hint) is tuple
+    hint = get_args(hint)[0] if several else hint
+    if settings.kind is not None:
+        kind: Any = settings.kind
+    elif get_origin(hint) is Literal:
+        kind = click.Choice(get_args(hint))
+    else:
+        kind = click.Path(path_type=Path) if hint is Path else hint
+    return {"type": kind, "multiple": several, "metavar": settings.metavar or METAVARS.get(hint)}

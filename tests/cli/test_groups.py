@@ -1,0 +1,100 @@
+"""Option groups: a dataclass becomes options, the verb gets one object, help has a section each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pets.cli._groups import Verb, VerbGroup, option, verb, verb_group
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOptions:
+    title: ClassVar[str] = "Draws"
+
+    seed: int = option("The same seed gives the same table.", 0, at_least=0)
+    rate: float | None = option("How often it happens.", kind=click.FloatRange(0, 1))
+    policies: tuple[str, ...] = option("A policy; give it again for more.", (), flags=("--policy",))
+    form: Literal["table", "json"] = option("What stdout gets.", "table", flags=("--format",))
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    title: ClassVar[str] = "Files"
+
+    output: Path = option("The file to write.", flags=("-o", "--output"), replaces=("--out", "--to"), required=True)
+    quiet: bool = option("Say nothing.", False)
+    checks: bool = option("Check first.", True, flags=("--checks/--no-checks",))
+
+
+@verb()
+@click.argument("name")
+def compare(name: str, draws: DrawOptions, files: FileOptions) -> None:
+    """Compare."""
+    click.echo(f"{name} {draws} {files}")
+
+
+@verb_group()
+def several() -> None:
+    """Two commands."""
+
+
+@several.verb("first")
+def one_of_them(draws: DrawOptions) -> None:
+    """The first."""
+    click.echo(str(draws.seed))
+
+
+def run(command: click.Command, *words: str) -> str:
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def refused(command: click.Command, *words: str) -> str:
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 2
+    return result.stderr.splitlines()[-1]
+
+
+def test_a_verb_gets_one_typed_object_per_group():
+    draws, files = DrawOptions(), FileOptions(Path("x"))
+    assert run(compare, "n", "-o", "x") == f"n {draws} {files}"
+    draws = DrawOptions(7, 0.5, ("a", "b"), "json")
+    files = FileOptions(Path("y"), quiet=True, checks=False)
+    words = ["--policy", "a", "--seed", "7", "--format", "json", "--quiet", "--no-checks", "--rate", "0.5"]
+    assert run(compare, "n", "--output", "y", "--policy", "a", *words[2:], "--policy", "b") == f"n {draws} {files}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Missing option '-o' / '--output'"),
+        (["-o", "x", "--seed", "-1"], "-1 is not in the range x>=0"),
+        (["-o", "x", "--rate", "2"], "2.0 is not in the range 0<=x<=1"),
+        (["-o", "x", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["-o", "x", "--sed", "1"], "No such option"),
+        (["--out", "x"], "Error: --out is now --output."),
+        (["--to=x"], "Error: --to is now --output."),
+    ],
+)
+def test_a_mistake_is_named(words, message):
+    assert message in refused(compare, "n", *words)
+
+
+def test_help_has_a_section_per_group_and_says_defaults():
+    text = run(compare, "--help")
+    sections = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert sections == ["Draws:", "Files:", "Other:"]
+    words = " ".join(text.split())
+    assert "--seed N The same seed gives the same table. [default: 0; x>=0]" in words
+    assert "--quiet Say nothing. --checks / --no-checks Check first. [default: checks]" in words
+
+
+def test_a_group_of_verbs_has_verbs():
+    assert isinstance(several, VerbGroup) and isinstance(several.commands["first"], Verb)
+    assert run(several, "first", "--seed", "3") == "3"
+    assert "first" in run(several, "--help")
