@@ -31,10 +31,10 @@ from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
 from pets.replay import Protocol, replay
+from pets.replay.contenders import split
 from pets.replay.draws import Draw, draw
 from pets.replay.readings import ReadPool, read_answers
 from pets.replay.runs import stream_sizes
-from pets.replay.training import split
 from pets.samplers import Prompt
 
 WINDOW = 24

@@ -11,7 +11,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.grid import plan_for
 from pets.core.patterns import soft_assignment
-from pets.core.policy import View
+from pets.core.policy import Training, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.plans import fit_plan
@@ -37,7 +37,7 @@ def test_the_expected_self_consistency_rises_with_the_budget(pool, one_shot):
 
 def test_the_policy_is_the_price_rule_fitted_to_the_same_answers(pool, plan):
     labels = [question.answers for question in pool.questions]
-    assert plan.policy() == Price(rounds=3).fit(labels, np.random.default_rng(0), 4)
+    assert plan.policy() == Price(rounds=3).fit(Training(labels, options=4))
 
 
 def test_one_round_plans_by_the_grids(one_shot):

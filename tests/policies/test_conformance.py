@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
-from pets.core.policy import IndexPolicy, QuotaPolicy, View
+from pets.core.policy import IndexPolicy, QuotaPolicy, Training, View
 from pets.core.tally import Tally
 from pets.policies.oracle import Oracle
 from pets.registry import make_policy, policies
@@ -45,8 +44,11 @@ def test_our_policies_conform(spec, seed):
 
 
 def test_the_oracle_conforms():
-    pools = {question.id: ((40 - i, 12, 12 + i), i % 3) for i, question in enumerate(QUESTIONS)}
-    check_policy(Oracle(K=3).fit(pools, np.random.default_rng(0)))
+    arriving = {
+        question.id: ["A"] * (40 - i) + ["B"] * 12 + ["C"] * (12 + i) + [None] * (i % 3)
+        for i, question in enumerate(QUESTIONS)
+    }
+    check_policy(Oracle(K=3).fit(Training([], arriving=arriving)))
 
 
 NEEDS_MORE = {"oracle", "conf_guided"}  # must be fitted, or cannot warm up on the suite's budget

@@ -1,9 +1,9 @@
-"""The price rule: what is used up, what a cold start learns from the stream without labels, and the belief in force."""
+"""The price rule: what it buys, uses up, learns in training or from the stream itself, and believes."""
 
 import numpy as np
 import pytest
 
-from pets.core.policy import View
+from pets.core.policy import Training, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -11,6 +11,52 @@ from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.registry import make_policy
 from pets.testing import check_policy
+
+VIEW = View(budget_left=1200, questions_left=100, cap=64)
+
+
+def test_a_price_rule_stops_clear_questions_and_goes_on_with_close_ones():
+    rule = Price()
+    assert rule.quota(Tally((9,), options=4), VIEW) == 9
+    assert rule.quota(Tally((5, 4), options=4), VIEW) == 10
+
+
+def test_rounds_bound_the_batches():
+    rule = Price(rounds=2)
+    first = rule.quota(Tally((2, 2), options=4), VIEW)
+    assert first > 5
+    assert rule.quota(Tally((2, 2), options=4, rounds=2), VIEW) == 4
+
+
+def test_a_learned_prior_comes_from_the_training_questions_and_their_lengths():
+    rng = np.random.default_rng(0)
+    sure = [["A"] * 64 for _ in range(20)]
+    torn = [rng.choice(list("ABCD"), size=64, p=[0.4, 0.2, 0.2, 0.2]).tolist() for _ in range(20)]
+    tokens = [[100 + j % 7 for j in range(64)]] * 20 + [[900 + j % 7 for j in range(64)]] * 20
+    rule = Price(prior="learned").fit(Training(sure + torn, tokens, options=4))
+    short, long = (Tally((4,), options=4, mean_tokens=mean) for mean in (100.0, 900.0))
+    assert rule.edges and rule.shares[0] != rule.shares[-1]
+    ample = View(budget_left=2400, questions_left=100, cap=64)
+    assert rule.quota(short, ample) == 4 < rule.quota(long, ample)
+    plain = Price(prior="learned", lengths=False).fit(Training(sure + torn, tokens, options=4))
+    assert plain.edges == () and len(plain.shares) == 1 and plain.quota(short, ample) == plain.quota(long, ample)
+    assert Price(prior="learned").fit(Training(sure + torn, options=4)).edges == ()
+
+
+def test_a_fitted_price_spends_its_mean_on_questions_like_its_training():
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        return [rng.choice(list("ABCD"), size=64, p=t).tolist() for t in rng.dirichlet([0.3] * 4, n)]
+
+    rule = Price(warmup=2).fit(Training(draw(100), options=4))
+    spends = []
+    for path in draw(300):
+        n = 2
+        while n < 64 and rule.quota(Tally.of(path[:n], options=4), VIEW) > n:
+            n += 1
+        spends.append(n)
+    assert np.mean(spends) == pytest.approx(12, rel=0.25)
 
 
 def batch(strength, questions=60, traces=6, tokens=0.0, seed=0):
@@ -104,5 +150,21 @@ def test_a_policy_without_a_prior_or_a_price_says_so():
 def test_a_spec_says_what_is_served():
     assert make_policy("price:rounds=3,use_up=true,leave=32") == Price(rounds=3, use_up=True, leave=32)
     assert make_policy("price:cold=true") == Price(cold=True)
-    with pytest.raises(InputError, match="leave=-1"):
-        Price(leave=-1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rounds": -1},
+        {"warmup": 0},
+        {"prior": 0.0},
+        {"prior": "magic"},
+        {"rounds": 1, "warmup": 2},
+        {"leave": -1},
+        {"table": ()},
+        {"table": ((-1.0, 5.0), (-2.0, 4.0))},
+    ],
+)
+def test_bad_options_are_refused(options):
+    with pytest.raises(InputError):
+        Price(**options)

@@ -1,14 +1,21 @@
 """The whole lab on small pools: pairing, workers, targets, budgets."""
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pets.core.policy import QuotaPolicy
+from pets.core.tally import majority
 from pets.errors import InputError
+from pets.policies.asc import ASC
+from pets.policies.okg import OKG
+from pets.policies.uniform import Uniform
 from pets.pools import read_pools
-from pets.replay import Protocol, replay, rows
+from pets.replay import Protocol, read_answers, replay, rows
+from pets.replay.contenders import split
 
 EVERYTHING = ["uniform", "okg", "asc", "esc", "boinf", "its_adaptive", "dsc", "online_grid", "price:rounds=2", "oracle"]
 ARRAYS = ("spent", "agree", "correct", "tokens", "judged", "ceiling")
@@ -106,3 +113,46 @@ def test_what_a_stream_is_served_by_can_be_replayed(build):
     spec = "price:rounds=2,use_up=true,cold=true"
     (found,) = replay([build(questions=20)], [spec], repetitions=2, size=16, train=4, budgets=(8.0,))
     assert found.result(spec).budget_used.min() == 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Typical(QuotaPolicy):
+    """A user's own, in no registry: after one trace, what a training question needed for its vote to stay."""
+
+    needed: int = 0
+
+    def fit(self, training):
+        stay = [
+            max((n for n in range(len(path)) if majority(path[:n]) != majority(path)), default=0)
+            for path in training.paths
+        ]
+        return replace(self, needed=1 + sum(stay) // len(stay))
+
+    def quota(self, tally, view):
+        return max(1, self.needed)
+
+
+def test_the_lab_trains_a_policy_of_ones_own(build):
+    pool = build(questions=20)
+    (found,) = replay([pool], [Typical(), "uniform"], repetitions=2, size=16, train=4, budgets=(8.0,))
+    result = found.result(Typical())
+    parts = [split(read_answers(pool), Protocol(2, 16, train=4), repetition) for repetition in range(2)]
+    assert result.policy == "Typical()" and result.setting == "online"
+    assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(one.training()).needed, 128) for one in parts]
+
+
+def test_objects_and_specs_give_the_same_results(build):
+    (one,) = replay([build()], [OKG(), Uniform(), ASC(threshold=0.9)], repetitions=2, size=8)
+    (other,) = replay([build()], ["okg", "uniform", "asc:threshold=0.9"], repetitions=2, size=8)
+    for ours, theirs in zip(one.results, other.results, strict=True):
+        assert ours.policy == theirs.policy
+        same(ours, theirs)
+
+
+def test_a_policy_that_workers_cannot_import_is_refused(build):
+    @dataclass(frozen=True, slots=True)
+    class Local(Typical):
+        pass
+
+    with pytest.raises(InputError, match="cannot be sent to worker processes"):
+        replay([build()], [Local()], repetitions=2, workers=2)

@@ -11,7 +11,7 @@ from pets.replay.draws import draw
 from pets.replay.lines import line_of_order, line_of_sizes
 from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
-from pets.replay.runs import batch_order, stream_sizes, uniform_order, uniform_sizes
+from pets.replay.runs import batch_order, stream_sizes
 
 
 @pytest.fixture
@@ -41,7 +41,15 @@ def max_vote(drawn, row):
 def test_uniform_is_breadth_first_at_every_prefix(drawn):
     order = batch_order(make_policy("uniform"), drawn, 0)
     assert order.tolist() == list(range(12)) * 8
-    assert uniform_order(drawn).tolist() == order.tolist()
+
+
+def test_a_blind_policy_is_served_as_if_it_had_been_asked_one_by_one(drawn):
+    allocator = Allocator(make_policy("uniform"), Budget(12 * 8, 8), drawn.questions())
+    served = []
+    while launches := allocator.ask():
+        allocator.tell(drawn.traces[launches[0].question][launches[0].number])
+        served.append(int(launches[0].question[1:]))
+    assert batch_order(make_policy("uniform"), drawn, 0).tolist() == served
 
 
 def test_a_run_that_ends_early_stays_where_it_is(drawn):
@@ -59,9 +67,3 @@ def test_a_stream_keeps_to_its_budget(drawn):
     arrivals = [5, 1, 9, 0]
     sizes = stream_sizes(make_policy("uniform"), drawn, arrivals, 13, 0)
     assert sizes.sum() == 13 and sizes.max() <= 4
-
-
-@pytest.mark.parametrize("total", [3, 13, 32, 90])
-def test_uniform_needs_no_traces_to_know_its_sizes(drawn, total):
-    expected = stream_sizes(make_policy("uniform"), drawn, [5, 1, 9, 0], total, 0)
-    assert uniform_sizes(make_policy("uniform"), 4, total, 8).tolist() == expected.tolist()

@@ -6,10 +6,10 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy
 from pets.registry import policies
+from pets.replay.contenders import contenders
 from pets.replay.draws import draw
 from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
-from pets.replay.settings import contenders
 from pets.replay.stopping import States, stop_sizes
 
 SOLITARY = sorted(name for name, policy in policies().items() if issubclass(policy, QuotaPolicy) and policy.solitary)

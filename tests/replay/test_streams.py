@@ -10,13 +10,13 @@ from pets.core.policy import QuotaPolicy
 from pets.errors import BudgetError
 from pets.policies.price import Price
 from pets.registry import make_policy
+from pets.replay.contenders import split
 from pets.replay.draws import draw
 from pets.replay.protocol import Protocol
 from pets.replay.readings import read_answers
 from pets.replay.runs import stream_sizes
 from pets.replay.stopping import States
 from pets.replay.streams import Prefixes, walked_sizes
-from pets.replay.training import fitted, split
 
 ARRIVALS = (5, 1, 9, 0, 11, 3, 7)
 SPECS = ["uniform", "dsc:cap=8", "dsc:threshold=0.8,run=2", "price:rounds=1", "online_grid", "online_grid:K=2"]
@@ -40,10 +40,17 @@ def with_a_silent_length(pool):
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_walk_gives_what_the_allocator_gives(drawn, spec):
     parts = split(drawn.pool, Protocol(size=8, train=5), 1)
-    policy, prefixes = fitted(make_policy(spec), parts), Prefixes(drawn, States())
+    policy, prefixes = make_policy(spec).fit(parts.training()), Prefixes(drawn, States())
     for total in (28, 31, 40, 56, 90):
         expected = stream_sizes(policy, drawn, ARRIVALS, total, 3)
         assert walked_sizes(policy, prefixes, ARRIVALS, total, 3).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("total", [3, 13, 32, 90])
+def test_a_budget_of_less_than_a_trace_per_question_is_walked_too(drawn, total):
+    policy = make_policy("uniform")
+    expected = stream_sizes(policy, drawn, ARRIVALS, total, 0)
+    assert walked_sizes(policy, Prefixes(drawn, States()), ARRIVALS, total, 0).tolist() == expected.tolist()
 
 
 class Asks(QuotaPolicy):

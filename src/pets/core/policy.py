@@ -14,15 +14,17 @@ one method, on a frozen slotted dataclass whose fields are plain data:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
 
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority
 from pets.types import Trace
 
-__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "View", "frozen", "plain"]
+__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "Training", "View", "frozen", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,35 @@ class View:
         return self.budget_left / max(1, self.questions_left)
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What :meth:`Policy.fit` may learn from: recorded questions like those to come.
+
+    ``paths[q]`` are the recorded answers of training question q, ``tokens[q]`` their tokens; no tokens at all where
+    some were not recorded. ``options`` is the size of a closed answer set. ``arriving`` maps the ids of the questions
+    to come to their own recorded answers: an oracle may look, for an upper bound, and nobody else. :meth:`rng` starts
+    anew at ``seed`` whenever it is called, so that every policy draws the same.
+    """
+
+    paths: Sequence[Sequence[str | None]]
+    tokens: Sequence[Sequence[int]] | None = None
+    options: int | None = None
+    arriving: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    seed: int | tuple[int, ...] = 0
+
+    def rng(self) -> np.random.Generator:
+        """A generator for what is random in a fit."""
+        return np.random.default_rng(self.seed)
+
+
 class Policy:
     """Common to both kinds.
 
     ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
     or whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth``
     traces a question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks
-    at one question alone: of the view it uses the cap at most.
+    at one question alone: of the view it uses the cap at most. A ``blind`` one decides by the view, whatever the traces
+    say: the replay lab shows it none.
     ``sweep`` names the option, and its values, over which the replay lab draws the policy's curve.
     """
 
@@ -61,6 +85,7 @@ class Policy:
     sees: ClassVar[Literal["counts", "traces"]] = "counts"
     refit_growth: ClassVar[float] = 2.0
     solitary: ClassVar[bool] = False
+    blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
 
     @property
@@ -107,6 +132,10 @@ class Policy:
     def answer(self, tally: Tally) -> str | None:
         """The verdict on a tally's traces, for policies that see them: the majority, unless they say otherwise."""
         return majority(tally.answers)
+
+    def fit(self, training: Training) -> Self:
+        """A new policy that is trained on recorded questions, before any question of its own arrives."""
+        return self
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """A new policy that has learned from the batch (tally -> number of questions in it)."""

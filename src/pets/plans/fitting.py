@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 
-import numpy as np
-
-from pets.core.grid import Pool as Votes
 from pets.core.grid import fit_grid, plan_for
 from pets.core.patterns import K0, PATTERNS
+from pets.core.policy import Training
 from pets.core.price import PriceTable
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.plans.plan import Provenance, StreamPlan
 from pets.policies.price import Price
 from pets.pools import Pool
-from pets.replay.readings import ReadPool, ReadQuestion, read_answers
+from pets.replay.readings import ReadPool, read_answers
 
 __all__ = ["fit_plan"]
 
@@ -58,13 +56,13 @@ def fit_plan(
             f'pool "{read.name}" has a question of {read.shortest} traces; a plan needs {K0} or more of each. '
             "Sample more or drop it."
         )
-    grid = fit_grid([_votes(question) for question in read.questions], len(PATTERNS))
+    grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
     rule = Price(rounds=rounds)
     if rounds == 1:
         prices, prior = None, _prior(read)
     else:
         labels = [question.labels for question in read.questions]
-        rule = rule.fit(labels, np.random.default_rng(seed), read.options, _tokens(read))
+        rule = rule.fit(Training(labels, _tokens(read), read.options, seed=seed))
         log_prices, spends = zip(*(rule.table or ()), strict=True)
         prices, prior = PriceTable(log_prices, spends), LearnedPrior(rule.shares, rule.edges)
     budgets = plan_for(grid, mean_budget, K0, cap)
@@ -76,15 +74,10 @@ def _prior(read: ReadPool) -> LearnedPrior:
     tokens = _tokens(read)
     means = [0.0 if tokens is None else sum(tokens[q]) / len(tokens[q]) for q in range(len(read.questions))]
     tallies = (
-        Tally(*_votes(question), options=read.options, mean_tokens=mean)
+        Tally(*count_votes(question.labels), options=read.options, mean_tokens=mean)
         for question, mean in zip(read.questions, means, strict=True)
     )
     return fit_prior(Counter(tallies))
-
-
-def _votes(question: ReadQuestion) -> Votes:
-    counts = Counter(label for label in question.labels if label is not None)
-    return tuple(sorted(counts.values(), reverse=True)), question.labels.count(None)
 
 
 def _tokens(read: ReadPool) -> Sequence[Sequence[int]] | None:

@@ -4,14 +4,13 @@ Budgets come from the greedy plan over the grids, made anew for every question o
 al., PETS, section 4 and appendix C).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pets.core.grid import Aggregation, Grid, Pool, Row, cold_rows, fit_grid, one_shot
+from pets.core.grid import Aggregation, Grid, Row, cold_rows, fit_grid, one_shot
 from pets.core.patterns import K0
-from pets.core.policy import QuotaPolicy, View
-from pets.core.tally import Tally
+from pets.core.policy import QuotaPolicy, Training, View
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
 __all__ = ["OnlineGrid"]
@@ -19,11 +18,12 @@ __all__ = ["OnlineGrid"]
 
 @dataclass(frozen=True, slots=True)
 class OnlineGrid(QuotaPolicy):
-    """K grids as rows ``(share, a, b, voting)``, easiest first; :meth:`fit` takes them from training pools.
+    """K grids as rows ``(share, a, b, voting)``, easiest first; :meth:`fit` takes them from training questions.
 
     Without training (``grids=None``) they are those of a declared population, four options and Dir(1/2).
 
-    >>> trained = OnlineGrid(K=2).fit([((60, 4), 0), ((40, 24), 0), ((64,), 0), ((30, 20, 14), 0)])
+    >>> paths = ["A" * 60 + "B" * 4, "A" * 40 + "B" * 24, "A" * 64, "A" * 30 + "B" * 20 + "C" * 14]
+    >>> trained = OnlineGrid(K=2).fit(Training(paths))
     >>> view = View(budget_left=160, questions_left=10, cap=64)
     >>> trained.quota(Tally((4,)), view) < trained.quota(Tally((2, 1, 1)), view)
     True
@@ -49,9 +49,10 @@ class OnlineGrid(QuotaPolicy):
         """One shot after the warm-up."""
         return 1
 
-    def fit(self, pools: Sequence[Pool]) -> Self:
-        """The same policy with the grids of training pools, each ``(vote counts, no-answers)``."""
-        return replace(self, grids=fit_grid(pools, self.K, self.aggregation).rows)
+    def fit(self, training: Training) -> Self:
+        """The same policy with the grids of the training questions."""
+        votes = [count_votes(path) for path in training.paths]
+        return replace(self, grids=fit_grid(votes, self.K, self.aggregation).rows)
 
     @property
     def grid(self) -> Grid:

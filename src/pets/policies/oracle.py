@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-import numpy as np
-
-from pets.core.grid import NO_CAP, Grid, Pool, Row, fit_oracle, plan_for
-from pets.core.policy import QuotaPolicy, View
-from pets.core.tally import Tally
+from pets.core.grid import NO_CAP, Grid, Row, fit_oracle, plan_for
+from pets.core.policy import QuotaPolicy, Training, View
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
 __all__ = ["Oracle"]
@@ -22,7 +20,8 @@ __all__ = ["Oracle"]
 class Oracle(QuotaPolicy):
     """``labels`` says which cluster a question is in, ``grids`` each cluster's ``(share, a, b, voting)``.
 
-    >>> oracle = Oracle(K=2).fit({"easy": ((60, 4), 0), "hard": ((33, 31), 0)}, np.random.default_rng(0))
+    >>> arriving = {"easy": "A" * 60 + "B" * 4, "hard": "A" * 33 + "B" * 31}
+    >>> oracle = Oracle(K=2).fit(Training([], arriving=arriving))
     >>> view = View(budget_left=32, questions_left=2, cap=64)
     >>> oracle.quota(Tally(question="easy"), view) < oracle.quota(Tally(question="hard"), view)
     True
@@ -37,16 +36,17 @@ class Oracle(QuotaPolicy):
         """One shot."""
         return 1
 
-    def fit(self, pools: Mapping[str, Pool], rng: np.random.Generator) -> Self:
-        """The oracle that knows these questions: id -> ``(vote counts, no-answers)`` of a large pool."""
-        grid, labels = fit_oracle(list(pools.values()), self.K, rng)
-        return replace(self, grids=grid.rows, labels=dict(zip(pools, labels.tolist(), strict=True)))
+    def fit(self, training: Training) -> Self:
+        """The oracle that knows the questions to come, by a large recorded pool of each."""
+        votes = [count_votes(path) for path in training.arriving.values()]
+        grid, labels = fit_oracle(votes, self.K, training.rng())
+        return replace(self, grids=grid.rows, labels=dict(zip(training.arriving, labels.tolist(), strict=True)))
 
     def quota(self, tally: Tally, view: View) -> int:
         """The plan's budget for the question's cluster."""
         cluster = self.labels.get(tally.question)
         if cluster is None:
             known = len(self.labels)
-            raise InputError(f"the oracle knows {known} questions, not {tally.question!r}; fit it on that one's pool.")
+            raise InputError(f"the oracle knows {known} questions, not {tally.question!r}; fit it on its answers.")
         cap = NO_CAP if view.cap is None else view.cap
         return plan_for(Grid.from_rows(self.grids), max(view.mean_left, 1.0), 1, cap).budget(cluster, view.coin)

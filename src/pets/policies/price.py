@@ -20,7 +20,7 @@ import numpy as np
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
 from pets.core.okg import check_prior, okg_index
 from pets.core.patterns import K0, PATTERNS
-from pets.core.policy import QuotaPolicy, View
+from pets.core.policy import QuotaPolicy, Training, View
 from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
@@ -90,17 +90,15 @@ class Price(QuotaPolicy):
                 "Leave the warm-up out, or allow more rounds."
             )
 
-    def fit(
-        self,
-        pools: Sequence[Sequence[str | None]],
-        rng: np.random.Generator,
-        options: int | None = None,
-        tokens: Sequence[Sequence[int]] | None = None,
-    ) -> Self:
-        """The same rule, trained on questions of which each is given by its recorded answers, and their tokens."""
+    def fit(self, training: Training) -> Self:
+        """The same rule, trained on recorded questions; a cold start takes none."""
+        return self if self.cold else self._fitted(training, training.rng())
+
+    def _fitted(self, training: Training, rng: np.random.Generator) -> Self:
+        pools, tokens, options = training.paths, training.tokens, training.options
         if self.rounds == 1:
             return replace(self, grids=fit_grid([count_votes(pool) for pool in pools], len(PATTERNS)).rows)
-        rule = self._learned(pools, options, tokens)
+        rule = self._with_prior(training)
         places = [q for q in range(len(pools)) for _ in range(-(-PATHS // len(pools)))]
         orders = [(q, rng.permutation(len(pools[q])).tolist()) for q in places]
         paths = [[pools[q][j] for j in order] for q, order in orders]
@@ -108,18 +106,16 @@ class Price(QuotaPolicy):
         table = fit_prices(rule._buy, paths, lengths, options=options, rounds=self.rounds, warmup=self.warmup)
         return replace(rule, table=table.rows)
 
-    def _learned(
-        self, pools: Sequence[Sequence[str | None]], options: int | None, tokens: Sequence[Sequence[int]] | None
-    ) -> Self:
+    def _with_prior(self, training: Training) -> Self:
         """The same rule with the prior of these questions, if it learns one."""
         if self.prior != "learned":
             return self
-        seen = tokens if tokens is not None and self.lengths else [[0] for _ in pools]
-        means = [sum(lengths) / max(1, len(lengths)) for lengths in seen]
-        tallies = [
-            Tally(*count_votes(pool), options=options, mean_tokens=mean)
-            for pool, mean in zip(pools, means, strict=True)
-        ]
+        lengths = training.tokens if training.tokens is not None and self.lengths else [[0] for _ in training.paths]
+        means = [sum(tokens) / max(1, len(tokens)) for tokens in lengths]
+        tallies = (
+            Tally(*count_votes(path), options=training.options, mean_tokens=mean)
+            for path, mean in zip(training.paths, means, strict=True)
+        )
         prior = fit_prior(Counter(tallies))
         return replace(self, shares=prior.shares, edges=prior.edges)
 
@@ -218,4 +214,4 @@ def _declared(rule: Price) -> Price:
         return replace(rule, grids=cold_rows(len(PATTERNS)))
     rng = np.random.default_rng(0)
     pools = [rng.choice(list("ABCD"), size=64, p=theta).tolist() for theta in rng.dirichlet([0.5] * 4, 64)]
-    return rule.fit(pools, rng, options=4)
+    return rule._fitted(Training(pools, options=4), rng)

@@ -1,6 +1,7 @@
 """Standard self-consistency: the same number of traces for every question."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
@@ -17,6 +18,8 @@ class Uniform(QuotaPolicy):
     >>> Uniform().quota(Tally(), View(budget_left=50, questions_left=3))
     16
     """
+
+    blind: ClassVar[bool] = True
 
     def quota(self, tally: Tally, view: View) -> int:
         """The mean of what is left."""

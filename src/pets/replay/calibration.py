@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pets.core.certificate import certificate
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import fit_prior
-from pets.core.tally import Tally
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.registry import make_policy
 from pets.replay.draws import Draw, draw
@@ -150,7 +150,6 @@ def moment(drawn: Draw, sizes: Sizes) -> Floats:
 def _tally(drawn: Draw, row: int, size: int) -> Tally:
     """The first traces of a question, as the allocator would tell it."""
     traces = drawn.traces[drawn.pool.questions[row].id][:size]
-    votes = Counter(trace.answer for trace in traces if trace.answer is not None)
-    counts = tuple(sorted(votes.values(), reverse=True))
+    counts, nulls = count_votes(trace.answer for trace in traces)
     tokens = sum(trace.tokens for trace in traces) / size if size else 0.0
-    return Tally(counts, size - sum(counts), options=drawn.pool.options, mean_tokens=tokens)
+    return Tally(counts, nulls, options=drawn.pool.options, mean_tokens=tokens)

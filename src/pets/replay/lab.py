@@ -5,6 +5,7 @@ repetition), so the number of workers and the order in which tasks end change no
 """
 
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -14,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from pets.core.policy import Policy
 from pets.errors import InputError
 from pets.pools import Pool
 from pets.replay.calibration import Certified, Floats, moment
+from pets.replay.contenders import Contender, contenders, split
 from pets.replay.draws import Draw, draw, size_of, vote_accuracy
 from pets.replay.limit import attainable
 from pets.replay.lines import Line
 from pets.replay.protocol import Protocol
 from pets.replay.readings import ReadPool, read_answers
 from pets.replay.results import PoolResult, Result, stacked
-from pets.replay.settings import Contender, contenders
 from pets.replay.stopping import States
-from pets.replay.training import split
 
 __all__ = ["Progress", "replay"]
 
@@ -42,7 +43,7 @@ class Task:
     pool: ReadPool
     place: int
     protocol: Protocol
-    specs: tuple[str, ...]
+    contenders: tuple[Contender, ...]
     repetitions: tuple[int, ...]
 
     @property
@@ -66,7 +67,7 @@ class Outcome:
 
 def replay(
     pools: Sequence[Pool],
-    policies: Sequence[str],
+    policies: Sequence[str | Policy],
     *,
     protocol: Protocol | None = None,
     answer: str | None = None,
@@ -74,8 +75,9 @@ def replay(
     progress: Progress | None = None,
     **settings: Any,
 ) -> list[PoolResult]:
-    """Run every policy on every pool; ``settings`` are those of :class:`Protocol` (``repetitions=30``, ``size=64``...).
+    """Run every policy, given as a spec or an object, on every pool.
 
+    ``settings`` are those of :class:`Protocol` (``repetitions=30``, ``size=64``...).
     ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
     ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
     the usual ``if __name__ == "__main__":``, since workers are started afresh.
@@ -91,11 +93,13 @@ def replay(
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
     chosen = contenders(policies)
+    if workers > 1:
+        _check_sendable(chosen)
     read = [read_answers(pool, answer) for pool in pools]
     for pool in read:
         _check(pool, protocol, chosen)
     outcomes: dict[tuple[int, int], Outcome] = {}
-    tasks = _tasks(read, protocol, tuple(policies), workers)
+    tasks = _tasks(read, protocol, tuple(chosen), workers)
     total, done = sum(task.weight for task in tasks), 0
     for task, found in _run(tasks, workers):
         outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, found, strict=True)}
@@ -119,7 +123,19 @@ def _check(pool: ReadPool, protocol: Protocol, chosen: Sequence[Contender]) -> N
             contender.at(protocol, size)
 
 
-def _tasks(pools: Sequence[ReadPool], protocol: Protocol, specs: tuple[str, ...], workers: int) -> list[Task]:
+def _check_sendable(chosen: Sequence[Contender]) -> None:
+    """Refuse a policy that worker processes cannot be sent: they know only what they can import."""
+    for contender in chosen:
+        try:
+            pickle.dumps(contender.policy)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{contender.name} cannot be sent to worker processes ({error}). "
+                "Define its class at the top of a module, or replay with one worker."
+            ) from None
+
+
+def _tasks(pools: Sequence[ReadPool], protocol: Protocol, chosen: tuple[Contender, ...], workers: int) -> list[Task]:
     """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
     tasks = []
     for place, pool in enumerate(pools):
@@ -127,7 +143,7 @@ def _tasks(pools: Sequence[ReadPool], protocol: Protocol, specs: tuple[str, ...]
         block = max(1, min(BLOCK_TRACES // traces, protocol.repetitions // workers))
         for first in range(0, protocol.repetitions, block):
             repetitions = tuple(range(first, min(first + block, protocol.repetitions)))
-            tasks.append(Task(pool, place, protocol, specs, repetitions))
+            tasks.append(Task(pool, place, protocol, chosen, repetitions))
     return sorted(tasks, key=lambda task: -task.weight)
 
 
@@ -160,14 +176,13 @@ def _quiet() -> None:
 
 def run_task(task: Task) -> list[Outcome]:
     """Every contender on the same draws, repetition by repetition."""
-    chosen = contenders(task.specs)
-    online = any(contender.setting == "online" for contender in chosen)
+    online = any(contender.setting == "online" for contender in task.contenders)
     states = States()
     outcomes = []
     for repetition in task.repetitions:
         drawn = draw(task.pool, task.protocol, repetition)
         parts = split(task.pool, task.protocol, repetition) if online else None
-        lines = tuple(contender.run(drawn, task.protocol, states, parts) for contender in chosen)
+        lines = tuple(contender.run(drawn, task.protocol, states, parts) for contender in task.contenders)
         moments = tuple(_moments(line, drawn, task.protocol) for line in lines)
         if repetition >= KEPT:
             lines = tuple(replace(line, given=None) for line in lines)
@@ -195,7 +210,7 @@ def _gathered(
         results.append(
             Result(
                 pool=pool.name,
-                policy=contender.spec,
+                policy=contender.name,
                 setting=contender.setting,
                 option=contender.option,
                 values=contender.at(protocol, size),
@@ -209,7 +224,7 @@ def _gathered(
                 ceiling=np.array([line.ceiling for line in lines]),
                 relative=protocol.target == "disjoint",
                 given=tuple(line.given for line in lines if line.given is not None),
-                certified=_certified(pool.name, contender.spec, [outcome.moments[place] for outcome in outcomes]),
+                certified=_certified(pool.name, contender.name, [outcome.moments[place] for outcome in outcomes]),
             )
         )
     limit, no_limit = attainable(pool, protocol)

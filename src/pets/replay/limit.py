@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from pets.core.tally import count_votes
 from pets.errors import InputError
 from pets.replay.draws import size_of
 from pets.replay.protocol import Protocol
@@ -171,15 +172,15 @@ def attainable(pool: ReadPool, protocol: Protocol) -> tuple[Frontier | None, str
 
 def vote_counts(pool: ReadPool) -> list[tuple[int, ...]]:
     """The full counts of each question, descending. Traces without an answer are refused: they have no place here."""
-    found = []
+    counts = []
     for question in pool.questions:
         if None in question.labels:
             raise InputError(
                 f'pool "{pool.name}", question {question.id!r}: a trace has no answer; the limit is computed for pools '
                 "in which every trace votes. Leave the pool out."
             )
-        found.append(tuple(sorted(Counter(question.labels).values(), reverse=True)))
-    return found
+        counts.append(count_votes(question.labels)[0])
+    return counts
 
 
 def _tally(votes: Sequence[int]) -> tuple[int, ...]:

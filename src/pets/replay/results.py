@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pets.core.policy import Policy
 from pets.errors import InputError
 from pets.replay.calibration import Certified
+from pets.replay.contenders import Setting, name_of
 from pets.replay.limit import Frontier
 from pets.replay.lines import Given, Line
 from pets.replay.protocol import Protocol
-from pets.replay.settings import Setting
 
 __all__ = ["Floats", "PoolResult", "Result", "stacked"]
 
@@ -112,13 +113,14 @@ class PoolResult:
     limit: Frontier | None = None
     no_limit: str = ""
 
-    def result(self, policy: str, setting: Setting | None = None) -> Result:
-        """The result of a policy by its spec; the first one unless a setting is named."""
+    def result(self, policy: str | Policy, setting: Setting | None = None) -> Result:
+        """The result of a policy, given as it was replayed; the first one unless a setting is named."""
+        name = name_of(policy)
         for result in self.results:
-            if result.policy == policy and setting in (None, result.setting):
+            if result.policy == name and setting in (None, result.setting):
                 return result
-        found = ", ".join(dict.fromkeys(result.policy for result in self.results))
-        raise InputError(f"pool {self.pool!r} has no result of {policy!r}; it has {found}.")
+        names = ", ".join(dict.fromkeys(result.policy for result in self.results))
+        raise InputError(f"pool {self.pool!r} has no result of {name!r}; it has {names}.")
 
 
 def stacked(lines: Sequence[Line], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts | None]:

@@ -12,13 +12,12 @@ import numpy as np
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.policies.uniform import Uniform
 from pets.registry import make_policy
 from pets.replay import Protocol
+from pets.replay.contenders import Split, split
 from pets.replay.draws import Draw, draw
 from pets.replay.readings import ReadPool
-from pets.replay.runs import stream_sizes, uniform_sizes
-from pets.replay.training import Split, fitted, split
+from pets.replay.runs import stream_sizes
 
 __all__ = ["OFFLINE", "ONLINE", "UNIFORM", "ClockRow", "wall_clock"]
 
@@ -45,8 +44,8 @@ def wall_clock(pool: ReadPool, protocol: Protocol) -> list[ClockRow]:
     """Fit and assignment of the online grid, uniform, and okg with Dir(1), at the one mean budget of the protocol."""
     (mean,) = protocol.budgets
     clocks: dict[str, Callable[[Draw, Split], int]] = {
-        ONLINE: lambda drawn, parts: _grid(drawn, parts, mean),
-        UNIFORM: lambda drawn, parts: _uniform(drawn, parts, mean),
+        ONLINE: lambda drawn, parts: _stream(ONLINE, drawn, parts, mean),
+        UNIFORM: lambda drawn, parts: _stream(UNIFORM, drawn, parts, mean),
         OFFLINE: lambda drawn, parts: _okg(drawn, mean),
     }
     seconds: dict[str, list[float]] = {policy: [] for policy in clocks}
@@ -65,14 +64,9 @@ def wall_clock(pool: ReadPool, protocol: Protocol) -> list[ClockRow]:
     ]
 
 
-def _grid(drawn: Draw, parts: Split, mean: float) -> int:
-    policy = fitted(make_policy(ONLINE), parts)
-    return int(stream_sizes(policy, drawn, parts.arrivals, int(mean * len(parts.arrivals)), seed=0).sum())
-
-
-def _uniform(drawn: Draw, parts: Split, mean: float) -> int:
-    N = len(parts.arrivals)
-    return int(uniform_sizes(Uniform(), N, int(mean * N), drawn.size).sum())
+def _stream(spec: str, drawn: Draw, parts: Split, mean: float) -> int:
+    policy, total = make_policy(spec).fit(parts.training()), int(mean * len(parts.arrivals))
+    return int(stream_sizes(policy, drawn, parts.arrivals, total, seed=0).sum())
 
 
 def _okg(drawn: Draw, mean: float) -> int:

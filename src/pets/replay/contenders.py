@@ -1,0 +1,192 @@
+"""Which policies run, and as what: one policy -> the runs of one repetition.
+
+- *offline*: an index policy (and uniform) spends all traces of all questions; a point after every trace.
+- *stopping*: a rule that looks at one question alone, a point for each value of its sweep.
+- *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
+- *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
+  one by one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
+from pets.errors import InputError
+from pets.registry import as_policy, spec_of
+from pets.replay.draws import Draw
+from pets.replay.lines import Line, line_of_order, line_of_sizes
+from pets.replay.protocol import Protocol
+from pets.replay.readings import ReadPool
+from pets.replay.runs import batch_order
+from pets.replay.stopping import States, stop_sizes
+from pets.replay.streams import Prefixes, walked_sizes
+
+__all__ = ["Contender", "Setting", "Split", "contenders", "name_of", "split"]
+
+Setting = Literal["offline", "stopping", "ranked", "online"]
+
+RANKING_TRACES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows of the training questions, and of the others in the order of their arrival."""
+
+    pool: ReadPool
+    train: tuple[int, ...]
+    arrivals: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+    def training(self) -> Training:
+        """The whole recorded pools of the training questions; the same for every policy of the repetition."""
+        training = [self.pool.questions[row] for row in self.train]
+        tokens = [question.tokens for question in training if question.tokens is not None]
+        arriving = (self.pool.questions[row] for row in self.arrivals)
+        return Training(
+            paths=[question.labels for question in training],
+            tokens=tokens if len(tokens) == len(training) else None,
+            options=self.pool.options,
+            arriving={question.id: question.labels for question in arriving},
+            seed=(*self.seeds, 2),
+        )
+
+
+def split(pool: ReadPool, protocol: Protocol, repetition: int) -> Split:
+    """The split of one repetition; the same for every policy."""
+    seeds = protocol.seeds(pool.name, repetition)
+    train = protocol.train_of(len(pool.questions))
+    order = np.random.default_rng([*seeds, 1]).permutation(len(pool.questions)).tolist()
+    return Split(pool, tuple(order[:train]), tuple(order[train:]), tuple(seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A policy and its name, the setting that it runs in, and the option swept (``None``: every trace)."""
+
+    name: str
+    policy: Policy
+    setting: Setting
+    option: str | None = None
+    values: tuple[float, ...] = ()
+
+    def at(self, protocol: Protocol, size: int) -> tuple[float, ...]:
+        """The values to run in a pool with ``size`` traces per question."""
+        if self.setting != "online":
+            return self.values
+        fewest = max(1, self.policy.warmup)
+        within = tuple(budget for budget in protocol.budgets if fewest <= budget <= size)
+        if not within:
+            raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
+        return within
+
+    def run(self, drawn: Draw, protocol: Protocol, states: States, parts: Split | None) -> Line:
+        """The line of one repetition."""
+        seed = int(np.random.SeedSequence(protocol.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
+        if self.setting == "offline":
+            return line_of_order(batch_order(self.policy, drawn, seed), drawn)
+        if self.setting == "online":
+            assert parts is not None
+            return _online(self, drawn, protocol, states, parts, seed)
+        rules = [self.rule(value, drawn.size) for value in self.values or (None,)]
+        if self.setting == "stopping":
+            return line_of_sizes(np.array([stop_sizes(rule, drawn, states) for rule in rules]), drawn)
+        ranking, prefixes = hardest_first(drawn), Prefixes(drawn, states)
+        sizes = np.array([walked_sizes(rule, prefixes, ranking, drawn.paths.size, seed) for rule in rules])
+        return line_of_sizes(sizes, drawn, np.array(ranking))
+
+    def rule(self, value: float | None, size: int) -> QuotaPolicy:
+        """The policy at one value of its sweep, capped at the traces there are."""
+        assert isinstance(self.policy, QuotaPolicy)
+        changes: dict[str, float] = {} if value is None or self.option is None else {self.option: value}
+        if any(field.name == "cap" for field in fields(self.policy)):  # type: ignore[arg-type]
+            changes["cap"] = size
+        return replace(self.policy, **changes)  # type: ignore[type-var]
+
+
+def contenders(policies: Sequence[str | Policy]) -> list[Contender]:
+    """What to run for these policies, each given as an object or a spec.
+
+    An option that was set is not swept. Uniform also runs online, if another does.
+    """
+    chosen: dict[str, Contender] = {}
+    for policy in policies:
+        contender = _contender(policy)
+        if chosen.setdefault(contender.name, contender).policy != contender.policy:
+            raise InputError(f"two policies that differ are both called {contender.name}; give them options that tell.")
+    if not chosen:
+        raise InputError("a replay needs at least one policy.")
+    online = any(contender.setting == "online" for contender in chosen.values())
+    floors = [Contender(c.name, c.policy, "online", "budget") for c in chosen.values() if online and c.policy.blind]
+    return [*chosen.values(), *floors]
+
+
+def name_of(policy: str | Policy) -> str:
+    """What results call a policy: its spec, or where no spec makes it, its class and its plain options.
+
+    >>> from pets.policies.okg import OKG
+    >>> name_of("okg:prior=1"), name_of(OKG(lengths=False)), name_of(OKG(edges=(100.0,), shares=((1.0,), (1.0,))))
+    ('okg:prior=1', 'okg:lengths=false', 'OKG(...)')
+    """
+    if isinstance(policy, str):
+        return policy
+    spec = spec_of(policy)
+    if spec is not None:
+        return spec
+    options = _told(policy)
+    plain = [f"{key}={value}" for key, value in options.items() if isinstance(value, int | float | str)]
+    return f"{type(policy).__name__}({', '.join(plain if len(plain) == len(options) else [*plain, '...'])})"
+
+
+def _told(policy: Policy) -> Mapping[str, object]:
+    """The options of an object that are not their defaults."""
+    if not is_dataclass(policy):
+        return {}
+    return {
+        field.name: getattr(policy, field.name)
+        for field in fields(policy)
+        if getattr(policy, field.name) != field.default
+    }
+
+
+def _contender(given: str | Policy) -> Contender:
+    policy, name = as_policy(given), name_of(given)
+    if isinstance(policy, IndexPolicy) or policy.blind:
+        return Contender(name, policy, "offline")
+    if policy.sweep is None and not policy.solitary:
+        return Contender(name, policy, "online", "budget")
+    setting: Setting = "stopping" if policy.solitary else "ranked"
+    if policy.sweep is None:
+        return Contender(name, policy, setting)
+    option, values = policy.sweep
+    if isinstance(given, str):
+        fixed = any(part.startswith(f"{option}=") for part in given.partition(":")[2].split(","))
+    else:
+        fixed = option in _told(policy)
+    return Contender(name, policy, setting, option, (getattr(policy, option),) if fixed else values)
+
+
+def _online(contender: Contender, drawn: Draw, protocol: Protocol, states: States, parts: Split, seed: int) -> Line:
+    policy = contender.policy.fit(parts.training())
+    assert isinstance(policy, QuotaPolicy)
+    arrivals, prefixes = parts.arrivals, Prefixes(drawn, states)
+    totals = [int(budget * len(arrivals)) for budget in contender.at(protocol, drawn.size)]
+    sizes = [walked_sizes(policy, prefixes, arrivals, total, seed) for total in totals]
+    return line_of_sizes(np.array(sizes), drawn, np.array(arrivals))
+
+
+def hardest_first(drawn: Draw) -> list[int]:
+    """Rows by the leader's share of the votes, lowest first, no vote at all before any.
+
+    The votes are those of up to 32 traces that are neither drawn nor part of the target, as a ranking made beforehand
+    would have it; where nothing else was recorded, those of the traces drawn (which flatters the policy).
+    """
+    shares = []
+    for row, question in enumerate(drawn.pool.questions):
+        looked_at = drawn.spare[row][:RANKING_TRACES].tolist() or drawn.paths[row][:RANKING_TRACES].tolist()
+        labels = [label for j in looked_at if (label := question.labels[j]) is not None]
+        shares.append(max(map(labels.count, set(labels)), default=0) / max(1, len(labels)))
+    ranking: list[int] = np.argsort(shares, kind="stable").tolist()
+    return ranking
