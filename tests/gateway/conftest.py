@@ -1,6 +1,8 @@
 """A gateway over a mock, both on loopback, each in a thread of its own."""
 
+import asyncio
 import contextlib
+import threading
 
 import httpx
 import pytest
@@ -11,6 +13,8 @@ from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import Known, Mock
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
+
+from ..waiting import PATIENCE_S
 
 BOOK = Known({"easy": {"A": 1.0}, "torn": {"A": 0.55, "B": 0.45}, "mute": {}}, tokens=12)
 
@@ -50,3 +54,16 @@ def add_key(store, name, **options):
         return KeyStore(writer.database).add(name, **options)
     finally:
         writer.close()
+
+
+def hold_upstream(state, released):
+    """Let no request reach the server behind before ``released`` is set; an event says that one waits for it."""
+    waiting, sample = threading.Event(), state.upstream.sample
+
+    async def held(*args):
+        waiting.set()
+        assert await asyncio.to_thread(released.wait, PATIENCE_S)
+        return await sample(*args)
+
+    state.upstream.sample = held
+    return waiting

@@ -1,13 +1,16 @@
 """The OpenAI Python SDK, unmodified, against the gateway."""
 
+import threading
+
 import openai
 import pytest
 
 from pets.gateway import Settings
-from pets.mock import Known, Mock
 
-from .conftest import add_key, run_gateway
+from ..waiting import PATIENCE_S
+from .conftest import add_key, hold_upstream, run_gateway
 
+EASY = [{"role": "user", "content": "Question easy"}]
 TORN = [{"role": "user", "content": "Question torn"}]
 
 
@@ -45,13 +48,18 @@ def test_a_streamed_voted_answer_with_usage(sdk):
 
 
 def test_a_slow_streamed_vote_sends_signs_of_life():
-    slow = Mock(Known({"easy": {"A": 1.0}}, tokens=20), tokens_per_second=100)
-    with run_gateway(slow, Settings(answer="choice", keepalive=0.02)) as gateway:
+    released = threading.Event()
+    with run_gateway(settings=Settings(answer="choice", keepalive=0.02)) as gateway:
+        hold_upstream(gateway.state, released)
         body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}], "stream": True}
-        lines = gateway.client.post("/v1/chat/completions", json=body).text.splitlines()
-        assert lines.count(": voting") >= 2 and lines[-2] == "data: [DONE]"
-        with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:
-            chunks = list(client.chat.completions.create(model="pets/mock", messages=TORN, stream=True))
+        with gateway.client.stream("POST", "/v1/chat/completions", json=body, timeout=PATIENCE_S) as reply:
+            lines = reply.iter_lines()
+            for _ in range(3):
+                assert (next(lines), next(lines)) == (": voting", "")
+            released.set()
+            assert [line for line in lines if line.startswith("data")][-1] == "data: [DONE]"
+        with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:  # it reads past them
+            chunks = list(client.chat.completions.create(model="pets/mock", messages=EASY, stream=True))
         assert chunks[-1].pets["answer"] == "A"
 
 

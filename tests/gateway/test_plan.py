@@ -29,7 +29,7 @@ def test_a_plan_is_kept_to_and_watched():
         assert "pets_drift_alarm 1.0" in gateway.client.get("/metrics").text
 
 
-def test_the_same_votes_are_certified_alike_by_run_gateway_and_a_stream():
+def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
     """An untrained price rule holds one belief, wherever it runs."""
     policy = Price(rounds=2)
     with run_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as gateway:

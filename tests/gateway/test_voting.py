@@ -2,18 +2,25 @@
 
 import asyncio
 import json
+import socket
 import threading
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from pets.gateway import Settings, build_gateway
+from pets.gateway.app import app
 from pets.gateway.auth import ANYBODY
 from pets.gateway.refusals import RefusalError
+from pets.gateway.replies import Drawn, Reply
 from pets.gateway.requests import parse_request
-from pets.mock import Faults, Known, Mock, synthetic
+from pets.mock import Faults, Mock, synthetic
 from pets.policies.online_grid import OnlineGrid
+from pets.samplers import Completion
 
+from ..simulated_time import run_simulated
+from ..waiting import PATIENCE_S, wait_until
 from .conftest import BOOK, run_gateway
 
 
@@ -45,47 +52,73 @@ def test_no_answer_is_no_vote(gateway):
     assert reply["pets"]["no_answer"] >= 4 and reply["choices"][0]["message"]["content"]
 
 
-def test_a_deadline_cuts_rounds_and_counts_what_was_sent():
-    slow = Mock(Known({"torn": {"A": 0.5, "B": 0.5}}, tokens=20), tokens_per_second=10)
-    with run_gateway(slow) as gateway:
-        about = gateway.ask("torn", seed=0, pets={"timeout": 3.7}).json()["pets"]  # its first four take 2.7 s
-        assert about["stopped"] == "deadline" and about["traces"] == 4 and about["answer"] in {"A", "B"}
-        assert gateway.ledger.total.held == 0 and gateway.ledger.total.spent == 4
-    with run_gateway(Mock(BOOK, faults=Faults(hang=1.0))) as gateway:
-        late = gateway.ask("torn", pets={"timeout": 1.0})
-        assert late.status_code == 504 and late.json()["error"]["code"] == "timeout"
-        assert gateway.ledger.total.held == 0 and gateway.ledger.total.spent == 4  # sent is spent
+class Upstream:
+    """Stands in for the server behind: every request takes ``seconds`` and brings as many traces as asked for."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.traces = seconds, 0
+
+    async def sample(self, fields, n, seed, weighted):
+        self.traces += n
+        await asyncio.sleep(self.seconds)
+        completions = [Completion(f"The answer is {'AB'[at % 2]}.", "stop", tokens=8) for at in range(n)]
+        return Reply(tuple(Drawn(completion, {}) for completion in completions), 8 * n, 8)
 
 
-def test_a_client_that_goes_takes_its_traces_with_it():
-    hanging = Mock(BOOK, faults=Faults(hang=1.0))
-    with run_gateway(hanging) as gateway:
-        body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}]}
-        with pytest.raises(httpx.ReadTimeout):
-            gateway.client.post("/v1/chat/completions", json=body, timeout=0.5)
-        voter = gateway.state.voter
-        gone = threading.Event()
+def ask_simulated(upstream, pets, settings=None):
+    """One voted request to a gateway on a simulated clock: its response, and the gateway's state."""
 
-        def look():
-            if voter.polls or gateway.state.open_requests:
-                threading.Timer(0.02, look).start()
-            else:
-                gone.set()
+    async def work():
+        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings or Settings(answer="choice"))
+        state.upstream.sample = upstream.sample
+        body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}], "pets": pets}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app(state)), base_url="http://gateway") as client:
+            response = await client.post("/v1/chat/completions", json=body, timeout=None)
+        await state.close()
+        return response, state
 
-        look()
-        assert gone.wait(10) and voter.in_flight == 0 and gateway.ledger.total.held == 0
-        assert gateway.ledger.total.spent == 4 == gateway.ledger.lost
-        assert voter.stream.unpaid + voter.stream.spent()[0] == 4  # what was paid counts in the plan
+    return run_simulated(work())
+
+
+def test_a_deadline_that_leaves_no_time_for_another_round_ends_the_vote():
+    upstream = Upstream(seconds=2.0)
+    response, state = ask_simulated(upstream, {"timeout": 3.7})
+    about = response.json()["pets"]
+    assert about["stopped"] == "deadline" and about["traces"] == 4 == upstream.traces and about["answer"] == "A"
+    assert about["seconds"] == 2.0 and state.ledger.total.held == 0 and state.ledger.total.spent == 4
+
+
+def test_a_deadline_before_the_first_trace_is_a_504_and_what_was_sent_is_spent():
+    response, state = ask_simulated(Upstream(seconds=60.0), {"timeout": 1.0})
+    assert response.status_code == 504 and response.json()["error"]["code"] == "timeout"
+    assert state.ledger.total.held == 0 and state.ledger.total.spent == 4
 
 
 def test_traces_whose_answers_are_still_read_at_the_deadline_count_in_the_plan(monkeypatch):
-    let_go = threading.Event()
-    monkeypatch.setattr("pets.gateway.voting.form_of", lambda kind, one: let_go.wait(10) and None)
-    with run_gateway(settings=Settings(answer="math")) as gateway:
-        threading.Timer(1.5, let_go.set).start()
-        assert gateway.ask("easy", pets={"timeout": 1.0}).status_code == 504
-        stream = gateway.state.voter.stream
-        assert gateway.ledger.total.spent == 4 == stream.spent()[0] + stream.unpaid
+    released = threading.Event()
+    monkeypatch.setattr("pets.gateway.voting.form_of", lambda kind, one: released.wait(PATIENCE_S) and None)
+    try:
+        response, state = ask_simulated(Upstream(), {"timeout": 1.0}, Settings(answer="math"))
+    finally:
+        released.set()
+    assert response.status_code == 504
+    stream = state.voter.stream
+    assert state.ledger.total.spent == 4 == stream.spent()[0] + stream.unpaid
+
+
+def test_a_client_that_goes_takes_its_traces_with_it():
+    body = json.dumps({"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}]}).encode()
+    with run_gateway(Mock(BOOK, faults=Faults(hang=1.0))) as gateway:
+        parts = urlsplit(gateway.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body))
+            client.sendall(body)
+            wait_until(lambda: gateway.mock.stats.faults["hang"])  # its four traces are upstream
+        wait_until(lambda: not gateway.state.open_requests)
+        voter, ledger = gateway.state.voter, gateway.ledger
+        assert not voter.polls and voter.in_flight == 0 and ledger.total.held == 0
+        assert ledger.total.spent == 4 == ledger.lost
+        assert voter.stream.unpaid + voter.stream.spent()[0] == 4  # what was paid counts in the plan
 
 
 def test_faults_are_survived_and_the_ledger_adds_up():
@@ -121,7 +154,7 @@ def test_one_too_many_is_turned_away():
 
         state.upstream.sample = wait
         first = asyncio.create_task(voter.vote(request, request.options, ANYBODY, "one"))
-        await reached.wait()
+        await asyncio.wait_for(reached.wait(), PATIENCE_S)
         with pytest.raises(RefusalError) as error:
             await voter.vote(request, request.options, ANYBODY, "two")
         first.cancel()

@@ -183,9 +183,10 @@ class GatewayLedger:
             *(cost, delivered, tokens, prompt_tokens, reservation.id),
         )
 
-    def close(self) -> None:
-        """Write what is left and release the store."""
-        self._writer.close()
+    async def close(self) -> None:
+        """Write what is left and release the store; the disk is waited for in a thread."""
+        self._writer.finish()
+        await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
 
     def _free(self, key: ApiKey) -> float:
         return min(balance.free for balance in self._balances(key))

@@ -83,6 +83,7 @@ class LedgerWriter:
         self._queued = 0  # batches that the thread has
         self._loop_transactions = 0
         self._thread: threading.Thread | None = None
+        self._finished = False
         self._commits_in_loop = self._pragma("synchronous") != SYNCHRONOUS_FULL
 
     def start(self) -> None:
@@ -112,12 +113,20 @@ class LedgerWriter:
             self._flush_handle, self._flush_this_turn = self._loop.call_soon(self._flush), True
         await done
 
+    def finish(self) -> None:
+        """Hand what is pending to the thread as its last batch. Call it in the loop that writes, before ``close``."""
+        if self._finished:
+            return
+        self._finished = True
+        if batch := self._take_pending():
+            self._queued += 1
+            self._queue.put(batch)
+        self._queue.put(None)
+
     def close(self) -> None:
-        """Write what is pending and release the store; a second call does nothing."""
+        """Wait until all is written and release the store; a second call does nothing."""
+        self.finish()
         if self._thread is not None:
-            if batch := self._take_pending():
-                self._queue.put(batch)
-            self._queue.put(None)
             self._thread.join()
             self._thread = None
         self.reader.close()

@@ -1,6 +1,5 @@
 """``GatewayState``: what the endpoints of one gateway share, and the order in which it closes."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -55,4 +54,4 @@ class GatewayState:
         self.stopping = True
         self.voter.close()
         await self.upstream.close()
-        await asyncio.get_running_loop().run_in_executor(None, self.ledger.close)
+        await self.ledger.close()
