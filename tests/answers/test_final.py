@@ -47,4 +47,4 @@ def test_places_best_first(text, expected):
 
 
 def test_a_long_text_is_read_in_linear_time():
-    list(places("answer " * 200_000 + r"\boxed{" * 2_000))
+    assert list(places("answer " * 200_000 + r"\boxed{" * 2_000)) == []

@@ -2,7 +2,6 @@
 
 from decimal import Decimal
 from fractions import Fraction
-from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -139,15 +138,13 @@ def test_a_form_is_final(text):
 
 
 def test_hostile_numbers_are_refused_at_once():
-    start = monotonic()
     for text in (
         "9" * 10**6,
         "1e" + "9" * 10**5,
         "1" + ",000" * 10**5,
         "1/" + "3" * 10**5,
         "-" * 10**5,
-        " 000" * 10**5,
     ):
-        Number().canonical(text)
-        Number().extract(text)
-    assert monotonic() - start < 5
+        assert Number().canonical(text) is Number().extract(text) is None
+    zeros = " 000" * 10**5
+    assert (Number().canonical(zeros), Number().extract(zeros)) == (None, "0")
