@@ -1,4 +1,4 @@
-"""Stopping in good order, and saying so."""
+"""The application: stopping in good order, models, unknown paths."""
 
 import asyncio
 import socket
@@ -7,14 +7,23 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
+import openai
+import pytest
 
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.gateway import Settings, build_gateway, running
-from pets.mock import Mock
+from pets.mock import Known, Mock
 from pets.mock import running as mock_running
+from pets.plans import RecordedTraces, Stream
 from pets.policies.online_grid import OnlineGrid
+from pets.policies.price import Price
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.types import Trace
 
 from ..waiting import PATIENCE_S, wait_until
-from .conftest import BOOK, hold_upstream
+from .conftest import BOOK, hold_upstream, run_gateway
 
 
 def listens(url):
@@ -51,3 +60,36 @@ def test_open_requests_are_answered_when_it_stops_and_no_new_one_begins(tmp_path
     again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")  # the store was released
     assert again.ledger.total.spent == reply.json()["pets"]["traces"]
     asyncio.run(again.close())
+
+
+def test_unknown_paths_and_methods_are_openai_errors(gateway):
+    assert gateway.client.get("/v1/chat/completions").status_code == 405
+    assert gateway.client.get("/v2/nothing").json()["error"]["code"] == "unknown_url"
+
+
+def test_models_are_there_plain_and_voted(gateway):
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as sdk:
+        assert [model.id for model in sdk.models.list()] == ["pets/mock", "mock"]
+        assert sdk.models.retrieve("pets/mock").id == "pets/mock"
+        with pytest.raises(openai.NotFoundError):
+            sdk.models.retrieve("pets/other")
+
+
+def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
+    """An untrained price rule holds one belief, wherever it runs."""
+    policy = Price(rounds=2)
+    with run_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as gateway:
+        voted = gateway.ask("clear").json()["pets"]
+    outcomes = []
+
+    async def arriving():
+        yield Problem("clear", Prompt("clear"))
+
+    async def run():
+        traces = {"clear": [Trace("clear", number, "A", tokens=8) for number in range(8)]}
+        allocator = Allocator(policy, Budget(8, 8), horizon=1)
+        await Stream(allocator, RecordedTraces(traces, None), outcomes.append).run(arriving())
+
+    asyncio.run(run())
+    assert voted["votes"] == {"A": 4} and outcomes[0].votes == {"A": 4}
+    assert round(voted["certificate"], 6) == outcomes[0].certificate

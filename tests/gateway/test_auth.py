@@ -10,7 +10,7 @@ import pytest
 from pets.gateway.auth import KeyStore
 from pets.store.database import Database
 
-from .conftest import run_gateway
+from .conftest import add_key, run_gateway
 
 
 @contextlib.contextmanager
@@ -92,3 +92,23 @@ def test_keys_that_cannot_be_read_let_nobody_in(tmp_path):
             assert gateway.ask(headers=headers).status_code == 503
             reply = gateway.client.get("/v1/models", headers=headers)
             assert reply.status_code == 503 and reply.json()["error"]["message"] == "The keys cannot be read now."
+
+
+def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
+    store = tmp_path / "g.db"
+    alice, bob = add_key(store, "alice", budget=6), add_key(store, "bob")
+    with run_gateway(store=store) as gateway:
+        assert (
+            gateway.ask().status_code == 401 and gateway.ask(headers={"authorization": "Bearer x"}).status_code == 401
+        )
+        as_alice, as_bob = bearer(alice), bearer(bob)
+        assert gateway.ask("torn", headers=as_alice).json()["pets"]["traces"] <= 6
+        refused = gateway.ask("torn", headers=as_alice)
+        assert refused.status_code == 429 and refused.headers["x-should-retry"] == "false"
+        assert gateway.ask("torn", headers=as_bob).status_code == 200
+        assert gateway.client.get("/metrics").status_code == 401 and gateway.client.get("/healthz").status_code == 200
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert alice.encode() not in raw and bob.encode() not in raw
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT count(*) FROM api_keys").fetchone() == (2,)
+    database.close()

@@ -1,86 +1,69 @@
-"""The dashboard, in a real Chromium; its screenshots are kept for a look."""
+"""What a gateway counts: the dashboard's numbers and Prometheus' agree with its ledger."""
 
-import os
-import shutil
-from pathlib import Path
+from types import SimpleNamespace
 
-import httpx
-import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from pets.mock import Mock, synthetic
-from pets.policies.price import Price
+from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.metrics import DashboardStats
+from pets.mock import Known, Mock
+from pets.plans import Drift, fit_plan
+from pets.pools import Pool, PooledQuestion
 
-from .conftest import add_key, run_gateway
+from ..waiting import wait_until
+from .conftest import run_gateway
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-GROWN = "() => document.querySelectorAll('#questions .votes').length >= {}"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+EASY = Pool("easy", tuple(PooledQuestion(f"q{i}", ("A",) * 15 + ("BA"[i % 2],)) for i in range(40)))
 
 
-@pytest.fixture
-def shots(tmp_path):
-    folder = Path(os.environ.get("PETS_SHOTS", tmp_path / "artifacts"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def samples(gateway):
+    families = text_string_to_metric_families(gateway.client.get("/metrics").text)
+    return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
-def test_a_live_run_is_shown_and_updates(browser, shots):
-    mock = Mock(synthetic(60, tokens=8))
-    with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
-        said = []
-        page = browser.new_page(viewport={"width": 1100, "height": 900})
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(gateway.url)
-        for number in range(5):
-            assert gateway.ask(f"Question q{number}").status_code == 200
-        page.wait_for_function(GROWN.format(5))
-        before = page.inner_text("#left")
-        for number in range(5, 25):
-            assert gateway.ask(f"Question q{number}").status_code == 200
-        page.wait_for_function(GROWN.format(20))
-        page.wait_for_function("text => document.getElementById('left').textContent !== text", arg=before)
-        assert page.inner_text("#state") == "live" and page.locator("#price polyline").count() == 1
-        left = f"{2000 - gateway.ledger.total.spent:,}"
-        page.wait_for_function("text => document.getElementById('left').textContent === text", arg=left)
-        page.screenshot(path=shots / "wide-light.png", full_page=True)
-        page.emulate_media(color_scheme="dark")
-        page.screenshot(path=shots / "wide-dark.png", full_page=True)
-        page.set_viewport_size({"width": 400, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        page.screenshot(path=shots / "phone-dark.png", full_page=True)
-        page.emulate_media(color_scheme="light")
-        page.screenshot(path=shots / "phone-light.png", full_page=True)
-        assert said == [] and all(url.startswith((gateway.url, "data:")) for url in asked)
-        page.close()
+def test_prometheus_and_the_dashboard_count_alike():
+    with run_gateway(total=1000) as gateway:
+        traces = sum(gateway.ask(question).json()["pets"]["traces"] for question in ("easy", "torn"))
+        assert gateway.ask(n=2).status_code == 400 and gateway.ask(model="mock").status_code == 200
+        dashboard = gateway.state.metrics.dashboard
+        wait_until(
+            lambda: dashboard.snapshot(ANYBODY)["requests"] == 4
+        )  # a request is counted when its response is out
+        counts, shown = samples(gateway), dashboard.snapshot(ANYBODY)
+    assert counts["pets_requests_total", "vote", "200"] == 2 == shown["votes"]
+    assert counts["pets_requests_total", "refused", "400"] == counts["pets_requests_total", "passthrough", "200"] == 1
+    assert shown["open"] == shown["in_flight"] == 0
+    assert counts["pets_traces_total", "delivered"] == counts["pets_budget_spent",] == shown["spent"] == traces
+    assert (shown["total"], shown["left"]) == (1000, 1000 - traces) and counts["pets_budget_limit",] == 1000
+    assert sum(shown["certificates"]) == 2 and sum(shown["grids"].values()) == traces
+    assert [row["question"] for row in shown["questions"]] == ["torn", "easy"]
 
 
-def test_behind_keys_when_keys_are_on(browser, tmp_path):
-    store = tmp_path / "g.db"
-    alice, bob = add_key(store, "alice"), add_key(store, "bob")
-    with run_gateway(store=store) as gateway:
-        assert gateway.client.get("/").status_code == 401
-        assert gateway.client.get("/dashboard/events?once=1").status_code == 401
-        assert gateway.ask("easy", headers={"authorization": f"Bearer {bob}"}).status_code == 200
-        basic = httpx.BasicAuth("alice", alice)
-        body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
-        assert gateway.client.post("/v1/chat/completions", json=body, auth=basic).status_code == 401  # only to look
-        seen = gateway.client.get("/dashboard/events?once=1", auth=basic).json()
-        assert seen["votes"] == 1 and seen["questions"] == []  # bob's
-        context = browser.new_context(http_credentials={"username": "bob", "password": bob})
-        page = context.new_page()
-        page.goto(gateway.url)
-        page.wait_for_function(GROWN.format(1))
-        context.close()
+def test_a_key_sees_its_own_questions_and_an_admin_all(gateway):
+    gateway.ask("easy")
+    snapshot = gateway.state.metrics.dashboard.snapshot
+    assert snapshot(ApiKey("bob"))["questions"] == [] and len(snapshot(ApiKey("root", admin=True))["questions"]) == 1
+
+
+def test_the_request_rate_is_that_of_the_last_minute():
+    clock = SimpleNamespace(now=0.0)
+    ledger = SimpleNamespace(total=SimpleNamespace(spent=0), delivered=0, lost=0)
+    stats = DashboardStats(None, ledger, clock=lambda: clock.now)
+    for _ in range(30):
+        stats.record_request()
+        clock.now += 1.0
+    assert stats.request_rate() == 1.0
+    clock.now = 75.0
+    assert stats.request_rate() == 15 / 60
+
+
+def test_a_plan_is_kept_to_and_watched():
+    plan = fit_plan(EASY, 8, rounds=1)
+    torn = Mock(Known({"torn": dict.fromkeys("ABCD", 0.25)}, tokens=8))
+    drift = Drift.of(plan)
+    with run_gateway(torn, policy=plan.policy(), mean_budget=plan.mean_budget, drift=drift) as gateway:
+        votes = [gateway.ask("torn").json()["pets"] for _ in range(12)]
+        assert all(about["traces"] >= 4 and about["price"] is None for about in votes)
+        shown = gateway.client.get("/dashboard/events?once=1").json()["drift"]
+        assert shown["alarm"] and shown["seen"] == 12 and drift.alarm
+        assert samples(gateway)["pets_drift_alarm",] == 1

@@ -2,14 +2,13 @@
 
 import json
 import socket
-import sqlite3
 from urllib.parse import urlsplit
 
 import pytest
 
 from pets.gateway import Limits, Settings
 
-from .conftest import add_key, run_gateway
+from .conftest import run_gateway
 
 USER = [{"role": "user", "content": "easy"}]
 DEEP = b'{"model": "pets/mock", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -70,11 +69,6 @@ def test_a_bad_header_is_refused(shared, headers):
     assert reply.status_code == 400 and reply.json()["error"]["param"].startswith("pets.")
 
 
-def test_paths_and_methods_that_are_none(shared):
-    assert shared.client.get("/v1/chat/completions").status_code == 405
-    assert shared.client.get("/v2/nothing").json()["error"]["code"] == "unknown_url"
-
-
 def test_a_header_with_a_line_break_is_nobodys_header(shared):
     parts = urlsplit(shared.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
@@ -93,38 +87,3 @@ def test_a_body_that_never_comes_is_given_up():
         with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
             line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
             assert line.recv(65536).startswith(b"HTTP/1.1 408")
-
-
-def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
-    store = tmp_path / "g.db"
-    alice, bob = add_key(store, "alice", budget=6), add_key(store, "bob")
-    with run_gateway(store=store) as gateway:
-        assert (
-            gateway.ask().status_code == 401 and gateway.ask(headers={"authorization": "Bearer x"}).status_code == 401
-        )
-        as_alice, as_bob = ({"authorization": f"Bearer {key}"} for key in (alice, bob))
-        assert gateway.ask("torn", headers=as_alice).json()["pets"]["traces"] <= 6
-        refused = gateway.ask("torn", headers=as_alice)
-        assert refused.status_code == 429 and refused.headers["x-should-retry"] == "false"
-        assert gateway.ask("torn", headers=as_bob).status_code == 200
-        assert gateway.client.get("/metrics").status_code == 401 and gateway.client.get("/healthz").status_code == 200
-    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert alice.encode() not in raw and bob.encode() not in raw
-    with sqlite3.connect(store) as database:
-        assert database.execute("SELECT count(*) FROM api_keys").fetchone() == (2,)
-    database.close()
-
-
-def test_a_used_up_budget_may_fall_back_to_one_trace():
-    settings = Settings(answer="choice", exhausted="single")
-    with run_gateway(total=0, settings=settings) as gateway:
-        about = gateway.ask("torn").json()["pets"]
-        assert about["stopped"] == "fallback" and about["traces"] == 1 and gateway.ledger.total.spent == 0
-
-
-def test_an_upstream_key_is_never_shown(caplog):
-    with run_gateway(key="sk-secret") as gateway, caplog.at_level("DEBUG"):
-        replies = [gateway.ask("torn"), gateway.ask(model="pets/none"), gateway.ask(model="none")]
-        replies += [gateway.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
-    assert all("sk-secret" not in reply.text + str(reply.headers) for reply in replies)
-    assert "sk-secret" not in "".join(str(record.__dict__) for record in caplog.records if record.name != "httpcore")

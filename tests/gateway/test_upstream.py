@@ -9,6 +9,8 @@ from pets.errors import ReplyError
 from pets.gateway.replies import read_reply
 from pets.gateway.upstream import _proxy
 
+from .conftest import run_gateway
+
 
 def body(usage=None, **choice):
     said = {"message": {"content": "The answer is A."}, "finish_reason": "stop", **choice}
@@ -60,3 +62,11 @@ def test_a_local_model_answers_to_the_names_that_it_shows(local):
     names = [one["id"] for one in local.client.get("/v1/models").json()["data"]]
     assert names == ["pets/mock", "mock"]
     assert [local.ask(model=name).status_code for name in names] == [200, 200]
+
+
+def test_an_upstream_key_is_never_shown(caplog):
+    with run_gateway(key="sk-secret") as gateway, caplog.at_level("DEBUG"):
+        replies = [gateway.ask("torn"), gateway.ask(model="pets/none"), gateway.ask(model="none")]
+        replies += [gateway.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
+    assert all("sk-secret" not in reply.text + str(reply.headers) for reply in replies)
+    assert "sk-secret" not in "".join(str(record.__dict__) for record in caplog.records if record.name != "httpcore")

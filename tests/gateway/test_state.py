@@ -1,0 +1,37 @@
+"""What the endpoints share: open requests, readiness, and closing in order."""
+
+import asyncio
+
+import pytest
+
+from pets.gateway import Settings, build_gateway
+from pets.gateway.refusals import RefusalError
+from pets.policies.online_grid import OnlineGrid
+
+
+@pytest.fixture
+def state():
+    state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(queue=1))
+    yield state
+    asyncio.run(state.close())
+
+
+def test_requests_are_counted_while_they_are_open(state):
+    with pytest.raises(ZeroDivisionError), state.open_request():
+        assert state.open_requests == 1
+        raise ZeroDivisionError
+    assert state.open_requests == 0
+
+
+def test_a_stopping_gateway_is_not_ready_and_opens_no_request(state):
+    assert state.readiness() == {"ledger": True, "queue": True, "running": True}
+    state.stopping = True
+    assert not state.readiness()["running"]
+    with pytest.raises(RefusalError) as error, state.open_request():
+        pass
+    assert (error.value.status, error.value.code, state.open_requests) == (503, "stopping", 0)
+
+
+def test_closing_twice_does_no_harm(state):
+    asyncio.run(state.close())
+    assert state.stopping
