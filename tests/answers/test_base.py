@@ -4,6 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.answers.base import Classes
+from pets.answers.choice import Choice
+from pets.answers.math import Math
+from pets.answers.number import Number
 from pets.answers.text import Text
 
 
@@ -51,6 +54,11 @@ def test_a_late_merge_moves_all_votes_to_the_class_seen_first():
 def test_an_answer_seen_again_merges_nothing():
     classes = Text().classes()
     assert [classes.add(answer) for answer in ("x", "y", "x")] == [[], [], []]
+
+
+def test_a_type_says_whether_it_is_closed_and_whether_its_forms_merge():
+    assert (Text().options, Number().options, Choice().options, Choice(options=4).options) == (None, None, None, 4)
+    assert (Text.merges, Number().merges, Choice.merges, Math.merges) == (False, False, False, True)
 
 
 def test_labels_leave_no_answer_as_none():

@@ -17,6 +17,7 @@ where the final answer stands somewhere special:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 from pets.answers.final import places
 
@@ -31,6 +32,18 @@ class AnswerType(ABC):
     """
 
     __slots__ = ()
+
+    merges: ClassVar[bool] = False
+    """Whether two different canonical forms can be one answer; true of every type that writes its own ``same``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.merges = cls.same is not AnswerType.same
+
+    @property
+    def options(self) -> int | None:
+        """The size of a closed answer set; ``None`` where the set is open or not declared."""
+        return None
 
     @abstractmethod
     def canonical(self, answer: str) -> str | None:
