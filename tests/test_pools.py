@@ -185,12 +185,15 @@ BAD = [
     ({"id": 1, "answers": ["A"]}, '"gold" is missing; it is the right answer, or null where none is known. Add it or'),
     ({**GOOD, "id": 1, "gold": ""}, '"gold" is an empty string. Fill it in or drop the line.'),
     ({**GOOD, "id": 1, "gold": True}, '"gold" is true; expected a string, a number or null.'),
-    ({"id": 1, "gold": "A"}, '"answers" is missing; it is a list with one answer a trace, null for a trace without'),
+    ({"id": 1, "gold": "A"}, '"answers" is missing; it is a list with one answer per trace, null for a trace without'),
     (
         {**GOOD, "id": 1, "answers": []},
         '"answers" is empty; every question needs at least one trace. Drop the line or sample it again.',
     ),
-    ({**GOOD, "id": 1, "answers": "AB"}, '"answers" is "AB"; expected a list with one entry a trace. Repair the line'),
+    (
+        {**GOOD, "id": 1, "answers": "AB"},
+        '"answers" is "AB"; expected a list with one entry per trace. Repair the line',
+    ),
     ({**GOOD, "id": 1, "answers": ["A", {}]}, "answers[1] is {}; expected a string, a number or null."),
     ({**GOOD, "id": 1, "answers": ["A", False]}, "answers[1] is false; expected"),
     ('{"id": 1, "gold": null, "answers": [NaN]}', "answers[0] is NaN; expected"),
@@ -200,21 +203,21 @@ BAD = [
         {**GOOD, "id": 1, "answers": [None] * 3},
         "all 3 traces failed (every answer is null); no vote exists to agree with. Drop the line or sample it again.",
     ),
-    ({**GOOD, "id": 1, "tokens": [1]}, '"tokens" has 1 entries for 2 answers; give one a trace. Correct it or leave'),
-    ({**GOOD, "id": 1, "tokens": 5}, '"tokens" is 5; expected a list with one entry a trace.'),
+    ({**GOOD, "id": 1, "tokens": [1]}, '"tokens" has 1 entries for 2 answers; give one per trace. Correct it or leave'),
+    ({**GOOD, "id": 1, "tokens": 5}, '"tokens" is 5; expected a list with one entry per trace.'),
     ({**GOOD, "id": 1, "tokens": [1, -2]}, "tokens[1] is -2; tokens are whole numbers, 0 or more. Correct it."),
     ({**GOOD, "id": 1, "tokens": [1.0, 2]}, "tokens[0] is 1.0; tokens are whole"),
     ({**GOOD, "id": 1, "tokens": [True, 2]}, "tokens[0] is true; tokens are whole"),
     ({**GOOD, "id": 1, "tokens": [1, None]}, "tokens[1] is null; tokens are whole"),
     ({**GOOD, "id": 1, "tokens": [1, 2**63]}, "tokens[1] is 9223372036854775808; tokens are whole"),
-    ({**GOOD, "id": 1, "confidence": [1.0]}, '"confidence" has 1 entries for 2 answers; give one a trace.'),
+    ({**GOOD, "id": 1, "confidence": [1.0]}, '"confidence" has 1 entries for 2 answers; give one per trace.'),
     ({**GOOD, "id": 1, "confidence": [1, -0.5]}, "confidence[1] is -0.5; a confidence is finite and not negative, nul"),
     ({**GOOD, "id": 1, "confidence": [1, float("nan")]}, "confidence[1] is NaN; a confidence is finite"),
     ({**GOOD, "id": 1, "confidence": [1, float("inf")]}, "confidence[1] is Infinity; a confidence is finite"),
     ({**GOOD, "id": 1, "confidence": [1, 10**400]}, "confidence[1] is 1000000000000000000000000000000000000..."),
     ({**GOOD, "id": 1, "confidence": [1, "9"]}, 'confidence[1] is "9"; a confidence is finite'),
     ({**PAPER, "trace_confidence": [0.5, 1]}, "trace_confidence[0] is 0.5; expected an object with tail_2048_mean_co"),
-    ({**PAPER, "trace_confidence": {}}, '"trace_confidence" is {}; expected a list with one entry a trace.'),
+    ({**PAPER, "trace_confidence": {}}, '"trace_confidence" is {}; expected a list with one entry per trace.'),
     ({**PAPER, "trace_confidence": [SUMMARY]}, '"confidence" has 1 entries for 2 answers'),
 ]
 
@@ -290,7 +293,7 @@ def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     pool = Pool("p", (PooledQuestion("q", ("A",)),))
     for attempt in (lambda: read_pool(tmp_path / "p.parquet"), lambda: write_pool(pool, tmp_path / "p.parquet")):
-        with pytest.raises(PoolError, match=r'pip install "pets\[parquet\]"'):
+        with pytest.raises(InputError, match=r'pip install "pets\[parquet\]"'):
             attempt()
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from pets.pools import load, read_pool
-from pets.pools.formats import SHIPPED
+from pets.pools.reading import SHIPPED
 from pets.questions import question_set
 
 POOL = load("starter")

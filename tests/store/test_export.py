@@ -54,7 +54,7 @@ def test_traces_are_whole_as_lines_and_as_parquet(done, tmp_path):
 
 def test_parquet_is_written_in_parts_that_agree(run, tmp_path, monkeypatch):
     """A column that is empty at first has its type all the same."""
-    monkeypatch.setattr("pets.store.export.AT_ONCE", 2)
+    monkeypatch.setattr("pets.store.export.PARQUET_BATCH_ROWS", 2)
     launches = [Launch("q0", n) for n in range(5)]
     run.write(launches, [StoredTrace("q0", n, "4" if n == 4 else None, tokens=n) for n in range(5)])
     assert write_records(trace_records(run), tmp_path / "t.parquet") == 5

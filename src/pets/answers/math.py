@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pets.answers.base import AnswerType
+from pets.answers.comparison import agree, fingerprint
 from pets.answers.final import places
-from pets.answers.judge import agree, fingerprint
 from pets.answers.latex import comparable, normalize, word
 from pets.answers.rational import read, show
 from pets.errors import InputError

@@ -11,8 +11,7 @@ from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
 from pets.questions import Problem
-from pets.questions.fields import problem_from, renamed
-from pets.questions.rows import Record
+from pets.questions.files import Record, problem_from, renamed
 
 __all__ = ["lines", "problems_in", "replayed_problem", "spoken_problem"]
 

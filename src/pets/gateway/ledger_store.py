@@ -88,7 +88,7 @@ class LedgerWriter:
 
     def start(self) -> None:
         """Begin to write; before that, the database may be read and written directly."""
-        self.database.indexes(0)  # rows are written once and seldom read: little of the file need be in memory
+        self.database.size_cache_for(0)  # rows are written once and seldom read: little of the file need be in memory
         if self._commits_in_loop:
             self._pragma(f"wal_autocheckpoint = {MAX_LOG_PAGES}")
         self._set_busy_timeout()
@@ -131,14 +131,14 @@ class LedgerWriter:
             self._thread = None
         self.reader.close()
         self.database.close()
-        self._lock.give_back()
+        self._lock.release()
 
     def _open_reader(self) -> Database:
         """Another connection to the same store; one in memory has but one."""
         if self.database.path is None:
             return self.database
         reader = Database(self.database.path, create=False, durability="process")
-        reader.indexes(0)
+        reader.size_cache_for(0)
         reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
         return reader
 

@@ -1,7 +1,7 @@
 """Recorded pools: the answers a model gave to each question, kept so that policies can be replayed on them.
 
 A question is ``{"id", "gold", "answers": [str | null, ...], "tokens": [int, ...]?, "confidence": [float | null,
-...]?}``: one a line (``.jsonl``, ``.jsonl.gz``), a list of them (``.json``) or a row each (``.parquet``). The paper's
+...]?}``: one per line (``.jsonl``, ``.jsonl.gz``), a list of them (``.json``) or a row each (``.parquet``). The paper's
 own records are recognized by themselves: gold under ``correct_answer`` or ``answer``, confidences under
 ``trace_confidence``, an empty string for a trace without an answer.
 
@@ -9,8 +9,7 @@ Strings are kept as they were recorded: which of them mean the same is the busin
 """
 
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import METRICS, Metric, check_pool, pool_files, read_pool, read_pools
-from pets.pools.shipped import load
+from pets.pools.reading import METRICS, Metric, check_pool, load, pool_files, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 

@@ -1,4 +1,4 @@
-"""What a recorded pool holds: questions and their traces, checked for shape, so that all in memory can be written."""
+"""Recorded questions and pools, checked for shape: whatever is in memory can be written."""
 
 import json
 import math
@@ -20,7 +20,7 @@ class PooledQuestion:
 
     >>> PooledQuestion("q1", ("A", None, "A"), gold="A", tokens=(310, 900))
     Traceback (most recent call last):
-    pets.errors.PoolError: "tokens" has 2 entries for 3 answers; give one a trace. Correct it or leave "tokens" out.
+    pets.errors.PoolError: "tokens" has 2 entries for 3 answers; give one per trace. Correct it or leave "tokens" out.
     """
 
     id: str
@@ -41,16 +41,16 @@ class PooledQuestion:
         kinds = {f"confidences.{kind}": values for kind, values in self.confidences.items()}
         for key, values in {"tokens": self.tokens, **kinds, "confidence": self.confidence}.items():
             if values is not None and len(values) != len(self.answers):
-                found = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'
-                raise PoolError(f'{found}; give one a trace. Correct it or leave "{key}" out.')
+                mismatch = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'
+                raise PoolError(f'{mismatch}; give one per trace. Correct it or leave "{key}" out.')
         for at, count in enumerate(self.tokens or ()):
             if type(count) is not int or not 0 <= count < 2**63:
-                raise PoolError(f"tokens[{at}] is {shown(count)}; tokens are whole numbers, 0 or more. Correct it.")
+                raise PoolError(f"tokens[{at}] is {as_json(count)}; tokens are whole numbers, 0 or more. Correct it.")
         for key, values in {**kinds, "confidence": self.confidence}.items():
             for at, value in enumerate(values or ()):
                 if value is not None and not (type(value) is float and 0.0 <= value < math.inf):
                     law = "a confidence is finite and not negative, null where there is none"
-                    raise PoolError(f"{key}[{at}] is {shown(value)}; {law}. Correct it.")
+                    raise PoolError(f"{key}[{at}] is {as_json(value)}; {law}. Correct it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Pool:
     skipped: tuple[str, ...] = ()
 
 
-def shown(value: object) -> str:
+def as_json(value: object) -> str:
     """A value as JSON has it, cut to what fits in a message."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= 40 else f"{text[:37]}..."

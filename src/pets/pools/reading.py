@@ -1,4 +1,4 @@
-"""Reading recorded pools: every format, the paper's own records among them, and every problem with its place."""
+"""Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
 import gzip
 import json
@@ -9,17 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pets._extras import require
 from pets.errors import InputError, PoolError
-from pets.pools.formats import SHIPPED, SUFFIXES, named, pyarrow, suffix_of
-from pets.pools.question import AGAIN, Pool, PooledQuestion, shown
+from pets.pools.question import AGAIN, Pool, PooledQuestion, as_json
 
-__all__ = ["METRICS", "Metric", "check_pool", "pool_files", "read_pool", "read_pools"]
+__all__ = ["METRICS", "SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
+
+SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
+SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
+"""The pools that come with PETS, by name."""
 
 Metric = Literal["mean", "tail", "lowest", "bottom"]
 METRICS: tuple[Metric, ...] = ("mean", "tail", "lowest", "bottom")
 """The kinds of trace confidence, as :mod:`pets.confidence` defines them."""
 
-PAPER = {
+PAPER_KEYS = {
     "mean": "mean_confidence",
     "tail": "tail_2048_mean_conf",
     "bottom": "bottom_0.1_sliding_2048_mean_conf",
@@ -30,7 +34,7 @@ MANIFEST = "MANIFEST.json"
 KEYS = {
     "id": "the question's own name",
     "gold": "the right answer, or null where none is known",
-    "answers": "a list with one answer a trace, null for a trace without one",
+    "answers": "a list with one answer per trace, null for a trace without one",
 }
 REPAIR = "Repair the line or drop it."
 
@@ -69,20 +73,47 @@ def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
-        found = [file for file in found if file.name != MANIFEST and not file.name.startswith(".")]
-        if not found:
+        pools = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
+        pools = [file for file in pools if file.name != MANIFEST and not file.name.startswith(".")]
+        if not pools:
             raise PoolError(f'folder "{path}" holds no pool; pools end in {", ".join(SUFFIXES)}. Name another folder.')
-        files += found
+        files += pools
     return files
 
 
+def load(name: str, *, confidence: Metric = "tail") -> Pool:
+    """A pool that comes with PETS; ``confidence`` chooses the kind that votes are weighted by.
+
+    >>> pool = load("starter")
+    >>> len(pool.questions[0].answers), sorted(pool.questions[0].confidences)
+    (128, ['bottom', 'lowest', 'mean', 'tail'])
+    """
+    if name not in SHIPPED:
+        raise PoolError(f"no pool called {name!r} comes with pets. Shipped: {', '.join(SHIPPED)}.")
+    return read_pool(SHIPPED[name], confidence=confidence)
+
+
 def check_pool(path: str | os.PathLike[str]) -> list[str]:
-    """Everything that is wrong with a pool file, one message a bad line; empty when all is well."""
+    """Everything that is wrong with a pool file, one message per bad line; empty when all is well."""
     try:
         return _load(Path(path), "tail")[1]
     except PoolError as error:
         return [str(error)]
+
+
+def pool_name(path: Path) -> str:
+    """The pool as messages call it."""
+    return f'pool "{path.name}"'
+
+
+def suffix_of(path: Path) -> str:
+    """Which of the suffixes the file has."""
+    for suffix in SUFFIXES:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise PoolError(
+        f"{pool_name(path)}: its format is unknown; pools end in {', '.join(SUFFIXES)}. Rename or convert it."
+    )
 
 
 def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
@@ -91,25 +122,25 @@ def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
         raise InputError(f"confidence is one of {', '.join(METRICS)}; got {metric!r}.")
     questions: list[PooledQuestion] = []
     problems: list[str] = []
-    taken: dict[str, str] = {}
+    place_of: dict[str, str] = {}
     for place, raw in _records(path):
         try:
             question = _question(raw, metric)
-            if question.id in taken:
-                found = f'"id" is {shown(question.id)}, as on {taken[question.id]}; ids are unique'
-                raise PoolError(f"{found}. Rename one or drop the line.")
+            if question.id in place_of:
+                repeated = f'"id" is {as_json(question.id)}, as on {place_of[question.id]}; ids are unique'
+                raise PoolError(f"{repeated}. Rename one or drop the line.")
         except PoolError as error:
-            problems.append(f"{named(path)} {place}: {error}")
+            problems.append(f"{pool_name(path)} {place}: {error}")
             continue
-        taken[question.id] = place
+        place_of[question.id] = place
         questions.append(question)
     if not questions and not problems:
-        raise PoolError(f"{named(path)}: the file holds no question; a pool has at least one. Record it again.")
+        raise PoolError(f"{pool_name(path)}: the file holds no question; a pool has at least one. Record it again.")
     return questions, problems
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
-    """Where each question stands and what stands there; a line comes as bytes, yet to be parsed."""
+    """The place of each question and its record; a line comes as bytes, yet to be parsed."""
     if path.is_dir():
         raise PoolError(f'"{path}" is a folder; a pool is a file. Name a file in it.')
     suffix = suffix_of(path)
@@ -122,10 +153,10 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
             with gzip.open(path) if suffix == ".jsonl.gz" else path.open("rb") as file:
                 yield from _lines(file)
     except FileNotFoundError:
-        raise PoolError(f'{named(path)}: there is no file "{path}". Check the path.') from None
+        raise PoolError(f'{pool_name(path)}: there is no file "{path}". Check the path.') from None
     except (OSError, EOFError, zlib.error) as error:
-        found = getattr(error, "strerror", None) or error
-        raise PoolError(f"{named(path)} cannot be read ({found}). Check the file or copy it again.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise PoolError(f"{pool_name(path)} cannot be read ({reason}). Check the file or copy it again.") from None
 
 
 def _lines(file: Iterable[bytes]) -> Iterator[tuple[str, object]]:
@@ -140,23 +171,23 @@ def _json_entries(path: Path) -> Iterator[tuple[str, object]]:
         content = _parse(raw)
     except PoolError as error:
         if raw.lstrip().startswith(b"["):
-            raise PoolError(f"{named(path)}: {error}") from None
+            raise PoolError(f"{pool_name(path)}: {error}") from None
         yield from _lines(raw.split(b"\n"))
         return
     if isinstance(content, dict):
         by_id = "answers" not in content and all(isinstance(value, dict) for value in content.values())
         content = [{"id": key, **value} for key, value in content.items()] if by_id else [content]
     if not isinstance(content, list):
-        raise PoolError(f"{named(path)}: found {shown(content)}; expected a list of questions. Check the file.")
+        raise PoolError(f"{pool_name(path)}: found {as_json(content)}; expected a list of questions. Check the file.")
     yield from ((f"entry {number}", entry) for number, entry in enumerate(content, 1))
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, object]]:
-    arrow, parquet = pyarrow()
+    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     try:
         rows = parquet.read_table(path, partitioning=None).to_pylist()
     except arrow.ArrowException as error:
-        raise PoolError(f"{named(path)} is not Parquet ({error}). Check the file or copy it again.") from None
+        raise PoolError(f"{pool_name(path)} is not Parquet ({error}). Check the file or copy it again.") from None
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
@@ -175,7 +206,7 @@ def _parse(raw: bytes) -> object:
 def _question(raw: object, metric: Metric) -> PooledQuestion:
     record = _parse(raw) if isinstance(raw, bytes) else raw
     if not isinstance(record, dict):
-        raise PoolError(f"found {shown(record)}; a question is an object with id, gold and answers. {REPAIR}")
+        raise PoolError(f"found {as_json(record)}; a question is an object with id, gold and answers. {REPAIR}")
     if "gold" not in record and ("answer" in record or "correct_answer" in record):
         record = _from_paper(record, metric)
     for key, meaning in KEYS.items():
@@ -183,8 +214,8 @@ def _question(raw: object, metric: Metric) -> PooledQuestion:
             raise PoolError(f'"{key}" is missing; it is {meaning}. Add it or drop the line.')
     answers = [_text(answer, f"answers[{at}]") for at, answer in enumerate(_list(record, "answers") or ())]
     if answers and all(answer is None for answer in answers):
-        found = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
-        raise PoolError(f"{found}. {AGAIN}")
+        failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
+        raise PoolError(f"{failure}. {AGAIN}")
     tokens, confidence = _list(record, "tokens"), _list(record, "confidence")
     kinds = _kinds(record)
     if kinds and confidence is None:
@@ -205,9 +236,9 @@ def _kinds(record: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Several kinds of confidence at once: an object of lists."""
     kinds = record.get("confidences") or {}  # Parquet has null where there are none
     if not isinstance(kinds, dict):
-        raise PoolError(f'"confidences" is {shown(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    found = {str(kind): _list(kinds, kind) for kind in kinds}
-    return {kind: values for kind, values in found.items() if values is not None}
+        raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
+    lists = {str(kind): _list(kinds, kind) for kind in kinds}
+    return {kind: values for kind, values in lists.items() if values is not None}
 
 
 def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -218,25 +249,27 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
         ours["answers"] = [None if answer == "" else answer for answer in record["answers"]]
     entries = _list(record, "trace_confidence")
     if entries is not None:
-        ours["confidence"] = [_picked(entry, f"trace_confidence[{at}]", metric) for at, entry in enumerate(entries)]
+        ours["confidence"] = [
+            _paper_value(entry, f"trace_confidence[{at}]", metric) for at, entry in enumerate(entries)
+        ]
     return ours
 
 
-def _picked(entry: Any, where: str, metric: Metric) -> Any:
+def _paper_value(entry: Any, where: str, metric: Metric) -> Any:
     if isinstance(entry, dict) and "conf_summary" in entry:
         entry = entry["conf_summary"]
-    if metric not in PAPER:
-        raise PoolError(f"the paper's records hold no {metric} confidence. Choose one of {', '.join(PAPER)}.")
+    if metric not in PAPER_KEYS:
+        raise PoolError(f"the paper's records hold no {metric} confidence. Choose one of {', '.join(PAPER_KEYS)}.")
     if entry is not None and not isinstance(entry, dict):
-        raise PoolError(f"{where} is {shown(entry)}; expected an object with {PAPER[metric]}. {REPAIR}")
-    return None if entry is None else entry.get(PAPER[metric])
+        raise PoolError(f"{where} is {as_json(entry)}; expected an object with {PAPER_KEYS[metric]}. {REPAIR}")
+    return None if entry is None else entry.get(PAPER_KEYS[metric])
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
     values = record.get(key)
     if values is None or isinstance(values, list):
         return values
-    raise PoolError(f'"{key}" is {shown(values)}; expected a list with one entry a trace. {REPAIR}')
+    raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
 
 
 def _text(value: object, where: str) -> str | None:
@@ -245,7 +278,7 @@ def _text(value: object, where: str) -> str | None:
         return value
     if type(value) is int or (type(value) is float and math.isfinite(value)):
         return str(value)
-    raise PoolError(f"{where} is {shown(value)}; expected a string, a number or null. {REPAIR}")
+    raise PoolError(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
 
 
 def _float(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a recorded pool looks like in a dozen numbers."""
+"""A recorded pool in a dozen figures: sizes, agreement, accuracy, tokens, confidence."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Writing recorded pools: a file appears whole or not at all, and what is read back is equal."""
+"""Writes recorded pools: a file appears whole or not at all, and what is read back is equal."""
 
 import gzip
 import json
@@ -6,9 +6,10 @@ import os
 import uuid
 from pathlib import Path
 
+from pets._extras import require
 from pets.errors import PoolError
-from pets.pools.formats import named, pyarrow, suffix_of
 from pets.pools.question import Pool, PooledQuestion
+from pets.pools.reading import pool_name, suffix_of
 
 __all__ = ["line_of", "write_pool"]
 
@@ -25,9 +26,11 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
         draft.write_bytes(_parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix))
         draft.replace(path)
     except OSError as error:
-        raise PoolError(f"{named(path)} cannot be written ({error.strerror or error}). Choose another path.") from None
+        raise PoolError(
+            f"{pool_name(path)} cannot be written ({error.strerror or error}). Choose another path."
+        ) from None
     except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
-        raise PoolError(f"{named(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
+        raise PoolError(f"{pool_name(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -44,7 +47,7 @@ def _json_bytes(pool: Pool, suffix: str) -> bytes:
 
 
 def _parquet_bytes(pool: Pool) -> bytes:
-    arrow, parquet = pyarrow()
+    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     text, many = arrow.string(), arrow.list_
     columns = {"id": text, "gold": text, "answers": many(text)}
     columns |= {"tokens": many(arrow.int64()), "confidence": many(arrow.float64())}
@@ -62,5 +65,5 @@ def _record(question: PooledQuestion) -> dict[str, object]:
     # The kind that was chosen on reading is one of them: written once, and chosen anew on the next reading.
     confidence = None if question.confidence in kinds.values() else question.confidence
     optional = {"tokens": question.tokens, "confidence": confidence, "confidences": kinds or None}
-    recorded = {key: values for key, values in optional.items() if values is not None}
-    return {"id": question.id, "gold": question.gold, "answers": question.answers, **recorded}
+    present = {key: values for key, values in optional.items() if values is not None}
+    return {"id": question.id, "gold": question.gold, "answers": question.answers, **present}

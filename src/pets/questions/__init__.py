@@ -1,7 +1,6 @@
 """Questions to sample: sets that ship with PETS, the paper's benchmarks, and files of the user's own."""
 
-from pets.questions.fields import parse_fields
-from pets.questions.files import read_questions, stream_questions, write_questions
+from pets.questions.files import parse_fields, read_questions, stream_questions, write_questions
 from pets.questions.problem import Problem, QuestionSet
 from pets.questions.sets import named_sets, question_set
 

@@ -1,19 +1,126 @@
 """The question sets that PETS knows by name. Another one is one more entry of :data:`BENCHMARKS`."""
 
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from pets.errors import InputError, PetsError
-from pets.questions.choices import listed, shuffled
+from pets.questions.files import Record
 from pets.questions.hub import hub_rows, local_rows
-from pets.questions.mathematics import competition, integers, school
 from pets.questions.problem import Problem, QuestionSet
-from pets.questions.rows import Record
 from pets.questions.starter import starter
-from pets.samplers.base import Sampling
+from pets.samplers.base import Prompt, Sampling
 
 __all__ = ["BENCHMARKS", "Benchmark", "named_sets", "question_set"]
+
+MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
+GSM8K_MARK = "####"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
+RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
+
+
+def competition(record: Record, id: str, seed: int = 0) -> Problem:
+    """A problem of MathArena's contests, AIME or MATH: ``problem`` and ``answer``.
+
+    >>> competition({"problem_idx": 3, "problem": "What is $1+1$?", "answer": "2", "problem_type": ["Algebra"]}, "1")
+    Problem(id='3', prompt=Prompt(...), answer='math', gold='2', level='Algebra', options=None)
+    """
+    return _mathematics(record, id, "math", first_of(record, "answer", "Answer"))
+
+
+def integers(record: Record, id: str, seed: int = 0) -> Problem:
+    """The same where every answer is a whole number; some copies of AIME write their columns' names large."""
+    return _mathematics(record, id, "number", first_of(record, "answer", "Answer"))
+
+
+def school(record: Record, id: str, seed: int = 0) -> Problem:
+    r"""A problem of GSM8K: ``question`` and ``answer``, which is worked out and ends in ``#### 18``.
+
+    >>> school({"question": "Two and two pens?", "answer": "2 + 2 = <<2+2=4>>4\n#### 1,004"}, "7").gold
+    '1,004'
+    """
+    worked, mark, final = first_of(record, "answer").rpartition(GSM8K_MARK)
+    if not mark:
+        raise InputError(f'"answer" ends in {worked[-20:] + final[-20:]!r}; expected "{GSM8K_MARK}" and the number.')
+    return _mathematics(record, id, "number", final.strip())
+
+
+def _mathematics(record: Record, id: str, answer: str, gold: str) -> Problem:
+    id = first_of(record, "unique_id", "problem_idx", "id", "ID", default=id)
+    question = first_of(record, "problem", "question", "Problem").strip()
+    level = level_of(record, "subject", "problem_type")
+    return Problem(id, Prompt.chat(MATH_PROMPT.format(question)), answer, gold.strip(), level)
+
+
+def shuffled(record: Record, id: str, seed: int = 0) -> Problem:
+    """GPQA: the right answer and three wrong ones, in an order that depends on the seed and the question alone.
+
+    >>> row = {"Question": "Which?", "Correct Answer": "this", "Incorrect Answer 1": "that"}
+    >>> row |= {"Incorrect Answer 2": "those", "Incorrect Answer 3": "these", "Record ID": "rec1"}
+    >>> [shuffled(row, "1", seed).gold for seed in range(6)]
+    ['C', 'A', 'B', 'B', 'C', 'D']
+    """
+    question = first_of(record, "Question").strip()
+    options = [first_of(record, key).strip() for key in (RIGHT, *WRONG)]
+    rng = np.random.default_rng([seed, zlib.crc32(question.encode())])
+    order = rng.permutation(len(options)).tolist()
+    id = first_of(record, "Record ID", default=id)
+    level = level_of(record, "High-level domain")
+    return _multiple_choice(id, question, [options[at] for at in order], order.index(0), level)
+
+
+def listed(record: Record, id: str, seed: int = 0) -> Problem:
+    """MMLU-Pro: ``options`` in their own order, ``answer_index`` (or the letter ``answer``) says which is right."""
+    options = record.get("options")
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+        raise InputError(f'"options" is {str(options)[:40]!r}; expected a list of texts.')
+    right = record.get("answer_index")
+    if right is None:
+        right = LETTERS.find(first_of(record, "answer"))
+    if type(right) is not int or not 0 <= right < len(options):
+        raise InputError(f"the right one is number {right!r} of {len(options)} options; expected one of them.")
+    kept = [at for at, option in enumerate(options) if option != FILLER or at == right]
+    id = first_of(record, "question_id", default=id)
+    question = first_of(record, "question").strip()
+    return _multiple_choice(id, question, [options[at] for at in kept], kept.index(right), level_of(record, "category"))
+
+
+def _multiple_choice(id: str, question: str, options: Sequence[str], right: int, level: str) -> Problem:
+    lettered = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
+    prompt = Prompt.chat(CHOICE_PROMPT.format(question, lettered))
+    return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
+
+
+def first_of(record: Record, *names: str, default: str | None = None) -> str:
+    """The text of the first of these fields that is there and not empty.
+
+    >>> first_of({"id": 60, "problem": "?"}, "unique_id", "id")
+    '60'
+    """
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, str | int | float) and str(value).strip():
+            return str(value)
+    if default is None:
+        fields = ", ".join(f'"{name}"' for name in list(record)[:12]) or "none"
+        raise InputError(f'there is no "{names[0]}"; the fields are {fields}. Is this the right set?')
+    return default
+
+
+def level_of(record: Record, *names: str) -> str:
+    """The kind of question, from the first of these fields that is there; a list of kinds is joined."""
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        if value is not None:
+            return str(value)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +167,19 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
         return starter()
     if name not in BENCHMARKS:
         raise InputError(f"there is no question set {name!r}. Sets: {', '.join(named_sets())}.")
-    known = BENCHMARKS[name]
+    benchmark = BENCHMARKS[name]
     if source is None:
-        rows = hub_rows(known.hub, known.config, known.split)
+        rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split)
     else:
-        rows = local_rows(source, known.config, known.split)
-    return QuestionSet(name, _problems(name, known, rows, seed), Sampling(max_tokens=known.max_tokens))
+        rows = local_rows(source, benchmark.config, benchmark.split)
+    return QuestionSet(name, _problems(name, benchmark, rows, seed), Sampling(max_tokens=benchmark.max_tokens))
 
 
-def _problems(name: str, known: Benchmark, rows: Iterable[tuple[str, Record]], seed: int) -> tuple[Problem, ...]:
+def _problems(name: str, benchmark: Benchmark, rows: Iterable[tuple[str, Record]], seed: int) -> tuple[Problem, ...]:
     problems: dict[str, Problem] = {}
     for number, (place, row) in enumerate(rows, 1):
         try:
-            problem = known.read(row, str(number), seed)
+            problem = benchmark.read(row, str(number), seed)
             id = f"{name}-{problem.id}"
             if id in problems:
                 raise InputError(f'two questions have the id "{problem.id}"; name one file of this set.')

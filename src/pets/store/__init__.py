@@ -14,7 +14,7 @@
 >>> folder.cleanup()
 
 What survives: a write that has returned survives the death of the process (kill -9 included); the death of the
-machine too, with ``durability="machine"`` (one flush to disk a write). Without it, a power cut may lose the last
+machine too, with ``durability="machine"`` (one flush to disk per write). Without it, a power cut may lose the last
 writes, whole and in order, never the file.
 """
 

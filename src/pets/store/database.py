@@ -1,4 +1,4 @@
-"""The connection: opened by path or URL, brought to this version, one transaction at a time."""
+"""The connection to a store: opened by path or URL, brought to this version, one transaction at a time."""
 
 import os
 import sqlite3
@@ -16,26 +16,26 @@ __all__ = ["Database", "Durability"]
 Durability = Literal["process", "machine"]
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
-MARK = 0x50455453  # "PETS", SQLite's application_id of our files
-PATIENCE = 60.0  # seconds that a write waits for another run's; a million questions take a few
-CACHE = 64_000  # KiB; ids of a million questions arrive in any order, and their index should stay in memory
-LEAST_CACHE = 4_000
-INDEXED = 16  # ids in a KiB of it
+APPLICATION_ID = 0x50455453  # "PETS": SQLite's mark of our files
+LOCK_TIMEOUT_S = 60.0  # that a write waits for another run's; a million questions take a few seconds
+MAX_CACHE_KIB = 64_000  # ids of a million questions arrive in any order, and their index should stay in memory
+MIN_CACHE_KIB = 4_000
+IDS_PER_KIB = 16  # of the index
 MEMORY = ":memory:"
 
 
 class Database:
     """One SQLite file (or ``:memory:``); ``path`` is None in memory."""
 
-    def __init__(self, place: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
-        self.path, durability = _place(os.fspath(place), durability)
+    def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
+        self.path, durability = _parse_location(os.fspath(location), durability)
         self.name = f'store "{self.path or MEMORY}"'
         if self.path is not None and not create and not self.path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
         try:
             # Calls may come from a worker thread, one at a time.
             self.connection = sqlite3.connect(
-                self.path or MEMORY, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+                self.path or MEMORY, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
         except sqlite3.Error as error:
             raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
@@ -49,17 +49,17 @@ class Database:
             raise
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """The first row."""
+        """The first row of a query; ``None`` where there is none."""
         row: tuple[Any, ...] | None = self._run(sql, values).fetchone()
         return row
 
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Every row."""
+        """Every row of a query."""
         return self._run(sql, values).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and durable when it ends."""
+        """A transaction: all of it or nothing is written, durable when it ends."""
         self._run("BEGIN IMMEDIATE", ())
         try:
             yield self.connection
@@ -70,9 +70,9 @@ class Database:
                 raise self._failed(error) from None
             raise
 
-    def indexes(self, questions: int) -> None:
-        """Hold the index of so many ids in memory, and little else: traces are written once and not read again."""
-        self._run(f"PRAGMA cache_size = -{min(CACHE, max(LEAST_CACHE, questions // INDEXED))}", ())
+    def size_cache_for(self, questions: int) -> None:
+        """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
+        self._run(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}", ())
 
     def close(self) -> None:
         """Close the file."""
@@ -97,24 +97,24 @@ class Database:
             self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         self.connection.execute("PRAGMA foreign_keys = ON")
-        self.connection.execute(f"PRAGMA cache_size = -{CACHE}")
+        self.connection.execute(f"PRAGMA cache_size = -{MAX_CACHE_KIB}")
         if self._pragma("user_version") < len(MIGRATIONS):
             with self.transaction() as connection:
-                done = self._pragma("user_version")  # another process may have been first
-                for step in MIGRATIONS[done:]:
+                version = self._pragma("user_version")  # another process may have been first
+                for step in MIGRATIONS[version:]:
                     step(connection)
-                connection.execute(f"PRAGMA application_id = {MARK}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
     def _check_owner(self) -> None:
         """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
-        version, here = self._pragma("user_version"), len(MIGRATIONS)
+        version, newest = self._pragma("user_version"), len(MIGRATIONS)
         tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and self._pragma("application_id") != MARK:
+        if tables and self._pragma("application_id") != APPLICATION_ID:
             raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
-        if version > here:
+        if version > newest:
             raise StateError(
-                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {here}). "
+                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {newest}). "
                 "Update pets, or name another file."
             )
 
@@ -122,22 +122,22 @@ class Database:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _place(text: str, durability: Durability) -> tuple[Path | None, Durability]:
+def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Durability]:
     """``runs.db``, ``sqlite:///runs.db?durability=machine``, ``sqlite:////srv/runs.db``; no path for ``:memory:``."""
-    scheme, mark, rest = text.partition("://")
-    if mark and scheme != "sqlite":
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "sqlite":
         raise StateError(f'"{scheme}://..." is no store that pets knows; name a file, or sqlite:///FILE.')
-    if mark:
+    if separator:
         rest, _, query = rest.partition("?")
         text = unquote(rest.removeprefix("/")) or MEMORY
-        durability = _asked_for(query, durability)
+        durability = _parse_query(query, durability)
     if not text:
         raise StateError("the store has an empty name; name a file, such as runs.db.")
     return (None if text == MEMORY else Path(text)), durability
 
 
-def _asked_for(query: str, durability: Durability) -> Durability:
-    """What the end of a URL asks for."""
+def _parse_query(query: str, durability: Durability) -> Durability:
+    """The durability that the end of a URL asks for."""
     match query:
         case "":
             return durability

@@ -10,31 +10,31 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+from pets._extras import require
 from pets.confidence import KINDS
 from pets.errors import InputError
 from pets.pools import PooledQuestion
-from pets.pools.formats import pyarrow
 from pets.store.records import StoredTrace
 from pets.store.run import RunView
 
 __all__ = ["RECORD_SUFFIXES", "pooled_questions", "trace_records", "write_records"]
 
 RECORD_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
-AT_ONCE = 5_000  # rows of Parquet that are built together
-WHOLE = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries", "wasted")
-REAL = ("certificate", "cost", "seconds")
+PARQUET_BATCH_ROWS = 5_000
+INTEGER_COLUMNS = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries", "wasted")
+REAL_COLUMNS = ("certificate", "cost", "seconds")
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
     """Every trace as plain data, question by question in launch order."""
     for trace in view.traces():
         record = asdict(trace)
-        sure = record.pop("confidences")
-        yield record | {"confidences": None if sure is None else {kind: sure[kind] for kind in KINDS}}
+        measured = record.pop("confidences")
+        yield record | {"confidences": None if measured is None else {kind: measured[kind] for kind in KINDS}}
 
 
 def pooled_questions(view: RunView) -> Iterator[PooledQuestion]:
-    """Every question that got a vote, its answers in launch order; nobody can replay one without any."""
+    """Every question that got a vote, its answers in launch order; one without votes cannot be replayed."""
     problems = view.problems()
     for id, group in groupby(view.traces(texts=False), key=lambda trace: trace.question):
         traces = list(group)
@@ -56,11 +56,11 @@ def _pooled(id: str, gold: str | None, traces: list[StoredTrace], kind: str) -> 
 
 
 def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> int:
-    """Records in the format of the suffix, streamed; the file appears whole or not at all. How many there were."""
+    """Write records in the format of the suffix, streamed, and say how many; the file appears whole or not at all."""
     name = path.name.lower()
     if not name.endswith(RECORD_SUFFIXES):
         raise InputError(f'"{path}" ends in none of {", ".join(RECORD_SUFFIXES)}. Rename it.')
-    with _whole(path) as draft:
+    with atomic_write(path) as draft:
         if name.endswith(".parquet"):
             return _parquet(records, draft)
         with gzip.open(draft, "wb") if name.endswith(".gz") else draft.open("wb") as file:
@@ -75,11 +75,11 @@ def _lines(records: Iterable[Mapping[str, Any]], write: Callable[[bytes], object
 
 
 def _parquet(records: Iterable[Mapping[str, Any]], path: Path) -> int:
-    """Whatever has no column type of its own is a text; votes and the like are JSON in it."""
-    arrow, parquet = pyarrow()
-    coming, number, writer = iter(records), 0, None
+    """Write a Parquet file; what has no column type of its own, such as votes, is JSON text in it."""
+    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    remaining, number, writer = iter(records), 0, None
     try:
-        while rows := list(islice(coming, AT_ONCE)):
+        while rows := list(islice(remaining, PARQUET_BATCH_ROWS)):
             if writer is None:
                 schema = arrow.schema([(key, _type(arrow, key)) for key in rows[0]])
                 writer = parquet.ParquetWriter(path, schema)
@@ -97,17 +97,17 @@ def _parquet(records: Iterable[Mapping[str, Any]], path: Path) -> int:
 def _type(arrow: Any, key: str) -> Any:
     if key == "confidences":
         return arrow.struct([(kind, arrow.float64()) for kind in KINDS])
-    return arrow.int64() if key in WHOLE else arrow.float64() if key in REAL else arrow.string()
+    return arrow.int64() if key in INTEGER_COLUMNS else arrow.float64() if key in REAL_COLUMNS else arrow.string()
 
 
 def _cell(key: str, value: Any) -> Any:
-    known = key == "confidences" or not isinstance(value, dict | list)
-    return value if known else json.dumps(value, ensure_ascii=False)
+    plain = key == "confidences" or not isinstance(value, dict | list)
+    return value if plain else json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write that takes the place of ``path`` when all went well."""
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A draft to write to, which takes the place of ``path`` when all went well and is removed when not."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         yield draft

@@ -1,4 +1,4 @@
-"""What a store holds, as plain frozen records."""
+"""The records of a store, frozen and plain: settings, traces, lost launches, summaries."""
 
 import json
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ class LostLaunch:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in one line. ``spent`` counts lost launches at what was held for them; times are seconds since 1970."""
+    """A run in numbers. ``spent`` counts lost launches at what was held for them; times are seconds since 1970."""
 
     id: int
     state: RunState

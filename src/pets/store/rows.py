@@ -19,13 +19,13 @@ TEXT, USER, CHAT = 0, 1, 2
 
 
 def question_row(run: int, position: int, problem: Problem) -> Row:
-    """As ``ADD_QUESTION`` wants it."""
-    content, form = _written(problem.prompt.content)
+    """The parameters of ``ADD_QUESTION``."""
+    content, form = _prompt_text(problem.prompt.content)
     return (run, position, problem.id, content, form, problem.answer, problem.gold, problem.level, problem.options)
 
 
 def problem_of(row: Row) -> Problem:
-    """From a row of ``QUESTIONS``."""
+    """The question of a row of ``QUESTIONS``."""
     _, id, content, form, answer, gold, level, options = row
     if form == USER:
         content = (Message("user", content),)
@@ -34,7 +34,7 @@ def problem_of(row: Row) -> Problem:
     return Problem(id, Prompt(content), answer, gold, level, options)
 
 
-def _written(content: str | tuple[Message, ...]) -> tuple[str, int]:
+def _prompt_text(content: str | tuple[Message, ...]) -> tuple[str, int]:
     """The prompt as a text, and in which form it is one."""
     if isinstance(content, str):
         return content, TEXT
@@ -44,9 +44,9 @@ def _written(content: str | tuple[Message, ...]) -> tuple[str, int]:
 
 
 def trace_row(run: int, trace: StoredTrace) -> Row:
-    """As ``ADD_TRACE`` wants it."""
-    sure = trace.confidences
-    measured = (None,) * 5 if sure is None else (sure.mean, sure.tail, sure.lowest, sure.bottom, sure.tokens)
+    """The parameters of ``ADD_TRACE``."""
+    c = trace.confidences
+    measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
     counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
     sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
@@ -54,7 +54,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
 
 
 def trace_of(row: Row) -> StoredTrace:
-    """From a row of ``TRACES``."""
+    """The trace of a row of ``TRACES``."""
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     mean, tail, lowest, bottom, measured, *sampled = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
@@ -62,7 +62,7 @@ def trace_of(row: Row) -> StoredTrace:
 
 
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
-    """As ``ADD_TEXT`` wants them; a trace without a text has no row."""
+    """The parameters of ``ADD_TEXT``; a trace without a text has no row."""
     return ((run, trace.question, trace.number, storable(trace.text)) for trace in traces if trace.text)
 
 

@@ -1,4 +1,4 @@
-"""One run: read it while another process works on it, or hold it and write."""
+"""One run of a store: to read, also while another process works on it, or to hold and write."""
 
 import json
 import sqlite3
@@ -18,8 +18,8 @@ from pets.types import Launch
 
 __all__ = ["Run", "RunView", "summary_of"]
 
-QUESTIONS_AT_ONCE = 2_000
-TRACES_AT_ONCE = 500  # a text may be long
+QUESTIONS_PER_PAGE = 2_000
+TRACES_PER_PAGE = 500  # a text may be long
 
 
 class RunView:
@@ -34,21 +34,21 @@ class RunView:
         self._database = database
 
     def problems(self) -> Iterator[Problem]:
-        """The questions, in their order."""
+        """The questions of the run, in their order."""
         last = -1
-        while rows := self._database.all(sql.QUESTIONS, self.id, last, QUESTIONS_AT_ONCE):
+        while rows := self._database.all(sql.QUESTIONS, self.id, last, QUESTIONS_PER_PAGE):
             yield from map(problem_of, rows)
             last = rows[-1][0]
 
     def traces(self, *, texts: bool = True) -> Iterator[StoredTrace]:
-        """What came back: question by question in their order, each question's traces in launch order.
+        """The traces that came back: question by question in their order, each question's in launch order.
 
-        Whoever only counts leaves the ``texts`` where they are, and pages through less.
+        Without ``texts``, which counting does not need, far less is read.
         """
         select = sql.TRACES_WITH_TEXT if texts else sql.TRACES
-        many = TRACES_AT_ONCE if texts else QUESTIONS_AT_ONCE
+        page = TRACES_PER_PAGE if texts else QUESTIONS_PER_PAGE
         question, number = -1, -1
-        while rows := self._database.all(select, self.id, question, number, many):
+        while rows := self._database.all(select, self.id, question, number, page):
             yield from map(trace_of, rows)
             question, _, number = rows[-1][:3]
 
@@ -61,14 +61,14 @@ class RunView:
         return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
 
     def summary(self) -> RunSummary:
-        """The run in one line."""
+        """The run in a few numbers."""
         row = self._database.one(sql.GET_RUN, self.id)
         if row is None:
             raise StateError(f"run {self.id} is no longer in {self._database.name}.")
         return summary_of(self._database, row)
 
     def load(self, name: str) -> Any:
-        """What was saved under that name; ``None`` if nothing was."""
+        """The plain data saved under that name; ``None`` if there is none."""
         row = self._database.one(sql.GET_STATE, self.id, name)
         return None if row is None else json.loads(row[0])
 
@@ -83,7 +83,7 @@ class Run(RunView):
         super().__init__(database, id, settings)
         self._lock = lock
         row = database.one(sql.GET_RUN, id)
-        database.indexes(0 if row is None else row[4])
+        database.size_cache_for(0 if row is None else row[4])
 
     def __enter__(self) -> Self:
         return self
@@ -121,16 +121,16 @@ class Run(RunView):
                 connection.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
                 connection.execute(sql.TOUCH, (self.id, time.time()))
         except sqlite3.IntegrityError as error:
-            raise StateError(_refused(self.id, error)) from None
+            raise StateError(_refusal(self.id, error)) from None
 
     def add(self, problems: Iterable[Problem]) -> int:
-        """More questions after those that there are, streamed; how many."""
+        """Append questions, streamed, and say how many."""
         with self._database.transaction() as connection:
             row = self._database.one(sql.GET_RUN, self.id)
             return add_questions(connection, self.id, problems, first=0 if row is None else row[4])
 
     def change(self, settings: RunSettings) -> None:
-        """Other settings from now on; a top-up is a larger total."""
+        """Change the run's settings; a top-up is a larger total."""
         with self._database.transaction() as connection:
             connection.execute(sql.CHANGE, (self.id, time.time(), settings.to_json()))
         self.settings = settings
@@ -147,13 +147,13 @@ class Run(RunView):
             self._put(connection, sql.MARK_ANSWERED, rows, [id for _, id, _ in rows])
 
     def finish(self) -> None:
-        """Say that the run is complete. It stays readable, and whatever is written later opens it again."""
+        """Mark the run as complete. It stays readable, and whatever is written later opens it again."""
         with self._database.transaction() as connection:
             connection.execute(sql.FINISH, (self.id, time.time()))
 
     def close(self) -> None:
-        """Let go of the run; twice does no harm."""
-        self._lock.give_back()
+        """Release the run; twice does no harm."""
+        self._lock.release()
 
     def _charge(self, connection: sqlite3.Connection, charged: Sequence[tuple[Launch, int]]) -> None:
         rows = [(self.id, *launch, amount) for launch, amount in charged]
@@ -166,22 +166,21 @@ class Run(RunView):
         """Insert or change one row for each question's id."""
         if connection.executemany(statement, rows).rowcount == len(questions) or not questions:
             return
-        unknown = [id for id in questions if connection.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
-        raise InputError(f"run {self.id} has no question {unknown[0]!r}; write only what was launched in it.")
+        missing = [id for id in questions if connection.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
+        raise InputError(f"run {self.id} has no question {missing[0]!r}; write only what was launched in it.")
 
 
 def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[Problem], first: int) -> int:
-    """Stream questions into a run; how many came."""
+    """Stream questions into a run, from position ``first`` on, and say how many."""
     rows = (question_row(run, position, problem) for position, problem in enumerate(problems, first))
     try:
-        many = connection.executemany(sql.ADD_QUESTION, rows).rowcount
+        count = max(0, connection.executemany(sql.ADD_QUESTION, rows).rowcount)  # -1 where there was nothing to insert
     except sqlite3.IntegrityError:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
     except UnicodeEncodeError as error:
         raise InputError(f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it.") from None
-    many = max(0, many)  # -1 where there was nothing to insert
-    connection.execute(sql.COUNT, (run, first + many))
-    return many
+    connection.execute(sql.COUNT, (run, first + count))
+    return count
 
 
 def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
@@ -192,10 +191,10 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
     paid = price.per_trace * (traces + wasted) + price.per_token * tokens + price.per_prompt_token * prompt_tokens
-    at_work = is_locked(database.path, id)
+    locked = is_locked(database.path, id)
     return RunSummary(
         id=id,
-        state="running" if at_work else "stopped" if finished is None else "finished",
+        state="running" if locked else "stopped" if finished is None else "finished",
         created=created,
         updated=updated,
         questions=questions,
@@ -209,7 +208,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     )
 
 
-def _refused(run: int, error: sqlite3.IntegrityError) -> str:
+def _refusal(run: int, error: sqlite3.IntegrityError) -> str:
     if "FOREIGN KEY" in str(error):
         return f"run {run}: a trace came without a launch; nothing was written. Write the launch first."
     return f"run {run}: a launch or a trace came twice; nothing was written. Each is written once."

@@ -1,4 +1,4 @@
-"""Every statement of the store, but for the tables themselves: another database needs this file and the migrations.
+"""The statements of the store; the tables are in the migrations. Another database needs these two files.
 
 ``?1`` is the run throughout.
 """

@@ -1,4 +1,4 @@
-"""The file that runs live in."""
+"""A store: the file that holds runs; it makes them, opens them and lists them."""
 
 import os
 import time
@@ -17,7 +17,7 @@ from pets.store.run import Run, RunView, add_questions, summary_of
 
 __all__ = ["Store"]
 
-PATIENCE = 0.5  # seconds for a lock: `pets runs` looks at it for a moment
+LOCK_TIMEOUT_S = 0.5  # `pets runs` holds a run's lock for a moment to see whether it is free
 
 
 class Store:
@@ -30,12 +30,12 @@ class Store:
         self._database = database
 
     @classmethod
-    def open(cls, place: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
-        """By path or URL (``sqlite:///runs.db``); made if it is not there, brought up to date if it is older.
+    def open(cls, location: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
+        """Open a store by path or URL (``sqlite:///runs.db``); made if it is not there, updated if it is older.
 
         ``durability="machine"`` flushes every write to the disk: it then survives a power cut too.
         """
-        return cls(Database(place, create=create, durability=durability))
+        return cls(Database(location, create=create, durability=durability))
 
     def __enter__(self) -> Self:
         return self
@@ -47,11 +47,11 @@ class Store:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """The store as messages call it."""
         return self._database.name
 
     def create(self, settings: RunSettings, problems: Iterable[Problem]) -> Run:
-        """A new run, held by this process. The questions are streamed in; if one is bad, there is no run."""
+        """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run."""
         with ExitStack() as undo:
             with self._database.transaction() as connection:
                 plain = settings.to_json()
@@ -59,7 +59,7 @@ class Store:
                 if not add_questions(connection, id, problems, first=0):
                     raise InputError("a run needs at least one question; there is none.")
                 lock = self._lock(id)  # before anybody can see the run
-                undo.callback(lock.give_back)
+                undo.callback(lock.release)
             undo.pop_all()
         return Run(self._database, id, settings, lock)
 
@@ -71,11 +71,11 @@ class Store:
         return Run(self._database, id, settings, lock)
 
     def view(self, run: int | str = "last") -> RunView:
-        """The same to read alone: also while another process works on it."""
+        """The run of that number, or the last, to read alone: also while another process works on it."""
         return RunView(self._database, *self._find(run))
 
     def runs(self) -> list[RunSummary]:
-        """Every run in one line, in the order of their making."""
+        """A summary of every run, oldest first."""
         return [summary_of(self._database, row) for row in self._database.all(sql.ALL_RUNS)]
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Store:
 
     def _lock(self, run: int) -> RunLock:
         lock = RunLock(self._database.path, run)
-        if not lock.take(PATIENCE):
+        if not lock.take(LOCK_TIMEOUT_S):
             raise StateError(
                 f"run {run} of {self.name} is at work in another process. Wait for it or stop it; "
                 "two would spend its budget twice."

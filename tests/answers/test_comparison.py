@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pets.answers import judge as judge_module
-from pets.answers.judge import Judge
+from pets.answers import comparison
+from pets.answers.comparison import ComparisonWorker
 from pets.answers.math import Math
 from pets.errors import PetsError
 
@@ -18,18 +18,18 @@ from ..waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
-def judge():
-    judge = Judge()
-    yield judge
-    judge.close()
+def worker():
+    worker = ComparisonWorker()
+    yield worker
+    worker.close()
 
 
 @pytest.fixture(scope="module")
 def shared():
     """For questions that need no worker of their own: one takes a second to start."""
-    judge = Judge()
-    yield judge
-    judge.close()
+    worker = ComparisonWorker()
+    yield worker
+    worker.close()
 
 
 def alive(pid: int) -> bool:
@@ -40,42 +40,42 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_it_starts_at_the_first_question_and_ends_when_closed(judge):
-    assert judge.pid is None
-    assert judge.ask("agree", "x+1", "1+x", seconds=5) == "yes"
-    pid = judge.pid
-    assert judge.ask("agree", "x+1", "x+2", seconds=5) == "no" and judge.pid == pid
-    judge.close()
-    assert judge.pid is None and not alive(pid)
+def test_it_starts_at_the_first_question_and_ends_when_closed(worker):
+    assert worker.pid is None
+    assert worker.ask("agree", "x+1", "1+x", seconds=5) == "yes"
+    pid = worker.pid
+    assert worker.ask("agree", "x+1", "x+2", seconds=5) == "no" and worker.pid == pid
+    worker.close()
+    assert worker.pid is None and not alive(pid)
 
 
-def test_out_of_time_is_no_answer_and_the_next_question_is_answered(judge):
-    assert judge.ask("fingerprint", "10^{10^{10}}", seconds=0.3) is None
-    assert judge.ask("agree", "x+1", "1+x", seconds=5) == "yes"
+def test_out_of_time_is_no_answer_and_the_next_question_is_answered(worker):
+    assert worker.ask("fingerprint", "10^{10^{10}}", seconds=0.3) is None
+    assert worker.ask("agree", "x+1", "1+x", seconds=5) == "yes"
 
 
-def test_a_worker_that_was_killed_is_replaced_within_the_question(judge):
-    mark = judge.ask("fingerprint", "x+1", seconds=5)
-    os.kill(judge.pid, signal.SIGKILL)
-    assert judge.ask("fingerprint", "x+1", seconds=5) == mark is not None
+def test_a_worker_that_was_killed_is_replaced_within_the_question(worker):
+    mark = worker.ask("fingerprint", "x+1", seconds=5)
+    os.kill(worker.pid, signal.SIGKILL)
+    assert worker.ask("fingerprint", "x+1", seconds=5) == mark is not None
 
 
-def test_a_worker_killed_while_it_works_is_replaced(judge):
+def test_a_worker_killed_while_it_works_is_replaced(worker):
     """Stopped, the worker cannot answer; killed then, another one does."""
-    judge.ask("fingerprint", "1", seconds=5)
-    os.kill(judge.pid, signal.SIGSTOP)
-    killer = threading.Timer(0.2, os.kill, (judge.pid, signal.SIGKILL))
+    worker.ask("fingerprint", "1", seconds=5)
+    os.kill(worker.pid, signal.SIGSTOP)
+    killer = threading.Timer(0.2, os.kill, (worker.pid, signal.SIGKILL))
     killer.start()
-    assert judge.ask("agree", "x+1", "1+x", seconds=20) == "yes"
+    assert worker.ask("agree", "x+1", "1+x", seconds=20) == "yes"
     killer.join(PATIENCE_S)
 
 
-def test_a_worker_that_hangs_without_using_the_processor_is_killed_by_the_clock(judge):
-    judge.ask("fingerprint", "1", seconds=5)
-    hung = judge.pid
+def test_a_worker_that_hangs_without_using_the_processor_is_killed_by_the_clock(worker):
+    worker.ask("fingerprint", "1", seconds=5)
+    hung = worker.pid
     os.kill(hung, signal.SIGSTOP)
-    assert judge.ask("fingerprint", "2", seconds=0.05) is None
-    assert judge.pid is None and not alive(hung)
+    assert worker.ask("fingerprint", "2", seconds=0.05) is None
+    assert worker.pid is None and not alive(hung)
 
 
 @pytest.mark.parametrize("text", ["", "{", "\\", "x" * 10_000, "\x00", "\n", "é", "}{", '"', r"\frac{1}{0}", "\ud800"])
@@ -103,9 +103,9 @@ def test_threads_take_turns(shared):
 USE_IT = """
 import os, sys
 from pets.answers.math import Math
-from pets.answers.judge import JUDGE
+from pets.answers.comparison import WORKER
 assert Math().same("x+1", "1+x")
-print(JUDGE.pid, flush=True)
+print(WORKER.pid, flush=True)
 {then}
 """
 
@@ -127,9 +127,9 @@ def test_a_forked_child_has_its_own_worker():
     then = """
 child = os.fork()
 if child == 0:
-    assert JUDGE.pid is None
+    assert WORKER.pid is None
     same = Math().same("x+y+1", "1+y+x")
-    JUDGE.close()
+    WORKER.close()
     os._exit(0 if same else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert Math().same("2x+y", "y+2x")
@@ -141,9 +141,9 @@ assert Math().same("2x+y", "y+2x")
 
 
 def test_without_math_verify_the_error_names_the_remedy_and_the_rest_works(monkeypatch):
-    monkeypatch.setattr(judge_module, "JUDGE", Judge())
+    monkeypatch.setattr(comparison, "WORKER", ComparisonWorker())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     plain = Math().labels(["0.5", r"\frac12", "3", r"\text{East}", "east"])
     assert plain == ["1/2", "1/2", "3", "East", "East"]
-    with pytest.raises(PetsError, match=r"pip install 'pets\[math\]'"):
+    with pytest.raises(PetsError, match=r'pip install "pets\[math\]"'):
         Math().same("q^{7}+1", "1+q^{7}")

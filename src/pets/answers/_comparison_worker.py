@@ -1,7 +1,8 @@
-r"""The worker's side: reads ``[verb, seconds, text, ...]``, one JSON line each, and writes one JSON line back.
+r"""The worker process that compares formulas.
 
-Run as a script by :mod:`pets.answers.judge`; it imports nothing of pets. math-verify parses and verifies; the
-fingerprint, structure and values to 300 digits at fixed points, tells apart what its tolerances would not.
+It reads ``[verb, seconds, text, ...]``, one JSON line each, and writes one JSON line back. Run as a
+script by :mod:`pets.answers.comparison`; it imports nothing of pets. math-verify parses and verifies; the fingerprint,
+structure and values to 300 digits at fixed points, tells apart what its tolerances would not.
 """
 
 import hashlib

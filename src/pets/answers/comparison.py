@@ -1,4 +1,4 @@
-"""The parent's side of the comparison worker: ask, wait no longer than agreed, kill, start again.
+"""Compares formulas in a worker process: ask, wait no longer than agreed, kill, start again.
 
 One worker serves the process, from the first question to the end. It limits itself by processor time (so that what
 merges does not depend on the machine's load) and is killed when the clock runs far past that. A worker that dies
@@ -17,18 +17,19 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
+from pets._extras import missing
 from pets.errors import PetsError
 
-__all__ = ["JUDGE", "Judge", "agree", "fingerprint"]
+__all__ = ["WORKER", "ComparisonWorker", "agree", "fingerprint"]
 
-PATIENCE = 5.0  # wall-clock seconds for each second of processor time: more, and the machine or the worker hangs
-STARTUP = 60.0
+CLOCK_PER_CPU = 5.0  # wall-clock seconds per second of processor time; beyond, the machine or the worker hangs
+STARTUP_TIMEOUT_S = 60.0
 OUT_OF_TIME = -signal.SIGPROF if hasattr(signal, "SIGPROF") else None
 
 Process = subprocess.Popen[bytes]
 
 
-class Judge:
+class ComparisonWorker:
     """One worker process, started at the first question; threads take turns."""
 
     def __init__(self) -> None:
@@ -41,15 +42,15 @@ class Judge:
         return self._process.pid if self._process else None
 
     def ask(self, verb: str, *texts: str, seconds: float) -> str | None:
-        """The worker's word; ``None`` if it has none, ran out of time, or died of the question twice."""
+        """The worker's reply; ``None`` if it has none, ran out of time, or died of the question twice."""
         request = json.dumps([verb, seconds, *texts]).encode() + b"\n"
         with self._lock:
             for _ in range(2):
                 process = self._process or self._start()
-                reply, killed = self._exchange(process, request, PATIENCE * seconds)
+                reply, killed = self._exchange(process, request, CLOCK_PER_CPU * seconds)
                 if reply:
-                    word = json.loads(reply)
-                    return word if isinstance(word, str) else None
+                    value = json.loads(reply)
+                    return value if isinstance(value, str) else None
                 if killed or process.returncode == OUT_OF_TIME:
                     break
         return None
@@ -69,13 +70,13 @@ class Judge:
 
     def _start(self) -> Process:
         if importlib.util.find_spec("math_verify") is None:
-            raise PetsError("comparing formulas needs math-verify, which is not installed: pip install 'pets[math]'")
+            raise missing("math-verify, which compares formulas,", "math")
         # By path, not by -m: the worker needs nothing of pets. -P keeps math.py beside it from shadowing Python's.
-        command = [sys.executable, "-P", str(Path(__file__).with_name("_worker.py"))]
+        command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py"))]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0)
         self._process = process
-        ready, _ = self._exchange(process, b"", STARTUP)
+        ready, _ = self._exchange(process, b"", STARTUP_TIMEOUT_S)
         if not ready:
             raise PetsError(
                 "the worker that compares formulas did not start. See what `python -c 'import math_verify'` says, and"
@@ -125,19 +126,19 @@ def _close_pipes(process: Process) -> None:
             pipe.close()
 
 
-JUDGE = Judge()
-atexit.register(JUDGE.close)
+WORKER = ComparisonWorker()
+atexit.register(WORKER.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=JUDGE.forget)
+    os.register_at_fork(after_in_child=WORKER.forget)
 
 
 @lru_cache(maxsize=1 << 16)
 def fingerprint(text: str, seconds: float) -> str | None:
     """A digest of the formula's structure and values; ``None`` if it does not parse or takes too long."""
-    return JUDGE.ask("fingerprint", text, seconds=seconds)
+    return WORKER.ask("fingerprint", text, seconds=seconds)
 
 
 @lru_cache(maxsize=1 << 16)
 def agree(one: str, other: str, seconds: float) -> bool:
     """Whether math-verify takes each for the other."""
-    return JUDGE.ask("agree", one, other, seconds=seconds) == "yes"
+    return WORKER.ask("agree", one, other, seconds=seconds) == "yes"

@@ -1,0 +1,28 @@
+"""Optional dependencies: imported where they are needed, with an error that names the extra that brings them."""
+
+import importlib
+from typing import Any
+
+from pets.errors import InputError
+
+__all__ = ["missing", "require"]
+
+
+def require(module: str, extra: str) -> Any:
+    """The module, imported; where it is not installed, an error that says how to get it.
+
+    >>> require("json", "parquet").loads("[1]")
+    [1]
+    >>> require("no_such_module", "parquet")
+    Traceback (most recent call last):
+    pets.errors.InputError: no_such_module is not installed. Try: pip install "pets[parquet]"
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(error.name or module, extra) from None
+
+
+def missing(module: str, extra: str) -> InputError:
+    """The error for a module that is not installed."""
+    return InputError(f'{module} is not installed. Try: pip install "pets[{extra}]"')
