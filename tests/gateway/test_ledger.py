@@ -10,7 +10,7 @@ from pets.core.budget import Currency
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.refusals import RefusalError
+from pets.openai.errors import ApiError
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -125,7 +125,7 @@ def test_cancelled_while_it_is_written_is_free_again(writer):
 def test_books_that_break_refuse(writer):
     async def work(ledger):
         writer.database.connection.execute("DROP TABLE ledger")
-        with pytest.raises(RefusalError, match="nothing was spent") as error:
+        with pytest.raises(ApiError, match="nothing was spent") as error:
             await ledger.reserve(BOB, 1, 1, "r")
         assert error.value.status == 503 and not ledger.ready and ledger.total.held == 0
 

@@ -12,10 +12,10 @@ import pytest
 from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
 from pets.gateway.auth import ANYBODY
-from pets.gateway.refusals import RefusalError
 from pets.gateway.replies import Drawn, Reply
 from pets.gateway.requests import parse_request
 from pets.mock import Faults, Mock, synthetic
+from pets.openai.errors import ApiError
 from pets.policies.online_grid import OnlineGrid
 from pets.samplers import Completion
 
@@ -155,7 +155,7 @@ def test_one_too_many_is_turned_away():
         state.upstream.sample = wait
         first = asyncio.create_task(voter.vote(request, request.options, ANYBODY, "one"))
         await asyncio.wait_for(reached.wait(), PATIENCE_S)
-        with pytest.raises(RefusalError) as error:
+        with pytest.raises(ApiError) as error:
             await voter.vote(request, request.options, ANYBODY, "two")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)

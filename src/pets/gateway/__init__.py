@@ -14,8 +14,6 @@ settings.py       what the operator chooses
 state.py          what the endpoints share
 upstream.py       the server behind, or a local model
 voting.py         Voter: launches go upstream, answers come back as votes (stream, ballots, verdicts, replies)
-refusals.py       errors in OpenAI's form
-line.py           one request's connection
 """
 
 import importlib

@@ -27,15 +27,15 @@ from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.openapi import description
-from pets.gateway.refusals import RefusalError
 from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
 from pets.gateway.stream import Stream
 from pets.gateway.upstream import Upstream
 from pets.gateway.voting import Voter, refusal_of
+from pets.openai.errors import ApiError
+from pets.openai.serving import Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers.local import LocalSampler
-from pets.serving import Server, foreground, in_thread
 from pets.store.database import Durability
 
 __all__ = ["app", "build_gateway", "running", "serve"]
@@ -133,7 +133,7 @@ def app(state: GatewayState, refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
         finally:
             await state.close()
 
-    handlers = {HTTPException: _unknown_url, RefusalError: _refused, SamplerError: _upstream_failed}
+    handlers = {HTTPException: _unknown_url, ApiError: _refused, SamplerError: _upstream_failed}
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
 
 
@@ -160,7 +160,7 @@ class _Pages:
             while not self._state.stopping:
                 try:  # each time: a key that was revoked meanwhile sees no more
                     key = self._authenticate(request, browser=True)
-                except RefusalError:
+                except ApiError:
                     return
                 yield b"data: " + json.dumps(dashboard.snapshot(key)).encode() + b"\n\n"
                 await asyncio.sleep(self._refresh)
@@ -183,7 +183,7 @@ class _Pages:
         for model in await self._state.upstream.models():
             if model["id"] == name.removeprefix(prefix):
                 return JSONResponse({**model, "id": name})
-        raise RefusalError("There is no such model.", param="model", status=404, code="model_not_found")
+        raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")
 
     async def health(self, request: Request) -> Response:
         """Whether the process answers."""
@@ -242,17 +242,17 @@ class _GatewayServer(Server):
 async def _unknown_url(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in OpenAI's form."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _error_response(RefusalError("There is nothing at this path and method.", status=status, code="unknown_url"))
+    return _error_response(ApiError("There is nothing at this path and method.", status=status, code="unknown_url"))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return _error_response(error if isinstance(error, RefusalError) else RefusalError(str(error), status=500))
+    return _error_response(error if isinstance(error, ApiError) else ApiError(str(error), status=500))
 
 
 async def _upstream_failed(request: Request, error: Exception) -> Response:
     return _error_response(refusal_of(error if isinstance(error, SamplerError) else None))
 
 
-def _error_response(error: RefusalError) -> Response:
+def _error_response(error: ApiError) -> Response:
     headers = {name.decode(): value.decode() for name, value in error.headers()}
     return Response(error.body(), error.status, headers, "application/json")

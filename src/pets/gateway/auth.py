@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pets.errors import InputError, StateError
-from pets.gateway.refusals import RefusalError
+from pets.openai.errors import ApiError
 from pets.store.database import Database
 
 __all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate"]
@@ -106,9 +106,9 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
     try:
         key = keys.find(secret)
     except StateError as error:
-        raise RefusalError("The keys cannot be read now.", status=503, retry_after=1) from error
+        raise ApiError("The keys cannot be read now.", status=503, retry_after=1) from error
     if key is None:
-        raise RefusalError("Incorrect API key provided.", status=401, code="invalid_api_key")
+        raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
     return key
 
 

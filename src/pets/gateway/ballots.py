@@ -6,10 +6,10 @@ from typing import Literal
 
 from pets.errors import SamplerError
 from pets.gateway.auth import ApiKey
-from pets.gateway.refusals import RefusalError
 from pets.gateway.requests import ChatRequest, VoteOptions
 from pets.gateway.stream import Decision
 from pets.gateway.verdicts import Ballot, Judgement
+from pets.openai.errors import ApiError
 from pets.types import Launch
 
 __all__ = ["Outcome", "Poll", "Stop"]
@@ -40,7 +40,7 @@ class Poll:
     retries: int = 0
     stopped: Stop = "policy"
     decision: Decision | None = None
-    error: SamplerError | RefusalError | None = None
+    error: SamplerError | ApiError | None = None
     waited: float = 0.0
     _busy: int = 0
     _since: float = 0.0

@@ -19,7 +19,7 @@ from pets.core.budget import Currency
 from pets.errors import InputError, StateError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.refusals import RefusalError
+from pets.openai.errors import ApiError
 
 __all__ = ["Balance", "GatewayLedger", "Reservation", "SpendRateLimit"]
 
@@ -127,18 +127,18 @@ class GatewayLedger:
         free = self._free(key)
         return None if free == math.inf else max(0, int(free))
 
-    def refusal(self, key: ApiKey) -> RefusalError:
+    def refusal(self, key: ApiKey) -> ApiError:
         """The 429 for a request that cannot be paid for."""
         total, window, own = self._balances(key)
         free = {"this gateway's": total.free, "this window's": window.free, "this key's": own.free}
         whose = min(free, key=free.__getitem__)
         refills = self._rate_limit if whose == "this window's" else None
-        return RefusalError(
+        return ApiError(
             f"You have used up {whose} budget ({self.unit}).",
             status=429,
             code="insufficient_quota",
             retry_after=refills.seconds_left(self._clock()) if refills else NO_REFILL_RETRY_AFTER_S,
-            again=refills is not None,
+            should_retry=refills is not None,
         )
 
     async def reserve(
@@ -162,7 +162,7 @@ class GatewayLedger:
             self.settle(reservation, cost=0)
             if isinstance(error, StateError):
                 message = "The ledger cannot be written; nothing was spent."
-                raise RefusalError(message, status=503, retry_after=5) from error
+                raise ApiError(message, status=503, retry_after=5) from error
             raise
         return reservation
 

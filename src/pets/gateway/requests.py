@@ -3,7 +3,6 @@
 Fields that are not the gateway's own are left as they are: the upstream server knows what they mean.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import Any
 
 from pets.engine.reading import answer_type
 from pets.errors import PetsError
-from pets.gateway.refusals import RefusalError
 from pets.gateway.settings import Settings
+from pets.openai.errors import ApiError
+from pets.openai.fields import flag, json_object, json_value, whole_number
 
 __all__ = ["ChatRequest", "VoteOptions", "parse_request"]
 
@@ -60,31 +60,31 @@ class ChatRequest:
 
 
 def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -> ChatRequest:
-    """Parse and check a request's body; a :class:`RefusalError` names the field that is wrong."""
-    fields = _object(body)
+    """Parse and check a request's body; a :class:`ApiError` names the field that is wrong."""
+    fields = json_object(body)
     limits = settings.limits
     model = fields.get("model")
     if not isinstance(model, str) or not model or len(model) > 256:
-        raise RefusalError("'model' is the name of a model, such as pets/NAME to vote.", param="model")
+        raise ApiError("'model' is the name of a model, such as pets/NAME to vote.", param="model")
     messages = fields.get("messages")
     if not isinstance(messages, list) or not 1 <= len(messages) <= limits.messages:
-        raise RefusalError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
+        raise ApiError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
     if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
-        raise RefusalError("Every message is an object with a 'role' and a 'content'.", param="messages")
-    n = _whole(fields, "n", 1, limits.n) or 1
-    _whole(fields, "seed", -(2**63), 2**64 - 1)
-    stream = _flag(fields, "stream")
+        raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
+    n = whole_number(fields, "n", 1, limits.n) or 1
+    whole_number(fields, "seed", -(2**63), 2**64 - 1)
+    stream = flag(fields, "stream")
     stream_options = fields.get("stream_options")
     if stream_options is not None and not isinstance(stream_options, dict):
-        raise RefusalError("'stream_options' is an object.", param="stream_options")
-    max_completion_tokens = _whole(fields, "max_completion_tokens", 1, limits.max_tokens)
-    max_tokens = _whole(fields, "max_tokens", 1, limits.max_tokens)  # the older name of the same
+        raise ApiError("'stream_options' is an object.", param="stream_options")
+    max_completion_tokens = whole_number(fields, "max_completion_tokens", 1, limits.max_tokens)
+    max_tokens = whole_number(fields, "max_tokens", 1, limits.max_tokens)  # the older name of the same
     voted = model.startswith(settings.prefix)
     return ChatRequest(
         model.removeprefix(settings.prefix),
         fields,
         stream,
-        bool(stream_options and _flag(stream_options, "include_usage")),
+        bool(stream_options and flag(stream_options, "include_usage")),
         max_completion_tokens or max_tokens,
         _options(fields, headers, settings, n) if voted else None,
     )
@@ -92,33 +92,33 @@ def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -
 
 def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:
     if n != 1:
-        raise RefusalError("A vote gives one answer: leave 'n' out; 'pets.max_traces' bounds the traces.", param="n")
+        raise ApiError("A vote gives one answer: leave 'n' out; 'pets.max_traces' bounds the traces.", param="n")
     for name in UNVOTABLE_FIELDS:
         if fields.get(name):
-            raise RefusalError(f"A vote is over texts, without {name!r}; ask the plain model for that.", param=name)
+            raise ApiError(f"A vote is over texts, without {name!r}; ask the plain model for that.", param=name)
     requested = _requested_options(fields.get("pets"), headers)
     temperature = fields.get("temperature")
     greedy = type(temperature) in (int, float) and temperature == 0
     spec = requested.get("answer") or settings.answer
     _check_spec(spec)
-    max_traces = _whole(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
+    max_traces = whole_number(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
     timeout = _seconds(requested, settings.timeout)
     return VoteOptions(
         spec,
         1 if greedy else max_traces,  # at temperature 0 all traces are one
         timeout,
-        _whole(requested, "rounds", 0, 1000, "pets."),
-        _flag(requested, "weighted", "pets."),
+        whole_number(requested, "rounds", 0, 1000, "pets."),
+        flag(requested, "weighted", "pets."),
     )
 
 
 def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict[str, Any]:
     """Options of the body's ``pets`` object, and of headers where the body has none."""
     if body_options is not None and not isinstance(body_options, dict):
-        raise RefusalError("'pets' is an object of options.", param="pets")
+        raise ApiError("'pets' is an object of options.", param="pets")
     options: dict[str, Any] = dict(body_options or {})
     if unknown := [name for name in options if name not in VOTE_OPTIONS]:
-        raise RefusalError(f"There is no option {unknown[0][:40]!r}. Options: {', '.join(VOTE_OPTIONS)}.", param="pets")
+        raise ApiError(f"There is no option {unknown[0][:40]!r}. Options: {', '.join(VOTE_OPTIONS)}.", param="pets")
     for name in VOTE_OPTIONS:
         text = headers.get(f"x-pets-{name.replace('_', '-')}")
         if text is not None and options.get(name) is None:
@@ -131,19 +131,19 @@ def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict
 
 def _header_value(name: str, text: str) -> object:
     try:
-        return json.loads(text.lower(), parse_constant=_no_constant)
+        return json_value(text.lower())
     except (ValueError, RecursionError):
         message = f"The header x-pets-{name.replace('_', '-')} cannot be read."
-        raise RefusalError(message, param=f"pets.{name}") from None
+        raise ApiError(message, param=f"pets.{name}") from None
 
 
 def _check_spec(spec: object) -> None:
     if not isinstance(spec, str) or len(spec) > ANSWER_SPEC_CHARACTERS:
-        raise RefusalError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
+        raise ApiError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
     try:
         answer_type(spec)
     except PetsError as error:
-        raise RefusalError(str(error), param="pets.answer") from None
+        raise ApiError(str(error), param="pets.answer") from None
 
 
 def _seconds(options: Mapping[str, Any], most: float) -> float:
@@ -151,34 +151,5 @@ def _seconds(options: Mapping[str, Any], most: float) -> float:
     if value is None:
         return most
     if type(value) not in (int, float) or not (math.isfinite(value) and value > 0):
-        raise RefusalError("'pets.timeout' is a number of seconds, more than 0.", param="pets.timeout")
+        raise ApiError("'pets.timeout' is a number of seconds, more than 0.", param="pets.timeout")
     return min(float(value), most)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        reason = type(error).__name__ if isinstance(error, RecursionError) else "is it cut, or not UTF-8?"
-        raise RefusalError(f"The body is not JSON that can be read ({reason}).") from None
-    if not isinstance(fields, dict):
-        raise RefusalError("The body is not a JSON object.")
-    return fields
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _flag(fields: Mapping[str, Any], name: str, within: str = "") -> bool:
-    value = fields.get(name)
-    if value is not None and type(value) is not bool:
-        raise RefusalError(f"'{within}{name}' is true or false.", param=within + name)
-    return bool(value)
-
-
-def _whole(fields: Mapping[str, Any], name: str, low: int, high: int, within: str = "") -> int | None:
-    value = fields.get(name)
-    if value is not None and (type(value) is not int or not low <= value <= high):
-        raise RefusalError(f"'{within}{name}' is a whole number between {low} and {high}.", param=within + name)
-    return value if type(value) is int else None

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
-from pets.gateway.refusals import RefusalError
 from pets.gateway.settings import Settings
 from pets.gateway.upstream import Upstream
 from pets.gateway.voting import Voter
+from pets.openai.errors import ApiError
 from pets.plans import Drift
 
 __all__ = ["GatewayState"]
@@ -37,7 +37,7 @@ class GatewayState:
     def open_request(self) -> Iterator[None]:
         """Count a request while it is open; a stopping gateway refuses it with 503."""
         if self.stopping:
-            raise RefusalError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
+            raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
         self.open_requests += 1
         try:
             yield

@@ -18,8 +18,8 @@ import httpx
 from yarl import URL
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError
-from pets.gateway.refusals import RefusalError
 from pets.gateway.replies import TOP, Reply, read_reply
+from pets.openai.errors import ApiError
 from pets.openai.response import error_from
 from pets.samplers.local import LocalSampler
 
@@ -61,7 +61,7 @@ class Upstream:
         """Refuse a name that is not the local model's, which answers to any; a server elsewhere knows its own."""
         if self._local is not None and model != self._local.weights.name:
             found = f"There is no model {model!r}; this server has {self._local.weights.name!r}."
-            raise RefusalError(found, status=404, param="model", code="model_not_found")
+            raise ApiError(found, status=404, param="model", code="model_not_found")
 
     async def sample(self, fields: Mapping[str, Any], n: int, seed: int, weighted: bool) -> Reply:
         """``n`` traces or fewer; whatever goes wrong is a ``SamplerError``."""

@@ -17,13 +17,13 @@ from pets.errors import RefusedError, SamplerError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ballots import Outcome, Poll
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.refusals import RefusalError
 from pets.gateway.replies import Reply
 from pets.gateway.requests import ChatRequest, VoteOptions
 from pets.gateway.settings import Settings
 from pets.gateway.stream import Stream
 from pets.gateway.upstream import Upstream, served
 from pets.gateway.verdicts import Ballot, judge
+from pets.openai.errors import ApiError
 from pets.types import Launch, Trace
 
 __all__ = ["Voter"]
@@ -54,9 +54,9 @@ class Voter:
         self._slow = ThreadPoolExecutor(1, "pets-answers")  # comparing formulas takes its time
 
     async def vote(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> Outcome:
-        """The vote on a question, or a :class:`RefusalError`."""
+        """The vote on a question, or a :class:`ApiError`."""
         if len(self.polls) >= self.settings.queue:
-            raise RefusalError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
+            raise ApiError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
         begun = asyncio.get_running_loop().time()
         poll = self._poll(request, options, key, id, begun)
         least = min(max(1, self.stream.policy.warmup), options.max_traces)
@@ -135,7 +135,7 @@ class Voter:
         for launch in await self._draw(poll, launches):
             self.stream.spare(launch)
             self._told(poll, Ballot(launch.number))
-        if isinstance(poll.error, RefusedError | RefusalError):
+        if isinstance(poll.error, RefusedError | ApiError):
             poll.box.put_nowait(None)
         self._pump()
 
@@ -154,7 +154,7 @@ class Voter:
                 if attempt + 1 < self.settings.tries:
                     await asyncio.sleep(pause * random.uniform(0.5, 1.0) if error.retry_after is None else pause)
                 continue
-            except RefusalError as error:  # the ledger cannot be written
+            except ApiError as error:  # the ledger cannot be written
                 poll.error = error
                 break
             if reply is None:
@@ -269,15 +269,15 @@ class Voter:
         return Outcome(poll, found, loop.time() - begun)
 
 
-def refusal_of(error: SamplerError | RefusalError | None, late: bool = False) -> RefusalError:
+def refusal_of(error: SamplerError | ApiError | None, late: bool = False) -> ApiError:
     """What the client is told of a request that the upstream server gave nothing for."""
-    if isinstance(error, RefusalError):
+    if isinstance(error, ApiError):
         return error
     if late or error is None:
-        return RefusalError("No trace came back in time.", status=504, code="timeout")
+        return ApiError("No trace came back in time.", status=504, code="timeout")
     if isinstance(error, RefusedError) and error.status in (400, 404, 413, 422):
-        return RefusalError(str(error), status=error.status, code="upstream_refused")
+        return ApiError(str(error), status=error.status, code="upstream_refused")
     if isinstance(error, RefusedError):  # such as our own key: none of the client's business
-        return RefusalError("The upstream server refuses this gateway.", status=502, code="upstream_refused")
+        return ApiError("The upstream server refuses this gateway.", status=502, code="upstream_refused")
     wait = error.retry_after or 1.0
-    return RefusalError("The upstream server gives no answers now.", status=503, code="upstream_busy", retry_after=wait)
+    return ApiError("The upstream server gives no answers now.", status=503, code="upstream_busy", retry_after=wait)

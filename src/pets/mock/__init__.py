@@ -10,7 +10,6 @@ stats.py     the books
 asking.py    requests: parsed and checked
 wire.py      replies: JSON and server-sent events
 mind.py      Mock: all of the above, without a socket
-line.py      one request's connection
 asgi.py      the ASGI application
 server.py    serve, and running for tests
 """

@@ -11,16 +11,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pets.mock.asking import RequestError, parse
+from pets.mock.asking import parse
 from pets.mock.faults import Spoiler
-from pets.mock.line import JSON, Line
 from pets.mock.mind import Mock
-from pets.mock.wire import DONE, ERROR, Reply, error_body, whole_body
+from pets.mock.wire import DONE, ERROR, Reply, whole_body
+from pets.openai.asgi import JSON, ClientGoneError, Exchange
+from pets.openai.errors import ApiError
 
 __all__ = ["app"]
 
 BATCH = 32 << 10  # characters of a stream that are sent at once when nothing makes it wait
-EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+MAX_BODY_BYTES = 32 << 20
 
 
 def app(mock: Mock) -> ASGIApp:
@@ -38,7 +39,7 @@ def app(mock: Mock) -> ASGIApp:
         Route("/mock/stats", front.stats),
         Route("/mock/questions", front.questions),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_here, RequestError: _refused})
+    return Starlette(routes=routes, exception_handlers={HTTPException: _not_here, ApiError: _refused})
 
 
 class _Front:
@@ -53,7 +54,7 @@ class _Front:
             return
         given = dict(scope["headers"]).get(b"authorization", b"").removeprefix(b"Bearer ")
         if not secrets.compare_digest(given, self.mock.api_key.encode()):
-            raise RequestError("Incorrect API key provided.", status=401, code="invalid_api_key")
+            raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
 
     async def models(self, request: Request) -> Response:
         """The one model there is."""
@@ -65,7 +66,7 @@ class _Front:
         self.authorize(request.scope)
         if (name := request.path_params["model"]) != self.mock.model:
             found = f"The model {name!r} does not exist; this server has {self.mock.model!r}."
-            raise RequestError(found, param="model", status=404, code="model_not_found")
+            raise ApiError(found, param="model", status=404, code="model_not_found")
         return JSONResponse(self._model())
 
     async def stats(self, request: Request) -> Response:
@@ -95,70 +96,73 @@ class _Completions:
         """Answer one request."""
         stats = self.mock.stats
         stats.requests += 1
-        line = Line(scope, receive, send)
+        exchange = Exchange(scope, receive, send)
         try:
             self.front.authorize(scope)
-            ask = parse(await line.body(), self.mock.model, self.chat)
+            ask = parse(await exchange.body(MAX_BODY_BYTES), self.mock.model, self.chat)
             self.mock.admit(ask)
-        except RequestError as refusal:
+        except ClientGoneError:
+            stats.abandoned += 1
+            return
+        except ApiError as error:
             stats.refused += 1
-            await line.whole(refusal.status, error_body(refusal))
+            await exchange.respond_error(error)
             return
         spoiler = self.mock.spoiler()
         if spoiler in ("rate_limit", "rate_limit_bare", "error_500", "hang", "disconnect"):
-            await self._fail(line, spoiler)
+            await self._fail(exchange, spoiler)
             return
         reply, late = self.mock.reply(ask, spoiled=spoiler is not None)
-        if late and not await line.wait(self.mock.faults.slow_seconds):
+        if late and not await exchange.wait(self.mock.faults.slow_seconds):
             self.mock.lost(reply, abandoned=True)
             return
-        await (self._stream if ask.stream else self._whole)(line, reply, spoiler)
+        await (self._stream if ask.stream else self._whole)(exchange, reply, spoiler)
 
-    async def _fail(self, line: Line, spoiler: Spoiler) -> None:
+    async def _fail(self, exchange: Exchange, spoiler: Spoiler) -> None:
         """The faults that leave no reply."""
         if spoiler == "hang":
-            await line.gone()
+            await exchange.wait_gone()
             return
         if spoiler == "disconnect":
-            await line.drop()
+            await exchange.drop()
             return
         if spoiler == "error_500":
-            await line.whole(500, error_body(RequestError("The server had an error (on purpose)."), "server_error"))
+            await exchange.respond_error(ApiError("The server had an error (on purpose).", status=500))
             return
         after = f"{self.mock.faults.retry_after:g}".encode()
         headers = [(b"retry-after", after)] if spoiler == "rate_limit" else []
-        refusal = RequestError("Rate limit reached (on purpose).", code="rate_limit_exceeded")
-        await line.whole(429, error_body(refusal, "requests"), headers)
+        error = ApiError("Rate limit reached (on purpose).", status=429, code="rate_limit_exceeded")
+        await exchange.respond(429, error.body(), headers)
 
-    async def _whole(self, line: Line, reply: Reply, spoiler: Spoiler | None) -> None:
+    async def _whole(self, exchange: Exchange, reply: Reply, spoiler: Spoiler | None) -> None:
         """The choices run side by side, so the longest says when the reply is there."""
         seconds = max(map(self.mock.seconds, reply.choices))
-        if seconds and not await line.wait(seconds):
+        if seconds and not await exchange.wait(seconds):
             self.mock.lost(reply, abandoned=True)
             return
         body = whole_body(reply)
         if spoiler is None:
             self.mock.served(reply)
-            await line.whole(200, body)
+            await exchange.respond(200, body)
             return
         self.mock.lost(reply)
         if spoiler == "error_event":
-            await line.whole(500, ERROR.encode())
+            await exchange.respond(500, ERROR.encode())
             return
         half = body[: len(body) // 2]
         if spoiler == "wrong_json":
-            await line.whole(200, half)
+            await exchange.respond(200, half)
         else:
-            await line.start(200, [JSON, (b"content-length", b"%d" % len(body))])
-            await line.more(half)
-            await line.drop()
+            await exchange.start(200, [JSON, (b"content-length", b"%d" % len(body))])
+            await exchange.send(half)
+            await exchange.drop()
 
-    async def _stream(self, line: Line, reply: Reply, spoiler: Spoiler | None) -> None:
+    async def _stream(self, exchange: Exchange, reply: Reply, spoiler: Spoiler | None) -> None:
         """Token by token, all choices in step, each token at its time."""
         if spoiler is not None:
-            await self._broken_stream(line, reply, spoiler)
+            await self._broken_stream(exchange, reply, spoiler)
             return
-        await line.start(200, EVENTS)
+        await exchange.start_events()
         pace = 1 / self.mock.tokens_per_second if self.mock.tokens_per_second else 0.0
         clock = asyncio.get_running_loop().time
         begun, waiting = clock(), ""
@@ -166,42 +170,45 @@ class _Completions:
         for number, step in enumerate(reply.steps(), 1):
             ahead = begun + min(number, longest) * pace - clock() if pace else 0.0
             if (waiting and ahead > 0) or len(waiting) > BATCH:
-                await line.more(waiting.encode())
+                await exchange.send(waiting.encode())
                 waiting = ""
-            if ahead > 0 and not await line.wait(ahead):
+            if ahead > 0 and not await exchange.wait(ahead):
                 self.mock.lost(reply, abandoned=True)
                 return
             waiting += step
         self.mock.served(reply)
-        await line.more((waiting + reply.last()).encode(), end=True)
+        await exchange.send((waiting + reply.last()).encode(), end=True)
 
-    async def _broken_stream(self, line: Line, reply: Reply, spoiler: Spoiler) -> None:
+    async def _broken_stream(self, exchange: Exchange, reply: Reply, spoiler: Spoiler) -> None:
         """Half of the events; then the end of the connection, or an error or half an event and a proper end."""
         seconds = max(map(self.mock.seconds, reply.choices)) / 2
-        gone = seconds > 0 and not await line.wait(seconds)
+        gone = seconds > 0 and not await exchange.wait(seconds)
         self.mock.lost(reply, abandoned=gone)
         if gone:
             return
         steps = list(reply.steps())
         half = "".join(steps[: len(steps) // 2])
-        await line.start(200, EVENTS)
+        await exchange.start_events()
         if spoiler == "error_event":
-            await line.more(f"{half}data: {ERROR}\n\n{DONE}".encode(), end=True)
+            await exchange.send(f"{half}data: {ERROR}\n\n{DONE}".encode(), end=True)
         elif spoiler == "wrong_json":
             event = steps[len(steps) // 2].split("\n")[0]
-            await line.more(f"{half}{event[: len(event) // 2]}\n\n{reply.last()}".encode(), end=True)
+            await exchange.send(f"{half}{event[: len(event) // 2]}\n\n{reply.last()}".encode(), end=True)
         else:
-            await line.more(half.encode() or steps[0][:20].encode())
-            await line.drop()
+            await exchange.send(half.encode() or steps[0][:20].encode())
+            await exchange.drop()
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in OpenAI's form."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    refusal = RequestError(f"Unknown request URL: {request.method} {request.url.path}.", code="unknown_url")
-    return Response(error_body(refusal), status, media_type="application/json")
+    message = f"Unknown request URL: {request.method} {request.url.path}."
+    return _error_response(ApiError(message, status=status, code="unknown_url"))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    refusal = error if isinstance(error, RequestError) else RequestError(str(error))
-    return Response(error_body(refusal), refusal.status, media_type="application/json")
+    return _error_response(error if isinstance(error, ApiError) else ApiError(str(error), status=500))
+
+
+def _error_response(error: ApiError) -> Response:
+    return Response(error.body(), error.status, media_type="application/json")

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 
 from pets.errors import InputError
-from pets.mock.asking import Ask, RequestError, prompt_tokens
+from pets.mock.asking import Ask, prompt_tokens
 from pets.mock.book import Book
 from pets.mock.faults import Bend, Faults, Spoiler, draw_bends, draw_spoiler
 from pets.mock.finding import Finder
 from pets.mock.speech import Spoken, speak
 from pets.mock.stats import Stats
 from pets.mock.wire import Reply
+from pets.openai.errors import ApiError
 
 __all__ = ["Mock"]
 
@@ -60,7 +61,7 @@ class Mock:
         """Refuse more choices than there are slots."""
         if self.n_limit is not None and ask.n > self.n_limit:
             self.stats.faults["n_refused"] += 1
-            raise RequestError(f"'n' is {ask.n}; this server has {self.n_limit} slots.", param="n")
+            raise ApiError(f"'n' is {ask.n}; this server has {self.n_limit} slots.", param="n")
 
     def spoiler(self) -> Spoiler | None:
         """The fault that spoils the next reply, counted."""

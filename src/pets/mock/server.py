@@ -9,7 +9,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from pets.mock.asgi import app
 from pets.mock.mind import Mock
-from pets.serving import Server, foreground, in_thread
+from pets.openai.asgi import CLOSE_CONNECTION
+from pets.openai.serving import Server, foreground, in_thread
 
 __all__ = ["running", "serve"]
 
@@ -21,7 +22,7 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "pets.close": transport.close}
+        self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.close}
 
 
 def serve(mock: Mock, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]) -> None:

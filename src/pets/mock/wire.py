@@ -5,23 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from pets.mock.asking import Ask, RequestError
+from pets.mock.asking import Ask
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.speech import Spoken
 from pets.mock.thoughts import delta_of, message_of
 
-__all__ = ["DONE", "ERROR", "Reply", "error_body", "whole_body"]
+__all__ = ["DONE", "ERROR", "Reply", "whole_body"]
 
 DONE = "data: [DONE]\n\n"
 ERROR = (
     '{"error":{"message":"Internal server error (on purpose).","type":"InternalServerError","param":null,"code":500}}'
 )
-
-
-def error_body(refusal: RequestError, kind: str = "invalid_request_error") -> bytes:
-    """An error as OpenAI writes it."""
-    error = {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}
-    return json.dumps({"error": error}).encode()
 
 
 @dataclass(frozen=True, slots=True)

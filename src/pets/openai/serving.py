@@ -11,8 +11,8 @@ from pets.errors import InputError, PetsError
 
 __all__ = ["Server", "foreground", "in_thread"]
 
-PATIENCE = 30.0  # seconds for a thread's server to stop: only a broken machine needs them
-LOOK = 0.1  # seconds between two looks at a thread that has yet to start
+STOP_TIMEOUT_S = 30.0  # only a broken machine needs them
+START_POLL_S = 0.1
 
 
 class Server(uvicorn.Server):
@@ -52,14 +52,14 @@ def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
         server.ready = started.set
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        while not started.wait(LOOK):
+        while not started.wait(START_POLL_S):
             if not thread.is_alive():
                 raise failures[0] if failures else InputError("the server did not start; its log says why.")
         try:
             yield _url(listener)
         finally:
             server.should_exit, server.force_exit = True, server.abrupt
-            thread.join(PATIENCE)
+            thread.join(STOP_TIMEOUT_S)
 
 
 def _bound(host: str, port: int) -> socket.socket:

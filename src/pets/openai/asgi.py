@@ -1,0 +1,129 @@
+"""One ASGI request and its response: reading within limits, writing, noticing that the client has gone.
+
+Plain ASGI, because Starlette's requests and responses cost more than most of what they would carry.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pets.openai.errors import ApiError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["CLOSE_CONNECTION", "JSON", "ClientGoneError", "Exchange"]
+
+CLOSE_CONNECTION = "pets.close"
+"""The name in a scope's state under which a server leaves a function that closes the connection."""
+JSON = (b"content-type", b"application/json")
+Result = TypeVar("Result")
+
+
+class ClientGoneError(Exception):
+    """The client has closed its connection: nobody is there to answer to."""
+
+
+class Exchange:
+    """One request and its response; ``status`` is what was answered, 0 until something was.
+
+    ``id`` goes back to the client as ``x-request-id``.
+    """
+
+    def __init__(self, scope: "Scope", receive: "Receive", send: "Send", id: str | None = None) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._own_headers = [] if id is None else [(b"x-request-id", id.encode())]
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.status = 0
+
+    async def body(self, max_bytes: int, timeout_s: float | None = None) -> bytes:
+        """The whole request body; one that is too large or takes too long raises an :class:`ApiError`."""
+        declared = self.headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared[:20]) > max_bytes:
+            raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._read(max_bytes)
+        except TimeoutError:
+            raise ApiError(f"The body took over {timeout_s:g} seconds.", status=408) from None
+
+    async def _read(self, max_bytes: int) -> bytes:
+        parts, size, more = [], 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            parts.append(message.get("body", b""))
+            size, more = size + len(parts[-1]), message.get("more_body", False)
+            if size > max_bytes:
+                raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
+        return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    async def respond(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+        """Send a complete JSON response."""
+        await self.start(status, [JSON, (b"content-length", b"%d" % len(body)), *(headers or ())])
+        await self.send(body, end=True)
+
+    async def respond_error(self, error: ApiError) -> None:
+        """Send an error, in OpenAI's form."""
+        await self.respond(error.status, error.body(), error.headers())
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send status and headers."""
+        self.status = status
+        headers = [*headers, *self._own_headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def start_events(self) -> None:
+        """Send the head of a response in server-sent events, once."""
+        if not self.status:
+            kind = (b"content-type", b"text/event-stream; charset=utf-8")
+            await self.start(200, [kind, (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")])
+
+    async def send(self, body: bytes, end: bool = False) -> None:
+        """Send a part of the body, the last one with ``end``."""
+        await self._send({"type": "http.response.body", "body": body, "more_body": not end})
+
+    async def run_unless_gone(
+        self, work: Coroutine[Any, Any, Result], every_s: float, keepalive: bytes | None
+    ) -> Result:
+        """The result of the work, which is cancelled when the client goes; a keep-alive goes out every ``every_s``.
+
+        The first keep-alive begins the response, so that what goes wrong before it still has a status of its own.
+        """
+        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(self.wait_gone())
+        try:
+            while not task.done():
+                await asyncio.wait({task, gone}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done() and not task.done():
+                    raise ClientGoneError
+                if keepalive is not None and not task.done():
+                    await self.start_events()
+                    await self.send(keepalive)
+            return task.result()
+        finally:
+            for future in (task, gone):
+                future.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+    async def wait(self, seconds: float) -> bool:
+        """Let time pass; false as soon as the client has gone."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wait_gone()
+        except TimeoutError:
+            return True
+        return False
+
+    async def wait_gone(self) -> None:
+        """Wait until the client has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def drop(self) -> None:
+        """Close the connection, whatever was promised in the headers; the server must have left the means to do so."""
+        close = self._scope.get("state", {}).get(CLOSE_CONNECTION)
+        if close is None:
+            raise ConnectionAbortedError("the connection is to be closed, which this server cannot do")
+        close()
+        await self.wait_gone()

@@ -1,0 +1,53 @@
+"""Errors as an OpenAI-compatible server answers them."""
+
+import json
+
+from pets.errors import PetsError
+
+__all__ = ["ApiError"]
+
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class ApiError(PetsError):
+    """A request that is answered with an error; ``should_retry`` says whether trying again can help.
+
+    ``retry_after`` says when, in seconds. OpenAI's clients go by both.
+
+    >>> ApiError("There is no field 'x'.", param="x").body()
+    b'{"error": {"message": "There is no field \\'x\\'.", "type": "invalid_request_error", "param": "x", "code": null}}'
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        should_retry: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.status, self.param, self.code = message, status, param, code
+        self.retry_after, self.should_retry = retry_after, should_retry
+
+    def to_plain(self) -> dict[str, object]:
+        """The error object that an OpenAI client expects."""
+        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def body(self) -> bytes:
+        """The same as JSON."""
+        return json.dumps(self.to_plain()).encode()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that say whether and when to come back."""
+        headers = []
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % max(1, round(self.retry_after))))
+        if self.should_retry is not None:
+            headers.append((b"x-should-retry", b"true" if self.should_retry else b"false"))
+        if self.status == 401:
+            headers.append((b"www-authenticate", b'Basic realm="pets"'))
+        return headers
