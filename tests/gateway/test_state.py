@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pets.gateway import Settings, build_gateway
-from pets.gateway.refusals import RefusalError
+from pets.openai.errors import ApiError
 from pets.policies.online_grid import OnlineGrid
 
 
@@ -27,7 +27,7 @@ def test_a_stopping_gateway_is_not_ready_and_opens_no_request(state):
     assert state.readiness() == {"ledger": True, "queue": True, "running": True}
     state.stopping = True
     assert not state.readiness()["running"]
-    with pytest.raises(RefusalError) as error, state.open_request():
+    with pytest.raises(ApiError) as error, state.open_request():
         pass
     assert (error.value.status, error.value.code, state.open_requests) == (503, "stopping", 0)
 
