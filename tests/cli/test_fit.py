@@ -24,7 +24,7 @@ def pool(tmp_path):
 
 def test_a_plan_is_written_and_says_where_it_comes_from(pool, tmp_path):
     output = tmp_path / "plan.json"
-    result = pets("fit", pool, "--mean-budget", 8, "--rounds", 2, "--max-per-question", 16, "-o", output)
+    result = pets("fit", pool, "--mean-budget", 8, "--rounds", 2, "--max-traces", 16, "-o", output)
     assert result.exit_code == 0, result.output
     assert not result.stdout
     assert "3 questions with 48 traces" in result.stderr

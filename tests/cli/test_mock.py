@@ -54,7 +54,7 @@ def ask(url, prompt, **fields):
 
 
 def test_it_serves_until_interrupted(start):
-    process, url = start("--questions", 3)
+    process, url = start("--count", 3)
     assert ask(url, "q1", n=4).json()["usage"]["completion_tokens"] > 4
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
@@ -97,7 +97,7 @@ def test_the_starter_sets_own_prompts_get_their_own_answers(start):
 
 
 def test_a_prompt_that_names_no_question_is_told_once(start):
-    process, url = start("--questions", 3)
+    process, url = start("--count", 3)
     for prompt in ("q1", "What is\n2 + 2?", "x" * 500):
         ask(url, prompt)
     process.send_signal(signal.SIGINT)
@@ -131,7 +131,7 @@ def test_a_busy_port_is_one_line():
         (["--hang", "1.5"], "hang is 1.5; a rate lies between 0 and 1"),
         (["--hang", "0.6", "--error-500", "0.6"], "add up to 1.2"),
         (["--answers", "nowhere.json"], "No such file"),
-        (["--questions", "0"], "at least 1 question"),
+        (["--count", "0"], "at least 1 question"),
         (["--tokens-per-second", "-1"], "tokens per second"),
         (["pool.jsonl", "--answers", "a.json"], "two sources"),
         (["--host", "198.51.100.7"], "cannot listen on 198.51.100.7"),

@@ -31,7 +31,7 @@ def test_grids_curves_budgets_prices_and_prior_are_drawn(toy, tmp_path):
     for name, share in zip(("4", "3-1", "2-2", "2-1-1", "1-1-1-1"), plan.grid.shares, strict=True):
         row = next(line for line in text.splitlines() if line.startswith(f"│ {name} "))
         assert f"{share:.1%}" in row
-    assert "8 traces a question on average, 16 at most, 2 rounds" in text
+    assert "8 traces per question on average, 16 at most, 2 rounds" in text
     assert 'pool "toy": 4 questions, 64 traces' in text
     assert "self-consistency against traces" in text
     assert "price" in text

@@ -73,7 +73,7 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert again.stdout == out.read_text() and mock.stats.traces == 20
     assert pets("top-up", "last", "--budget", "+15", "--store", store).exit_code == 0
     assert mock.stats.traces == 35
-    found = pets("forecast", 1, "--store", store, "--up-to", 8, "--runs", 2, "--target", 0.5)
+    found = pets("forecast", 1, "--store", store, "--up-to", 8, "--repetitions", 2, "--target-consistency", 0.5)
     plain = json.loads(found.stdout)
     assert plain["questions"] == 10 and plain["curve"][0][0] == 3.5 and plain["mean_budget_for"]["0.5"] >= 3.5
 
@@ -153,5 +153,5 @@ def test_a_pool_is_forecast_by_replaying_it(tmp_path):
     pool = tmp_path / "pool.jsonl"
     answers = ["A"] * 6 + ["B"] * 2
     pool.write_text("".join(json.dumps({"id": f"q{i}", "gold": "A", "answers": answers}) + "\n" for i in range(12)))
-    plain = json.loads(pets("forecast", pool, "--runs", 2, "--up-to", 8, "--target", 0.9).stdout)
+    plain = json.loads(pets("forecast", pool, "--repetitions", 2, "--up-to", 8, "--target-consistency", 0.9).stdout)
     assert plain["curve"][-1] == [8.0, 1.0] and 1 <= plain["mean_budget_for"]["0.9"] < 8

@@ -11,7 +11,8 @@
     def compare(pool: str, draws: DrawOptions) -> None: ...
 
 A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
-``bool``, several values for a ``tuple``. ``--help`` lists the options under the groups' titles, and an option that was
+``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too, if its fields have ``help`` in their
+metadata. ``--help`` lists the options under the groups' titles, and an option that was
 renamed names its successor.
 """
 
@@ -140,13 +141,15 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
 def _options(group: Any) -> Iterator[GroupedOption]:
     hints = get_type_hints(group)
     for spec in fields(group):
-        settings: OptionSettings = spec.metadata[METADATA_KEY]
+        settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
+            spec.metadata["help"], metavar=spec.metadata.get("metavar")
+        )
         flags = settings.flags or (f"--{spec.name.replace('_', '-')}",)
         yield GroupedOption(
             [*flags, spec.name],
             help=settings.description,
             required=settings.required,
-            title=group.title,
+            title=getattr(group, "title", group.__name__),
             replaces=settings.replaces,
             **_kind(hints[spec.name], settings),
             **_default(spec),
@@ -156,8 +159,9 @@ def _options(group: Any) -> Iterator[GroupedOption]:
 def _default(spec: Field[Any]) -> Mapping[str, Any]:
     if spec.default is MISSING:
         return {}
-    shown = not (spec.default is None or spec.default is False or spec.default == ())
-    return {"default": spec.default, "show_default": shown}
+    nothing = spec.default is None or spec.default is False or spec.default == ()
+    rate_off = isinstance(spec.default, float) and spec.default == 0
+    return {"default": spec.default, "show_default": not (nothing or rate_off)}
 
 
 def _kind(hint: Any, settings: OptionSettings) -> Mapping[str, Any]:

@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from pets.cli._output import format_amount
 from pets.cli._signals import INTERRUPTED, interruptible
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.outlook import Outlook
-from pets.errors import InputError, PetsError
+from pets.errors import PetsError
 
-__all__ = ["amount", "check_output", "run_engine"]
+__all__ = ["run_engine"]
 
 EVERY = 0.5  # seconds between two looks at the run
 LOOKING = 0.05  # share of the time that the expected self-consistency may take
@@ -81,7 +82,8 @@ def _figures(now: Snapshot, seen: Outlook | None) -> Table:
     left = now.seconds_left
     table = Table.grid(padding=(0, 2))
     share = now.spent / now.total if now.total else 1.0
-    table.add_row("spent", f"{amount(now.spent, now.unit)} of {amount(now.total, now.unit)} ({share:.0%})")
+    spent, total = format_amount(now.spent, now.unit), format_amount(now.total, now.unit)
+    table.add_row("spent", f"{spent} of {total} ({share:.0%})")
     table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
     table.add_row("left", "..." if left is None else _clock(left))
     if seen is not None:
@@ -92,25 +94,10 @@ def _figures(now: Snapshot, seen: Outlook | None) -> Table:
     return table
 
 
-def amount(number: int, unit: str) -> str:
-    """An amount for people.
-
-    >>> amount(2_500_000_000_000, "picodollars"), amount(1600, "traces")
-    ('2.5000 usd', '1,600 traces')
-    """
-    return f"{number / 1e12:.4f} usd" if unit == "picodollars" else f"{number:,} {unit}"
-
-
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
-
-
-def check_output(path: Path | None) -> None:
-    """A file that cannot be written must not cost a whole run."""
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
 
 
 def _write(engine: Engine, output: Path | None) -> None:
@@ -133,7 +120,7 @@ def _print_summary(engine: Engine, solution: Solution) -> None:
     traces = f"{solution.traces:,} traces ({solution.failed:,} failed), {solution.tokens:,} tokens"
     words = [
         f"{solution.questions:,} questions, {traces}{cost}.",
-        f"Spent {amount(solution.spent, solution.unit)} of {amount(solution.total, solution.unit)}.",
+        f"Spent {format_amount(solution.spent, solution.unit)} of {format_amount(solution.total, solution.unit)}.",
         f"Expected self-consistency {mean:.3f} ({low:.3f} to {high:.3f}).",
     ]
     if solution.lost:

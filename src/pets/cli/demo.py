@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pets.cli._run import check_output
+from pets.cli._output import check_output
 from pets.cli.demo_report import POLICIES, PolicyRun, averaged, print_report, write_page
 from pets.core.tally import majority
 from pets.engine import Answer, Engine

@@ -1,31 +1,46 @@
 """``pets fit``: a plan for a stream, from a recorded pool."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
-from pets.cli._run import check_output
+from pets.cli._groups import option, verb
+from pets.cli._output import check_output
+from pets.cli.options import OutputOptions
 from pets.plans import fit_plan, plan_text, write_plan
 from pets.pools import pool_files, read_pool
 
 __all__ = ["fit"]
 
 
-@click.command(short_help="Make a plan for a stream from a recorded pool.")
+@dataclass(frozen=True, slots=True)
+class FitPlanOptions:
+    """What the plan is to allow."""
+
+    title: ClassVar[str] = "Plan"
+
+    mean_budget: float = option("How many traces per question the stream may spend on average.", 16.0)
+    max_traces: int = option(
+        "How many traces a question gets at most.", 64, at_least=4, replaces=("--max-per-question",)
+    )
+    rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class FitPoolOptions:
+    """How the pool is read."""
+
+    title: ClassVar[str] = "Pool"
+
+    answer: str | None = option("How recorded answers are read: choice, number, math, text, raw.")
+    seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
+
+
+@verb()
 @click.argument("pool", type=click.Path(path_type=Path))
-@click.option("--mean-budget", type=float, default=16.0, show_default=True, help="Mean traces a question.")
-@click.option(
-    "--rounds", type=click.IntRange(min=0), default=3, show_default=True, help="Parallel batches; 0: no limit."
-)
-@click.option(
-    "--max-per-question", "cap", type=click.IntRange(min=4), default=64, show_default=True, help="Traces at most."
-)
-@click.option("--answer", help="How recorded answers are read: choice, number, math, text, raw.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the orders of traces.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The plan; else stdout.")
-def fit(
-    pool: Path, mean_budget: float, rounds: int, cap: int, answer: str | None, seed: int, output: Path | None
-) -> None:
+def fit(pool: Path, goal: FitPlanOptions, reading: FitPoolOptions, result: OutputOptions) -> None:
     """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed.
 
     \b
@@ -34,18 +49,25 @@ def fit(
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
 
     Every question of a stream gets four traces; what they show and what is left of the budget decide how many more, in
-    at most so many rounds of parallel traces. The plan is readable JSON.
+    at most --rounds batches of parallel traces. The plan is readable JSON.
     """
-    check_output(output)
-    (file,) = pool_files([pool]) if not pool.is_dir() else (pool,)
-    plan = fit_plan(read_pool(file), mean_budget, rounds, cap=cap, answer=answer, seed=seed)
-    if output is None:
+    check_output(result.output)
+    (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
+    plan = fit_plan(
+        read_pool(path),
+        goal.mean_budget,
+        goal.rounds,
+        cap=goal.max_traces,
+        answer=reading.answer,
+        seed=reading.seed,
+    )
+    if result.output is None:
         click.echo(plan_text(plan), nl=False)
         return
-    write_plan(plan, output)
+    write_plan(plan, result.output)
     source = plan.provenance
     click.echo(
-        f"{output}: a plan for {mean_budget:g} traces a question, from {source.questions:,} questions with "
-        f"{source.traces:,} traces.",
+        f"{result.output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
+        f"with {source.traces:,} traces.",
         err=True,
     )

@@ -2,57 +2,70 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
+from pets.cli._groups import option, verb_group
 from pets.errors import StateError
 from pets.gateway.auth import KeyStore
 from pets.store.database import Database
 
 __all__ = ["keys"]
 
-store_option = click.option(
-    "--store", required=True, type=click.Path(path_type=Path), help="The gateway's file, as given to pets serve."
-)
+
+@dataclass(frozen=True, slots=True)
+class KeyStoreOptions:
+    """Which gateway."""
+
+    title: ClassVar[str] = "Gateway"
+
+    store: Path = option("The gateway's file, as given to pets serve.", required=True)
 
 
-@click.group()
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """What a key may do."""
+
+    title: ClassVar[str] = "Key"
+
+    budget: int | None = option("All that this key may spend, in the gateway's unit.", at_least=0)
+    admin: bool = option("Let the key see everybody's questions on the dashboard.", False)
+
+
+@verb_group()
 def keys() -> None:
     """Keys of a gateway, running or not: as soon as its store has one, requests need a key."""
 
 
-@keys.command("add")
+@keys.verb()
 @click.argument("name")
-@store_option
-@click.option("--budget", type=click.IntRange(min=0), help="All that this key may spend, in the gateway's unit.")
-@click.option("--admin", is_flag=True, help="Sees everybody's questions on the dashboard.")
-def add(name: str, store: Path, budget: int | None, admin: bool) -> None:
+def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    with _keys(store, create=True) as found:
-        click.echo(found.add(name, budget, admin))
+    with _keys(gateway.store, create=True) as key_store:
+        click.echo(key_store.add(name, key.budget, key.admin))
 
 
-@keys.command("list")
-@store_option
-def listed(store: Path) -> None:
-    """The keys' names."""
-    with _keys(store) as found:
-        for name, created, budget, admin, revoked in found.all():
+@keys.verb("list")
+def list_keys(gateway: KeyStoreOptions) -> None:
+    """List the names of the keys."""
+    with _keys(gateway.store) as key_store:
+        for name, created, budget, admin, revoked in key_store.all():
             day = datetime.fromtimestamp(created, UTC).date()
             notes = [f"budget {budget}" if budget is not None else "", "admin" if admin else ""]
             notes.append("revoked" if revoked is not None else "")
             click.echo("\t".join([name, str(day), ", ".join(filter(None, notes))]))
 
 
-@keys.command("revoke")
+@keys.verb()
 @click.argument("name")
-@store_option
-def revoke(name: str, store: Path) -> None:
+def revoke(name: str, gateway: KeyStoreOptions) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
-    with _keys(store) as found:
-        found.revoke(name)
+    with _keys(gateway.store) as key_store:
+        key_store.revoke(name)
 
 
 @contextmanager

@@ -16,6 +16,9 @@ from pets.samplers import Sampler, Sampling
 from pets.samplers.local import LocalSampler
 
 __all__ = [
+    "DEFAULT_STORE",
+    "FILE",
+    "OutputOptions",
     "Source",
     "StoreOptions",
     "drawing_options",
@@ -26,7 +29,17 @@ __all__ = [
 ]
 
 DEFAULT_STORE = "runs.db"
+FILE = click.Path(path_type=Path, dir_okay=False)
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """Where the results go."""
+
+    title: ClassVar[str] = "Output"
+
+    output: Path | None = option("The file to write; without one, stdout.", flags=("-o", "--output"), kind=FILE)
 
 
 @dataclass(frozen=True, slots=True)

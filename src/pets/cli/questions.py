@@ -1,26 +1,36 @@
 """``pets questions``: the named question sets, as JSONL."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
+from pets.cli._groups import option, verb
 from pets.questions import named_sets, question_set, write_questions
 from pets.questions.sets import BENCHMARKS
 
 __all__ = ["questions"]
 
 
-@click.command(short_help="Print a named question set.")
+@dataclass(frozen=True, slots=True)
+class SetOptions:
+    """Where a set comes from, and how it is ordered."""
+
+    title: ClassVar[str] = "Set"
+
+    source: Path | None = option(
+        "A copy of the set on this machine, file or folder; without one it comes from the Hugging Face hub.",
+        flags=("--from",),
+        kind=click.Path(path_type=Path, exists=True),
+    )
+    seed: int = option("What the order of gpqa's options is drawn from.", 0, at_least=0)
+
+
+@verb()
 @click.argument("name", required=False)
-@click.option(
-    "--from",
-    "source",
-    type=click.Path(path_type=Path, exists=True),
-    help="A copy of the set on this machine, file or folder; else it comes from the Hugging Face hub.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Orders the options of gpqa.")
-def questions(name: str | None, source: Path | None, seed: int) -> None:
+def questions(name: str | None, origin: SetOptions) -> None:
     """Print the question set NAME as JSONL, as `pets solve` and `pets sample` read it; without NAME, list the sets.
 
     \b
@@ -30,11 +40,11 @@ def questions(name: str | None, source: Path | None, seed: int) -> None:
     Prompts, how answers are read, and the right answers are included.
     """
     if name is not None:
-        write_questions(question_set(name, source, seed=seed).problems, sys.stdout)
+        write_questions(question_set(name, origin.source, seed=origin.seed).problems, sys.stdout)
         return
-    for known in named_sets():
-        published = BENCHMARKS.get(known)
+    for set_name in named_sets():
+        published = BENCHMARKS.get(set_name)
         if published is None:
-            click.echo(f"{known}\t{len(question_set(known).problems)} questions, made for small models")
+            click.echo(f"{set_name}\t{len(question_set(set_name).problems)} questions, made for small models")
         else:
-            click.echo(f"{known}\t{published.about} ({published.hub})")
+            click.echo(f"{set_name}\t{published.about} ({published.hub})")

@@ -72,7 +72,7 @@ class DrawOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerOptions:
+class ReplayPoolOptions:
     """How recorded answers are read."""
 
     title: ClassVar[str] = "Pools"
@@ -101,7 +101,7 @@ def replay(
     paths: tuple[Path, ...],
     contenders: ContenderOptions,
     draws: DrawOptions,
-    answers: AnswerOptions,
+    reading: ReplayPoolOptions,
     result: ResultOptions,
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it.
@@ -115,14 +115,14 @@ def replay(
     if result.plots is not None:
         check_matplotlib()
     protocol = _protocol(contenders, draws, result)
-    pools = [read_pool_reporting_skips(path, skip_bad=answers.skip_bad) for path in pool_files(paths)]
+    pools = [read_pool_reporting_skips(path, skip_bad=reading.skip_bad) for path in pool_files(paths)]
     specs = contenders.policies or _default_policies(pools, protocol)
     with progress_bar() as progress:
         results = run(
             pools,
             specs,
             protocol=protocol,
-            answer=answers.answer,
+            answer=reading.answer,
             workers=draws.workers or os.cpu_count() or 1,
             progress=progress,
         )
@@ -134,7 +134,7 @@ def replay(
     else:
         _write_rows(table, result)
     if result.plots is not None:
-        _plot(result.plots, pools, results, answers.answer)
+        _plot(result.plots, pools, results, reading.answer)
 
 
 def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> Protocol:

@@ -3,16 +3,17 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from pets.cli._run import amount
+from pets.cli._groups import option, verb_group
+from pets.cli._output import count, format_amount, table_console
+from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
 from pets.engine.outlook import Certifier, tallies_of
 from pets.engine.runs import LOST, restored, results
@@ -24,22 +25,36 @@ from pets.store.export import pooled_questions, trace_records, write_records
 
 __all__ = ["runs"]
 
-What = Literal["results", "traces", "pool"]
-WIDE = 240  # where stdout is no terminal, nothing is folded
-DEFAULT = "runs.db"
-HARDEST = 5  # questions that are shown
-
-store_option = click.option("--store", metavar="FILE", help=f"The file of runs, or its URL; default: {DEFAULT}.")
-form_option = click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="json: by line."
-)
+Export = Literal["results", "traces", "pool"]
+HARDEST_SHOWN = 5
 
 
-@click.group(invoke_without_command=True, short_help="List, show and export the runs of a store.")
-@store_option
-@form_option
+@dataclass(frozen=True, slots=True)
+class RunFormatOptions:
+    """What stdout gets."""
+
+    title: ClassVar[str] = "Output"
+
+    format: Literal["table", "json"] = option("What stdout gets; json is one object per line.", "table")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What of a run is written, and where."""
+
+    title: ClassVar[str] = "Output"
+
+    what: Export = option("What is written.", "results", flags=("--as",))
+    output: Path | None = option(
+        "The file to write; its suffix says the format: .jsonl, .jsonl.gz or .parquet. Without one, JSONL on stdout.",
+        flags=("-o", "--output"),
+        kind=FILE,
+    )
+
+
+@verb_group(invoke_without_command=True)
 @click.pass_context
-def runs(context: click.Context, store: str | None, form: str) -> None:
+def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions) -> None:
     """The runs of a store; without a command, list them.
 
     \b
@@ -49,84 +64,75 @@ def runs(context: click.Context, store: str | None, form: str) -> None:
 
     RUN is a number of the list, or "last". Reading never waits for a run that is at work, nor disturbs it.
     """
-    context.obj = store or DEFAULT
+    context.obj = source.store or DEFAULT_STORE
     if context.invoked_subcommand is not None:
         return
-    with Store.open(context.obj, create=False) as opened:
-        summaries = opened.runs()
-    if form == "json":
+    with Store.open(context.obj, create=False) as store:
+        summaries = store.runs()
+    if output.format == "json":
         for summary in summaries:
             click.echo(json.dumps(_plain(summary)))
         return
     _print_list(summaries)
 
 
-@runs.command(short_help="Settings, progress and the hardest questions of a run.")
+@runs.verb()
 @click.argument("run", default="last")
-@store_option
-@form_option
 @click.pass_context
-def show(context: click.Context, run: str, store: str | None, form: str) -> None:
+def show(context: click.Context, run: str, source: StoreOptions, output: RunFormatOptions) -> None:
     """Show how RUN was set up, how far it is, and its least certain questions.
 
     The expected self-consistency comes with its 95 % interval.
     """
-    with Store.open(store or context.obj, create=False) as opened:
-        view = opened.view(run)
+    with Store.open(source.store or context.obj, create=False) as store:
+        view = store.view(run)
         summary = view.summary()
-        told = _plain(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
+        facts = _plain(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
         if summary.traces:
-            told |= {"charged_as_lost": sum(trace.error == LOST for trace in view.traces(texts=False))}
-            told |= _expected(view)
-    if form == "json":
-        click.echo(json.dumps(told))
+            facts |= {"charged_as_lost": sum(trace.error == LOST for trace in view.traces(texts=False))}
+            facts |= _expected(view)
+    if output.format == "json":
+        click.echo(json.dumps(facts))
         return
-    for key, value in told.items():
+    for key, value in facts.items():
         if key != "hardest":
             click.echo(f"{key.replace('_', ' '):<21} {_words(value)}")
-    for place, one in enumerate(told.get("hardest", ())):
-        click.echo(f"{'' if place else 'hardest':<21} {one['certificate']:.3f}  {one['id']}")
+    for rank, question in enumerate(facts.get("hardest", ())):
+        click.echo(f"{'' if rank else 'hardest':<21} {question['certificate']:.3f}  {question['id']}")
 
 
-@runs.command(short_help="Write a run's results, traces or pool to a file.")
+@runs.verb()
 @click.argument("run", default="last")
-@store_option
-@click.option("--as", "what", type=click.Choice(["results", "traces", "pool"]), default="results", show_default=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Its suffix says the format: .jsonl, .jsonl.gz or .parquet. Without it, JSONL on stdout.",
-)
 @click.pass_context
-def export(context: click.Context, run: str, store: str | None, what: What, output: Path | None) -> None:
+def export(context: click.Context, run: str, source: StoreOptions, output: ExportOptions) -> None:
     """Write what RUN has found so far.
 
-    results: a row a question, as `pets solve` prints them. traces: a row a trace, with its text. pool: the answers of
-    each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
+    results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers
+    of each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
     """
-    with Store.open(store or context.obj, create=False) as opened:
-        view = opened.view(run)
-        many = _write_pool(view, output) if what == "pool" else _write(_records(view, what), output)
-        left = view.summary().questions - many if what == "pool" else 0
-    noun = "trace" if what == "traces" else "question"
-    click.echo(f"{output or 'stdout'}: {many:,} {noun}{'' if many == 1 else 's'} written.", err=True)
-    if left:
-        click.echo(f"{left:,} without a vote left out.", err=True)
+    pooled = output.what == "pool"
+    with Store.open(source.store or context.obj, create=False) as store:
+        view = store.view(run)
+        written = _write_pool(view, output.output) if pooled else _write(_records(view, output.what), output.output)
+        unvoted = view.summary().questions - written if pooled else 0
+    noun = "trace" if output.what == "traces" else "question"
+    click.echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
+    if unvoted:
+        click.echo(f"{unvoted:,} without a vote left out.", err=True)
 
 
-def _records(view: RunView, what: What) -> Iterator[dict[str, Any]]:
+def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
     return trace_records(view) if what == "traces" else results(view, restored(view))
 
 
 def _write(records: Iterator[Mapping[str, Any]], output: Path | None) -> int:
     if output is not None:
         return write_records(records, output)
-    many = 0
+    written = 0
     for record in records:
         click.echo(json.dumps(record, ensure_ascii=False))
-        many += 1
-    return many
+        written += 1
+    return written
 
 
 def _write_pool(view: RunView, output: Path | None) -> int:
@@ -146,8 +152,8 @@ def _expected(view: RunView) -> dict[str, Any]:
     allocator, ids = restored(view), [problem.id for problem in view.problems()]
     tallies = tallies_of(allocator, ids)
     certify = Certifier(tallies)
-    sure = ((id, certify(allocator.tally(id))) for id in ids)
-    hardest = nsmallest(HARDEST, sure, key=lambda one: one[1])
+    certificates = ((id, certify(allocator.tally(id))) for id in ids)
+    hardest = nsmallest(HARDEST_SHOWN, certificates, key=lambda pair: pair[1])
     return {
         "expected_consistency": [round(number, 4) for number in expected_consistency(tallies, certify.prior)],
         "hardest": [{"id": id, "certificate": round(chance, 4)} for id, chance in hardest],
@@ -158,14 +164,13 @@ def _print_list(summaries: list[RunSummary]) -> None:
     if not summaries:
         click.echo("The store holds no run yet.", err=True)
         return
-    console = Console() if Console().is_terminal else Console(width=WIDE)
     table = Table("run", "when", "questions", "spent / budget", "state", "policy", "model", "set")
     for run in summaries:
         unit = run.settings.currency.unit
-        spent = f"{amount(run.spent, unit)} / {amount(run.settings.total, unit)}"
+        spent = f"{format_amount(run.spent, unit)} / {format_amount(run.settings.total, unit)}"
         cells = (str(run.id), _when(run.created), f"{run.questions:,}", spent, run.state, run.settings.policy)
         table.add_row(*cells, run.settings.model, run.settings.name)
-    console.print(table, markup=False)
+    table_console().print(table)
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
@@ -194,8 +199,8 @@ def _settings(run: RunSummary) -> dict[str, Any]:
     """The rest of the settings; a driver's own first, where it keeps them as a plan."""
     plain = asdict(run.settings)
     more = plain.pop("more")
-    known = {"policy", "model", "name", "total", "currency", "sampling"}
-    rest = {key: value for key, value in plain.items() if key not in known}
+    shown = {"policy", "model", "name", "total", "currency", "sampling"}
+    rest = {key: value for key, value in plain.items() if key not in shown}
     return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
 
 

@@ -7,7 +7,8 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from pets.cli._run import check_output, run_engine
+from pets.cli._output import check_output
+from pets.cli._run import run_engine
 from pets.cli.options import drawing_options, field_option, load_questions
 from pets.confidence import KINDS
 from pets.engine import Engine, Plan, Price

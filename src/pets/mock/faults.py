@@ -6,7 +6,7 @@ that would change nothing (no log-probabilities where none were asked for) does 
 
 import math
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from pets.errors import InputError
@@ -23,7 +23,7 @@ YOUNGER = {"reasoning_apart"}  # drawn only where it can happen, so that the sam
 
 
 def _rate(says: str) -> float:
-    return field(default=0.0, metadata={"help": says})
+    return field(default=0.0, metadata={"help": says, "metavar": "RATE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,25 @@ class Faults:
     pets.errors.InputError: the faults that spoil a reply add up to 1.2; a reply is spoiled once. Give at most 1.
     """
 
-    rate_limit: float = _rate("429 with Retry-After.")
-    rate_limit_bare: float = _rate("429 without Retry-After.")
-    error_500: float = _rate("500.")
-    hang: float = _rate("Says nothing until the client goes.")
-    half_body: float = _rate("Half of the body, then the connection closes.")
-    wrong_json: float = _rate("A whole body (or stream event) that is not JSON.")
+    rate_limit: float = _rate("A 429 with Retry-After.")
+    rate_limit_bare: float = _rate("A 429 without Retry-After.")
+    error_500: float = _rate("A 500.")
+    hang: float = _rate("Nothing is said until the client goes.")
+    half_body: float = _rate("Half of the body is sent, then the connection closes.")
+    wrong_json: float = _rate("The body (or a stream event) is whole and no JSON.")
     disconnect: float = _rate("The connection closes before a byte is sent.")
-    error_event: float = _rate("An error within a stream that had begun well; 500 where nothing is streamed.")
-    fewer_choices: float = _rate("Fewer choices than n.")
-    one_choice: float = _rate("n is ignored: one choice.")
-    usage_of_one: float = _rate("usage counts the first choice alone.")
-    no_logprobs: float = _rate("No log-probabilities though they were asked for.")
-    extra_logprob: float = _rate("k + 1 log-probabilities: the sampled token was not among the top k.")
-    slow: float = _rate("The first byte comes late (slow_seconds).")
-    reasoning_apart: float = _rate("Chat: thoughts in reasoning, the answer alone in content, which may be null.")
-    slow_seconds: float = 1.0
-    retry_after: float = 1.0
+    error_event: float = _rate("An error comes within a stream that had begun well; a 500 where nothing is streamed.")
+    fewer_choices: float = _rate("Fewer choices than n come.")
+    one_choice: float = _rate("One choice comes, whatever n is.")
+    usage_of_one: float = _rate("The usage counts the first choice alone.")
+    no_logprobs: float = _rate("No log-probabilities come though they were asked for.")
+    extra_logprob: float = _rate("A place has k + 1 log-probabilities: the sampled token was not among the top k.")
+    slow: float = _rate("The first byte comes --slow-seconds late.")
+    reasoning_apart: float = _rate(
+        "A chat's thoughts come in reasoning, the answer alone in content, which may be null."
+    )
+    slow_seconds: float = field(default=1.0, metadata={"help": "How many seconds a slow reply waits."})
+    retry_after: float = field(default=1.0, metadata={"help": "How many seconds a 429 asks to wait."})
 
     def __post_init__(self) -> None:
         for name in (*SPOILERS, *BENDS):
@@ -65,11 +67,6 @@ class Faults:
         for seconds in (self.slow_seconds, self.retry_after):
             if not 0 <= seconds < math.inf:
                 raise InputError(f"a fault lasts {seconds} seconds; give a number, 0 or more.")
-
-    @classmethod
-    def help(cls) -> dict[str, str]:
-        """What each rate does, in a line."""
-        return {one.name: one.metadata["help"] for one in fields(cls) if "help" in one.metadata}
 
 
 def draw_spoiler(faults: Faults, rng: random.Random) -> Spoiler | None:
