@@ -14,9 +14,9 @@ settings.load_profile("pets")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """A test that asks for the real model is slow."""
+    """A test that asks for the real model or for a browser is slow."""
     for item in items:
-        if "weights" in getattr(item, "fixturenames", ()):
+        if {"weights", "browser"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 

@@ -1,8 +1,12 @@
 """Rules of the house that no linter knows: one name is one thing, and tests mirror the modules."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -39,3 +43,17 @@ def test_every_module_has_its_test_file_or_a_reason():
     assert sorted(names - WITHOUT_A_TEST_FILE.keys()) == [], "write the test file, or say why there is none"
     assert sorted(WITHOUT_A_TEST_FILE.keys() - names) == [], "these have a test file, or are gone"
     assert all(WITHOUT_A_TEST_FILE.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_process_collects_the_same_tests():
+    """Else xdist gives up: no time, no object's address and no order of a set in what a test is parametrized with."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    first, second = (
+        subprocess.run(command, cwd=TESTS.parent, env=os.environ | {"PYTHONHASHSEED": seed}, stdout=PIPE, check=False)
+        for seed in ("1", "77")
+    )
+    ids = [line for line in first.stdout.splitlines() if b"::" in line]
+    assert len(ids) > 1000, first.stdout[-1000:]
+    assert ids == [line for line in second.stdout.splitlines() if b"::" in line]

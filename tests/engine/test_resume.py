@@ -113,6 +113,7 @@ def test_a_run_is_held_by_one_process(tmp_path):
     asyncio.run(twice())
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
     book = synthetic(12, strength=0.3)
     path, questions = tmp_path / "runs.db", tmp_path / "questions.jsonl"

@@ -12,6 +12,8 @@ import pytest
 
 from .conftest import run_gateway
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 const OpenAI = require("openai");
 const client = new OpenAI({ baseURL: process.argv[1], apiKey: "none", maxRetries: 0 });

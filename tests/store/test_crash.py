@@ -5,10 +5,13 @@ import sqlite3
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store
+
+pytestmark = pytest.mark.slow
 
 WRITER = """
 import sys
