@@ -12,8 +12,8 @@ from dataclasses import asdict
 from benchmarks._pools import recorded
 from pets.pools import read_pool
 from pets.replay.calibration import Calibration, Certified, calibrate, certify
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
+from pets.replay.config import ReplayConfig
+from pets.replay.labelled import read_answers
 
 GROUPS = ("gpqa", "math500")
 HEAD = f"{'':34}{'n':>8}{'mean':>8}{'right':>8}{'ECE':>8}{'Brier':>8}{'const.':>8}{'share':>8}"
@@ -50,7 +50,7 @@ def main() -> None:
     for file in recorded(folder):
         group = file.name.partition(".")[0]
         if group in groups:
-            groups[group] += certify(read_answers(read_pool(file)), protocol=Protocol(repetitions))
+            groups[group] += certify(read_answers(read_pool(file)), config=ReplayConfig(repetitions))
     groups = {group: found for group, found in groups.items() if found}
     if not groups:
         print(json.dumps({"benchmark": "certificates", "skipped": "no recorded GPQA or MATH500 pools"}))

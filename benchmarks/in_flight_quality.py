@@ -25,10 +25,10 @@ from pets.core.tally import Tally, majority
 from pets.engine.width import in_flight_limit
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
+from pets.replay.config import ReplayConfig
 from pets.replay.draws import Draw, draw
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
-from pets.replay.runs import batch_order
+from pets.replay.drivers import batch_order
+from pets.replay.labelled import read_answers
 from pets.types import Trace
 
 IN_FLIGHT, BUDGETS, PARALLEL = 64, (4, 8, 16), 16
@@ -89,7 +89,7 @@ def measure(path: Path, repetitions: int) -> dict[str, object]:
     pool = read_answers(read_pool(path))
     if any(question.tokens is None for question in pool.questions):
         raise SystemExit(f"{path.name} has no tokens; how long its traces took is not known.")
-    protocol = Protocol(repetitions=repetitions)
+    protocol = ReplayConfig(repetitions=repetitions)
     N = len(pool.questions)
     totals = [budget * N for budget in BUDGETS]
     values: dict[str, list[list[float]]] = {"one at a time": [], "64 in flight": [], "64, finish order": []}

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks._pools import recorded
 from pets.errors import InputError
 from pets.pools import Pool, read_pools
-from pets.replay import PoolResult, Protocol, Result, mean_curve, read_answers, replay, traces_at_mean
+from pets.replay import PoolResult, ReplayConfig, Result, mean_curve, read_answers, replay, traces_at_mean
 from pets.replay.draws import size_of
 from pets.replay.limit import Frontier, optimal_frontier, vote_counts
 
@@ -26,7 +26,7 @@ LEVELS = (0.95, 0.99)
 ANSWERS = 3
 
 
-def frontier_of(pool: Pool, protocol: Protocol) -> Frontier | None:
+def frontier_of(pool: Pool, protocol: ReplayConfig) -> Frontier | None:
     """The pool's limit, ``None`` where it has none."""
     if any(None in question.answers for question in pool.questions):
         return None
@@ -73,13 +73,13 @@ def main() -> None:
     if not files:
         print(json.dumps({"benchmark": "limit", "skipped": "no recorded pools"}))
         return
-    protocol = Protocol(repetitions=args.repetitions)
+    protocol = ReplayConfig(repetitions=args.repetitions)
     pools = read_pools(files, skip_bad=True)
     limits = {pool.name: limit for pool in pools if (limit := frontier_of(pool, protocol)) is not None}
     print(
         f"{len(limits)} of {len(pools)} pools have at most {ANSWERS} answers a question and an answer in every trace."
     )
-    results = replay([pool for pool in pools if pool.name in limits], POLICIES, protocol=protocol) if limits else []
+    results = replay([pool for pool in pools if pool.name in limits], POLICIES, config=protocol) if limits else []
     figures = {found.pool: compared(found, limits[found.pool]) for found in results}
     print(json.dumps({"benchmark": "limit", "repetitions": args.repetitions, "pools": figures}))
 

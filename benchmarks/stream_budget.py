@@ -30,11 +30,11 @@ from pets.plans.plan import SLACK
 from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
-from pets.replay import Protocol, replay
+from pets.replay import ReplayConfig, replay
 from pets.replay.contenders import split
 from pets.replay.draws import Draw, draw
-from pets.replay.readings import ReadPool, read_answers
-from pets.replay.runs import stream_sizes
+from pets.replay.drivers import stream_sizes
+from pets.replay.labelled import LabelledPool, read_answers
 from pets.samplers import Prompt
 
 WINDOW = 24
@@ -88,7 +88,7 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
     return Run(budget.spent, budget.total, drawn.agree[list(arrivals), sizes])
 
 
-def repetition(pool: ReadPool, protocol: Protocol, number: int, args: argparse.Namespace) -> dict[str, Run]:
+def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: argparse.Namespace) -> dict[str, Run]:
     """Every way of one repetition, and the lab's driver under the same plan."""
     drawn, parts = draw(pool, protocol, number), split(pool, protocol, number)
     training = replace(pool, questions=tuple(pool.questions[row] for row in parts.train))
@@ -126,9 +126,9 @@ def summary(runs: Sequence[dict[str, Run]]) -> Iterator[tuple[str, dict[str, flo
 
 
 def measured(pool: Pool, args: argparse.Namespace) -> None:
-    read, protocol = read_answers(pool), Protocol(repetitions=args.repetitions, budgets=(args.mean_budget,))
+    read, protocol = read_answers(pool), ReplayConfig(repetitions=args.repetitions, budgets=(args.mean_budget,))
     runs = [repetition(read, protocol, number, args) for number in range(args.repetitions)]
-    (found,) = replay([pool], [f"price:rounds={args.rounds}"], protocol=protocol)
+    (found,) = replay([pool], [f"price:rounds={args.rounds}"], config=protocol)
     lab = found.result(f"price:rounds={args.rounds}").consistency
     print(f"\n{pool.name}: {len(pool.questions)} questions, {args.repetitions} repetitions, "
           f"{args.mean_budget:g} traces a question, {args.rounds} rounds")  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from pets.core.consistency import SC_curve
-from pets.core.greedy import Plan, Steps, binary_steps, envelope, greedy, ladder, probit_steps
+from pets.core.greedy import Quotas, Steps, binary_steps, envelope, greedy, ladder, probit_steps
 from pets.core.probit import Probit
 from pets.errors import BudgetError, InputError
 
@@ -97,7 +97,7 @@ def test_spend_sampled_over_coins_is_the_mean():
 
 
 def test_the_coin_alone_gives_the_mean():
-    plan = Plan(low=(4, 5), high=(4, 9), rho=0.25)
+    plan = Quotas(low=(4, 5), high=(4, 9), rho=0.25)
     coins = (np.arange(1000) + 0.5) / 1000
     sampled = np.mean([0.4 * plan.budget(0, c) + 0.6 * plan.budget(1, c) for c in coins])
     assert sampled == pytest.approx(plan.mean([0.4, 0.6]), rel=1e-12) == pytest.approx(5.2)
@@ -188,7 +188,7 @@ def test_ladder_plans_as_greedy_does_at_every_budget():
     rungs = ladder(steps, p, floor=0)
     means = [rungs.plan(B_bar).mean(p) for B_bar in np.linspace(0, 31, 200)]
     np.testing.assert_allclose(means, np.linspace(0, 31, 200), atol=1e-12)
-    assert rungs.plan(1e9) == rungs.plan(math.inf) == Plan((31, 31, 31), (31, 31, 31), 0.0)
+    assert rungs.plan(1e9) == rungs.plan(math.inf) == Quotas((31, 31, 31), (31, 31, 31), 0.0)
 
 
 def test_a_budget_under_the_floor_says_what_to_do():

@@ -6,9 +6,9 @@ import pytest
 from pets.core.tally import majority
 from pets.errors import InputError
 from pets.replay.calibration import Bin, Certified, calibrate, certify
+from pets.replay.config import ReplayConfig
 from pets.replay.draws import draw
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
+from pets.replay.labelled import read_answers
 
 
 def given(certificate, share, right):
@@ -34,13 +34,13 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 
 
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
-    read, protocol = read_answers(pool), Protocol(repetitions=2, size=16)
-    found = certify(read, ("okg", "uniform"), (2.0, 4.0), protocol)
+    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16)
+    found = certify(read, ("okg", "uniform"), (2.0, 4.0), config)
     assert [(one.policy, one.budget) for one in found] == [("okg", 2), ("okg", 4), ("uniform", 2), ("uniform", 4)]
     uniform = found[3]
     expected = []
     for repetition in range(2):
-        drawn = draw(read, protocol, repetition)
+        drawn = draw(read, config, repetition)
         for question in read.questions:
             path = [trace.answer for trace in drawn.traces[question.id]]
             expected.append((majority(path[:4]), path[:4].count(majority(path[:4])), majority(path)))
@@ -50,17 +50,17 @@ def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
 
 
 def test_who_has_drawn_everything_is_certain_and_right(pool):
-    for one in certify(read_answers(pool), budgets=(8.0,), protocol=Protocol(repetitions=1, size=8)):
+    for one in certify(read_answers(pool), budgets=(8.0,), config=ReplayConfig(repetitions=1, size=8)):
         assert one.right.all() and one.certificate == pytest.approx(np.ones(12))
 
 
 def test_certificates_of_the_models_own_questions_are_calibrated(build):
     made = [build(f"toy{seed}", 150, 32, nulls=0.05, seed=seed) for seed in range(2)]
-    found = [one for p in made for one in certify(read_answers(p), budgets=(4.0, 8.0), protocol=Protocol(3, 32))]
+    found = [one for p in made for one in certify(read_answers(p), budgets=(4.0, 8.0), config=ReplayConfig(3, 32))]
     scores = calibrate(found)
     assert scores.error < 0.04 and scores.brier < min(scores.brier_constant, scores.brier_share)
 
 
 def test_another_target_is_refused(pool):
     with pytest.raises(InputError, match="whole pool"):
-        certify(read_answers(pool), protocol=Protocol(target="disjoint"))
+        certify(read_answers(pool), config=ReplayConfig(target="disjoint"))

@@ -7,7 +7,7 @@ import pytest
 
 from pets.errors import InputError
 from pets.replay.compare import average_ratio, compare, holm
-from pets.replay.protocol import Protocol
+from pets.replay.config import ReplayConfig
 from pets.replay.results import PoolResult, Result
 
 N = 100
@@ -26,7 +26,7 @@ def result(policy, spent, agree, values=()):
 
 def pool(*results):
     nothing = np.zeros(4)
-    return PoolResult("p", N, 64, "raw", None, Protocol(4), None, None, nothing, nothing, results)
+    return PoolResult("p", N, 64, "raw", None, ReplayConfig(4), None, None, nothing, nothing, results)
 
 
 OURS = result("okg", None, [(min(t, 100), min(t, 100)) for t in range(200)])
@@ -68,7 +68,7 @@ def test_nobody_who_never_arrives_is_compared():
 
 
 def test_two_repetitions_are_too_few():
-    few = PoolResult("p", N, 64, "raw", None, Protocol(2), None, None, np.zeros(2), np.zeros(2), (OURS,))
+    few = PoolResult("p", N, 64, "raw", None, ReplayConfig(2), None, None, np.zeros(2), np.zeros(2), (OURS,))
     with pytest.raises(InputError, match="4 or more"):
         compare([few], "okg", [])
 

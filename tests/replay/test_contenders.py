@@ -10,10 +10,10 @@ from pets.errors import InputError, SpecError
 from pets.policies.asc import ASC
 from pets.policies.okg import OKG
 from pets.registry import make_policy, policies
+from pets.replay.config import ReplayConfig
 from pets.replay.contenders import contenders, hardest_first, name_of, split
 from pets.replay.draws import draw
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
+from pets.replay.labelled import read_answers
 
 
 def test_every_policy_has_its_setting():
@@ -40,19 +40,19 @@ def test_a_rule_is_capped_at_the_traces_there_are():
 
 def test_budgets_lie_between_warmup_and_size():
     (price,) = contenders(["price:warmup=6"])
-    assert price.at(Protocol(budgets=(4.0, 6.0, 8.0, 32.0)), 20) == (6.0, 8.0)
+    assert price.at(ReplayConfig(budgets=(4.0, 6.0, 8.0, 32.0)), 20) == (6.0, 8.0)
     with pytest.raises(InputError, match="no budget between its warm-up of 6 and 5"):
-        price.at(Protocol(), 5)
+        price.at(ReplayConfig(), 5)
 
 
 def test_the_ranking_looks_at_traces_that_were_not_drawn(build):
-    drawn = draw(read_answers(build(traces=40)), Protocol(size=20), 0)
+    drawn = draw(read_answers(build(traces=40)), ReplayConfig(size=20), 0)
     shares = []
     for question, spare in zip(drawn.pool.questions, drawn.spare, strict=True):
         votes = [question.labels[j] for j in spare if question.labels[j] is not None]
         shares.append(max(votes.count(a) for a in set(votes)) / len(votes))
     assert hardest_first(drawn) == np.argsort(shares, kind="stable").tolist()
-    assert sorted(hardest_first(draw(read_answers(build()), Protocol(), 0))) == list(range(12))  # nothing is spare
+    assert sorted(hardest_first(draw(read_answers(build()), ReplayConfig(), 0))) == list(range(12))  # nothing is spare
 
 
 def test_unknown_and_missing_policies_are_told():
@@ -95,19 +95,19 @@ def test_an_object_whose_option_is_not_the_default_is_not_swept():
 
 @pytest.fixture
 def parts(build):
-    return split(read_answers(build(questions=20)), Protocol(train=6), 2)
+    return split(read_answers(build(questions=20)), ReplayConfig(train=6), 2)
 
 
 def test_training_questions_and_arrivals_share_nothing(parts, build):
     assert len(parts.train) == 6 and sorted(parts.train + parts.arrivals) == list(range(20))
-    again = split(read_answers(build(questions=20)), Protocol(train=6), 2)
-    other = split(read_answers(build(questions=20)), Protocol(train=6), 3)
+    again = split(read_answers(build(questions=20)), ReplayConfig(train=6), 2)
+    other = split(read_answers(build(questions=20)), ReplayConfig(train=6), 3)
     assert parts.arrivals == again.arrivals != other.arrivals
 
 
 def test_a_stream_needs_a_question(build):
     with pytest.raises(InputError, match="12 questions are too few for 12 training"):
-        split(read_answers(build()), Protocol(train=12), 0)
+        split(read_answers(build()), ReplayConfig(train=12), 0)
 
 
 def test_the_grid_and_the_prices_come_from_the_training_questions(parts):

@@ -1,14 +1,16 @@
-"""A draw: what every prefix of every path is worth, against brute force."""
+"""A draw: what every prefix of every path is worth, and the running votes, against brute force."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pets.core.tally import majority
+from pets.core.tally import majority, top_p, weighted_majority
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
-from pets.replay.draws import draw, size_of, vote_accuracy
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
+from pets.replay.config import ReplayConfig
+from pets.replay.draws import NOBODY, coded, draw, running_votes, running_weighted_votes, size_of, tied, vote_accuracy
+from pets.replay.labelled import read_answers
 
 
 def prefix(drawn, row, n):
@@ -18,9 +20,9 @@ def prefix(drawn, row, n):
 
 @pytest.mark.parametrize("target", ["whole", "disjoint"])
 def test_tables_equal_brute_force(pool, target):
-    protocol = Protocol(size=10, target=target)
-    drawn = draw(read_answers(pool), protocol, 3)
-    rng = np.random.default_rng(protocol.seeds("toy", 3))
+    config = ReplayConfig(size=10, target=target)
+    drawn = draw(read_answers(pool), config, 3)
+    rng = np.random.default_rng(config.seeds("toy", 3))
     for row, question in enumerate(drawn.pool.questions):
         order = rng.permutation(24)
         assert drawn.paths[row].tolist() == order[:10].tolist()
@@ -34,25 +36,25 @@ def test_tables_equal_brute_force(pool, target):
 
 
 def test_halves_do_not_meet(build):
-    drawn = draw(read_answers(build(traces=9)), Protocol(target="disjoint"), 0)
+    drawn = draw(read_answers(build(traces=9)), ReplayConfig(target="disjoint"), 0)
     assert drawn.size == 4 and all(
         set(path) & set(rest) == set() for path, rest in zip(drawn.paths, drawn.spare, strict=True)
     )
 
 
 def test_what_is_spare_is_neither_drawn_nor_the_target(build):
-    protocol = Protocol(size=5, target="disjoint")
-    drawn = draw(read_answers(build(traces=24)), protocol, 0)
-    rng = np.random.default_rng(protocol.seeds("toy", 0))
+    config = ReplayConfig(size=5, target="disjoint")
+    drawn = draw(read_answers(build(traces=24)), config, 0)
+    rng = np.random.default_rng(config.seeds("toy", 0))
     for spare in drawn.spare:
         order = rng.permutation(24).tolist()
         assert sorted(spare.tolist()) == sorted(order[5:12] + order[17:])
-    halves = draw(read_answers(build(traces=24)), Protocol(target="disjoint"), 0)
+    halves = draw(read_answers(build(traces=24)), ReplayConfig(target="disjoint"), 0)
     assert all(spare.size == 0 for spare in halves.spare)  # the other half is the target: nobody may rank by it
 
 
 def test_the_traces_are_those_of_the_path(pool):
-    drawn = draw(read_answers(pool), Protocol(size=5), 0)
+    drawn = draw(read_answers(pool), ReplayConfig(size=5), 0)
     trace = drawn.traces["q2"][4]
     j = drawn.paths[2][4]
     assert (trace.number, trace.answer, trace.tokens) == (4, pool.questions[2].answers[j], pool.questions[2].tokens[j])
@@ -61,23 +63,23 @@ def test_the_traces_are_those_of_the_path(pool):
 def test_every_question_gives_what_the_shortest_has(build):
     long, short = build(traces=24), build(traces=7)
     mixed = type(long)("mixed", long.questions[:3] + short.questions[3:])
-    assert size_of(read_answers(mixed), Protocol()) == 7 and size_of(read_answers(mixed), Protocol(size=5)) == 5
+    assert size_of(read_answers(mixed), ReplayConfig()) == 7 and size_of(read_answers(mixed), ReplayConfig(size=5)) == 5
     with pytest.raises(InputError, match="no disjoint halves"):
-        size_of(read_answers(build(traces=1)), Protocol(target="disjoint"))
+        size_of(read_answers(build(traces=1)), ReplayConfig(target="disjoint"))
 
 
 def test_questions_without_a_vote_never_agree(build):
     pool = build(questions=9, traces=4, nulls=1.1)  # only the first trace of each votes
-    drawn = draw(read_answers(pool), Protocol(size=2), 0)
+    drawn = draw(read_answers(pool), ReplayConfig(size=2), 0)
     missed = [0 not in path for path in drawn.paths]
     assert any(missed) and not drawn.agree[missed].any()
 
 
 def test_repetitions_differ_and_pools_differ(pool, build):
     read, other = read_answers(pool), read_answers(build("other"))
-    assert (draw(read, Protocol(), 0).paths == draw(read, Protocol(), 0).paths).all()
-    assert (draw(read, Protocol(), 0).paths != draw(read, Protocol(), 1).paths).any()
-    assert (draw(read, Protocol(), 0).paths != draw(other, Protocol(), 0).paths).any()
+    assert (draw(read, ReplayConfig(), 0).paths == draw(read, ReplayConfig(), 0).paths).all()
+    assert (draw(read, ReplayConfig(), 0).paths != draw(read, ReplayConfig(), 1).paths).any()
+    assert (draw(read, ReplayConfig(), 0).paths != draw(other, ReplayConfig(), 0).paths).any()
 
 
 def test_the_vote_of_all_traces_counts_known_gold_alone():
@@ -90,4 +92,40 @@ def test_the_vote_of_all_traces_counts_known_gold_alone():
 
 def test_the_weighted_vote_needs_confidences(pool):
     with pytest.raises(InputError, match="no confidences"):
-        draw(read_answers(pool), Protocol(weighted=True), 0)
+        draw(read_answers(pool), ReplayConfig(weighted=True), 0)
+
+
+labels = st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=12)
+
+
+@given(labels)
+def test_running_votes_are_the_majority_of_each_prefix(path):
+    codes, (ranks,) = coded([path])
+    winners = [majority(path[:n]) for n in range(len(path) + 1)]
+    assert running_votes(codes)[0].tolist() == [NOBODY if w is None else ranks[w] for w in winners]
+
+
+@given(st.lists(labels, min_size=2, max_size=5))
+def test_questions_do_not_meet(paths):
+    longest = max(map(len, paths))
+    paths = [path + [None] * (longest - len(path)) for path in paths]
+    together = running_votes(coded(paths)[0])
+    assert (together == np.array([running_votes(coded([path])[0])[0] for path in paths])).all()
+
+
+@given(labels, st.randoms(use_true_random=False))
+def test_weighted_votes_filter_and_weigh_each_prefix(path, random):
+    confidences = [round(random.uniform(1, 20), 1) for _ in path]
+    _, (ranks,) = coded([path])
+    winners = [weighted_majority(path[:n], top_p(path[:n], confidences[:n])) for n in range(1, len(path) + 1)]
+    expected = [NOBODY] + [NOBODY if w is None else ranks[w] for w in winners]
+    assert running_weighted_votes(path, confidences, ranks) == expected
+
+
+def test_a_trace_without_an_answer_needs_no_confidence():
+    assert running_weighted_votes(["A", None], [9.0, None], {"A": 0}) == [NOBODY, 0, 0]
+
+
+def test_ties_of_the_weighted_vote_are_ties_of_weight():
+    assert tied(["A", "B"], [3.0, 3.0]) is False  # the filter keeps one of the two
+    assert tied(["A", "B", "A", "B"], [3.0, 3.0, 1.0, 1.0]) and not tied(["A", "B", "A", "B"], [4.0, 3.0, 1.0, 1.0])

@@ -14,7 +14,7 @@ from pets.policies.asc import ASC
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
 from pets.pools import read_pools
-from pets.replay import Protocol, read_answers, replay, rows
+from pets.replay import ReplayConfig, read_answers, replay, rows
 from pets.replay.contenders import split
 
 EVERYTHING = ["uniform", "okg", "asc", "esc", "boinf", "its_adaptive", "dsc", "online_grid", "price:rounds=2", "oracle"]
@@ -40,10 +40,10 @@ def test_workers_change_nothing(build):
 def test_what_each_question_was_given_is_kept_of_a_few_repetitions(build):
     (found,) = replay([build(questions=15)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=5, size=16, train=4)
     for result in found.results:
-        assert len(result.given) == 3
-        for repetition, given in enumerate(result.given):
+        assert len(result.allocations) == 3
+        for repetition, allocation in enumerate(result.allocations):
             for point in (0, result.agree.shape[1] - 1):
-                sizes = given.at(point)
+                sizes = allocation.at(point)
                 assert np.nansum(sizes) == pytest.approx(result.traces[repetition, point] * result.questions)
                 assert np.isnan(sizes).sum() == (4 if result.setting == "online" else 0)
 
@@ -93,7 +93,7 @@ def test_mistakes_are_told_before_anything_runs(build):
     with pytest.raises(InputError, match="8 questions are too few for 10"):
         replay([build(questions=8)], ["price"])
     with pytest.raises(InputError, match="whole or disjoint"):
-        Protocol(target="half")
+        ReplayConfig(target="half")
 
 
 def test_progress_ends_at_its_total(pool):
@@ -136,7 +136,7 @@ def test_the_lab_trains_a_policy_of_ones_own(build):
     pool = build(questions=20)
     (found,) = replay([pool], [Typical(), "uniform"], repetitions=2, size=16, train=4, budgets=(8.0,))
     result = found.result(Typical())
-    parts = [split(read_answers(pool), Protocol(2, 16, train=4), repetition) for repetition in range(2)]
+    parts = [split(read_answers(pool), ReplayConfig(2, 16, train=4), repetition) for repetition in range(2)]
     assert result.policy == "Typical()" and result.setting == "online"
     assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(one.training()).needed, 128) for one in parts]
 

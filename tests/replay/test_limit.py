@@ -121,7 +121,7 @@ def test_asc_never_beats_it(counts, size, threshold):
 
 
 def test_a_replay_agrees_with_a_rule_followed_exactly(build):
-    """The lattice is the lab's protocol: the same draws, target and ties."""
+    """The lattice is the lab's config: the same draws, target and ties."""
     pool = build(questions=15, traces=10, nulls=0.0, seed=3)
     lattice = Lattice.of(vote_counts(read_answers(pool)), 8)
     (found,) = replay([pool], ["asc"], repetitions=400, size=8)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from pets.errors import InputError
-from pets.replay import Protocol, area, certificates, reached, read_answers, replay, rows
+from pets.replay import ReplayConfig, area, certificates, reached, read_answers, replay, rows
 from pets.replay.calibration import calibrate, certify
 
 
@@ -64,7 +64,7 @@ def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
 def test_certificates_are_those_that_are_checked_alone(build):
     pools = [build("one"), build("two", seed=1)]
     found = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0))
-    alone = [one for pool in pools for one in certify(read_answers(pool), ["okg"], (2.0, 4.0), Protocol(2, 16))]
+    alone = [one for pool in pools for one in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16))]
     table = rows(found)
     (together,) = [row for row in table if (row.pool, row.policy, row.metric) == ("", "okg", "certificate_error")]
     assert together.mean == pytest.approx(calibrate(alone).error)
@@ -72,7 +72,7 @@ def test_certificates_are_those_that_are_checked_alone(build):
     (brier,) = [row for row in table if (row.pool, row.policy, row.metric) == ("one", "okg", "certificate_brier")]
     assert brier.mean == pytest.approx(calibrate(alone[:2]).brier)
     with pytest.raises(InputError, match="majority vote of the whole pool"):
-        Protocol(target="disjoint", certified=(4.0,))
+        ReplayConfig(target="disjoint", certified=(4.0,))
 
 
 def test_the_matched_policy_is_at_one(found):

@@ -10,11 +10,11 @@ from pets.core.policy import QuotaPolicy
 from pets.errors import BudgetError
 from pets.policies.price import Price
 from pets.registry import make_policy
+from pets.replay.config import ReplayConfig
 from pets.replay.contenders import split
 from pets.replay.draws import draw
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
-from pets.replay.runs import stream_sizes
+from pets.replay.drivers import stream_sizes
+from pets.replay.labelled import read_answers
 from pets.replay.stopping import States
 from pets.replay.streams import Prefixes, walked_sizes
 
@@ -28,7 +28,7 @@ def drawn(request, build):
     made = read_answers(build(tokens=request.param != "no tokens"))
     if request.param == "some tokens":
         made = with_a_silent_length(made)
-    return draw(made, Protocol(size=8), 1)
+    return draw(made, ReplayConfig(size=8), 1)
 
 
 def with_a_silent_length(pool):
@@ -39,7 +39,7 @@ def with_a_silent_length(pool):
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_walk_gives_what_the_allocator_gives(drawn, spec):
-    parts = split(drawn.pool, Protocol(size=8, train=5), 1)
+    parts = split(drawn.pool, ReplayConfig(size=8, train=5), 1)
     policy, prefixes = make_policy(spec).fit(parts.training()), Prefixes(drawn, States())
     for total in (28, 31, 40, 56, 90):
         expected = stream_sizes(policy, drawn, ARRIVALS, total, 3)
@@ -77,7 +77,7 @@ def test_a_policy_is_asked_the_same_at_every_step(drawn):
 
 def test_more_questions_than_a_block_of_coins(build):
     pool = read_answers(build(questions=1030, traces=8))
-    drawn, arrivals = draw(pool, Protocol(size=8), 0), range(1030)
+    drawn, arrivals = draw(pool, ReplayConfig(size=8), 0), range(1030)
     policy = make_policy("online_grid")
     expected = stream_sizes(policy, drawn, arrivals, 5000, 7)
     assert walked_sizes(policy, Prefixes(drawn, States()), arrivals, 5000, 7).tolist() == expected.tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pets.pools import Pool, PooledQuestion
-from pets.replay import Protocol, replay
+from pets.replay import ReplayConfig, replay
 
 POLICIES = ("uniform", "okg:prior=1", "asc", "dsc", "online_grid")
 
@@ -26,11 +26,11 @@ def pool():
 
 @pytest.fixture(scope="session")
 def found(pool):
-    (result,) = replay([pool], POLICIES, protocol=Protocol(2, 16, budgets=(4.0, 8.0, 16.0)))
+    (result,) = replay([pool], POLICIES, config=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
     return result
 
 
 @pytest.fixture(scope="session")
 def without_gold():
-    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], protocol=Protocol(1, 8, "disjoint"))
+    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], config=ReplayConfig(1, 8, "disjoint"))
     return result

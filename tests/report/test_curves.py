@@ -1,7 +1,9 @@
-"""A pool's curves: who is drawn, within which bounds, under which title."""
+"""A pool's curves: who is drawn, within which bounds, under which title; each the mean of the repetitions."""
 
-from pets.report.canvas import save
-from pets.report.curves import draw_curves
+import numpy as np
+
+from pets.report.curves import draw_curves, series
+from pets.report.style import save
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -30,3 +32,25 @@ def test_without_gold_there_is_no_accuracy(without_gold):
     assert len(figure.axes) == 1 and "target disjoint" in figure.get_suptitle()
     (ceiling,) = figure.axes[0].texts
     assert ceiling.get_text().endswith(f"{without_gold.ceiling.mean():.3f}")
+
+
+def test_a_curve_runs_from_one_trace_a_question_to_all_of_them(found):
+    result = found.result("okg:prior=1")
+    line = series(result, result.consistency)
+    assert not line.swept and line.traces[0] == 1 and line.traces[-1] == found.size
+    at = round(line.traces[7] * result.questions)
+    both = result.agree[:, at] / result.questions
+    assert np.isclose(line.mean[7], both.mean()) and np.isclose(line.deviation[7], abs(np.subtract(*both)) / 2**0.5)
+
+
+def test_a_sweep_has_every_value_cheapest_first(found):
+    result = found.result("asc")
+    line = series(result, result.accuracy)
+    assert line.swept and len(line.traces) == len(result.values) and np.all(np.diff(line.traces) >= 0)
+    assert np.isclose(line.mean.mean(), result.accuracy.mean())
+
+
+def test_streams_say_so_and_one_repetition_has_no_band(found, without_gold):
+    assert series(found.result("online_grid"), found.result("online_grid").consistency).label == "online_grid (stream)"
+    result = without_gold.result("uniform")
+    assert not series(result, result.consistency).deviation.any()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pets.replay import Protocol, read_answers, replay, traces_at_mean
+from pets.replay import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.report.difficulty import draw_difficulty, leader_share, spreads
 
 
@@ -22,14 +22,14 @@ def test_a_sweep_spends_what_its_cheapest_good_value_spent(found):
 
 
 def test_streams_leave_training_questions_out(pool):
-    (found,) = replay([pool], ["online_grid"], protocol=Protocol(1, 16, budgets=(16.0,)))
+    (found,) = replay([pool], ["online_grid"], config=ReplayConfig(1, 16, budgets=(16.0,)))
     (spread,) = spreads(found)
     assert np.isnan(spread.traces).sum() == 10
     assert np.nansum(spread.traces) == found.results[0].spent[0, 0]
 
 
 def test_a_level_that_is_never_reached_is_said(pool):
-    (found,) = replay([pool], ["uniform", "online_grid"], protocol=Protocol(1, 16, budgets=(4.0,)))
+    (found,) = replay([pool], ["uniform", "online_grid"], config=ReplayConfig(1, 16, budgets=(4.0,)))
     figure = draw_difficulty(found, read_answers(pool), level=1.0)
     assert spreads(found, 1.0)[1].traces is None
     assert [text.get_text() for text in figure.axes[1].texts] == ["never reaches 1"]

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from pets.replay import Protocol, certificates, replay, rows
+from pets.replay import ReplayConfig, replay
 from pets.replay.calibration import Certified, calibrate
 from pets.report.reliability import draw_reliability
-from pets.report.replayed import certificate_table
 
 
 @pytest.fixture(scope="module")
 def certified(pool):
-    return replay([pool], ["uniform", "okg", "asc"], protocol=Protocol(2, 16, certified=(4.0, 8.0)))
+    return replay([pool], ["uniform", "okg", "asc"], config=ReplayConfig(2, 16, certified=(4.0, 8.0)))
 
 
 def test_a_dot_a_bin_that_is_not_empty():
@@ -22,10 +21,3 @@ def test_a_dot_a_bin_that_is_not_empty():
     assert line.get_xydata().tolist() == [pytest.approx([0.15, 0.0]), pytest.approx([0.93, 1.0])]
     assert line.get_label() == f"okg: calibration error {found.error:.4f}"
     assert below.patches[0].get_data().values.tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2]
-
-
-def test_the_table_has_a_row_for_each_offline_policy(certified):
-    table = certificate_table(rows(certified))
-    assert list(table.columns[1].cells) == ["uniform", "okg"]
-    assert list(table.columns[5].cells)[1] == f"{certificates(certified)['okg'].error:.4f}"
-    assert certificate_table([]) is None

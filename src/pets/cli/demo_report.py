@@ -14,7 +14,7 @@ from pets.errors import InputError
 from pets.pools import Pool
 from pets.questions import question_set
 from pets.replay import replay, traces_at_mean
-from pets.report.page import ComparedRun, VotedQuestion, comparison_page
+from pets.report.html import ComparedRun, VotedQuestion, comparison_page
 
 __all__ = ["POLICIES", "PolicyRun", "averaged", "print_report", "savings", "write_page"]
 

@@ -12,7 +12,7 @@ from pets.cli._groups import option, verb
 from pets.cli._output import progress_bar, read_pool_reporting_skips, table_console
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
-from pets.replay import Protocol, read_answers
+from pets.replay import ReplayConfig, read_answers
 from pets.report import (
     ORACLE,
     PREDICTOR,
@@ -74,7 +74,7 @@ def figures(drawing: FigureOptions, tables: TableOptions) -> None:
     folder = drawing.output
     files = pool_files(tables.pools) if tables.pools else []
     pools = [read_pool_reporting_skips(path, skip_bad=tables.skip_bad) for path in files]
-    protocol = Protocol(tables.repetitions, budgets=(tables.mean_budget,), seed=drawing.seed)
+    protocol = ReplayConfig(tables.repetitions, budgets=(tables.mean_budget,), seed=drawing.seed)
     pools = [pool for pool in pools if _fits(pool, protocol)]
     folder.mkdir(parents=True, exist_ok=True)
     curves, plan = voting_curves(), budget_plan(batches=drawing.batches, seed=drawing.seed)
@@ -88,7 +88,7 @@ def figures(drawing: FigureOptions, tables: TableOptions) -> None:
         click.echo("No pools: the bin sweeps and the wall-clock table are left out. Give some with --pools.", err=True)
 
 
-def _fits(pool: Pool, protocol: Protocol) -> bool:
+def _fits(pool: Pool, protocol: ReplayConfig) -> bool:
     """Whether the pool has questions and traces enough; says why not."""
     shortest = min((len(question.answers) for question in pool.questions), default=0)
     mean = protocol.budgets[0]
@@ -103,10 +103,10 @@ def _fits(pool: Pool, protocol: Protocol) -> bool:
     return not why
 
 
-def _tables(pools: Sequence[Pool], protocol: Protocol, folder: Path, workers: int) -> None:
+def _tables(pools: Sequence[Pool], protocol: ReplayConfig, folder: Path, workers: int) -> None:
     with progress_bar() as progress:
         sweeps = bin_sweep(pools, protocol, workers=workers, progress=progress)
-    clocked = Protocol(CLOCK_DRAWS, budgets=protocol.budgets, seed=protocol.seed)
+    clocked = ReplayConfig(CLOCK_DRAWS, budgets=protocol.budgets, seed=protocol.seed)
     clocks = [row for pool in pools for row in wall_clock(read_answers(pool), clocked)]
     at = f"at mean budget {protocol.budgets[0]:g}"
     console = table_console()

@@ -16,10 +16,10 @@ from pets.cli._groups import option, verb
 from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips, table_console
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
-from pets.replay import PoolResult, Protocol, Row, certificates, read_answers, rows
+from pets.replay import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
 from pets.replay import replay as run
 from pets.replay.calibration import CERTIFIED_AT
-from pets.replay.protocol import Target
+from pets.replay.config import Target
 from pets.report import (
     certificate_table,
     check_matplotlib,
@@ -121,7 +121,7 @@ def replay(
         results = run(
             pools,
             specs,
-            protocol=protocol,
+            config=protocol,
             answer=reading.answer,
             workers=draws.workers or os.cpu_count() or 1,
             progress=progress,
@@ -137,10 +137,10 @@ def replay(
         _plot(result.plots, pools, results, reading.answer)
 
 
-def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> Protocol:
+def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> ReplayConfig:
     plain = draws.target == "whole" and not contenders.weighted  # what certificates can be checked against
     certified = CERTIFIED_AT if result.certificates or (result.plots is not None and plain) else ()
-    return Protocol(
+    return ReplayConfig(
         draws.repetitions,
         draws.pool_size,
         draws.target,
@@ -151,7 +151,7 @@ def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOp
     )
 
 
-def _default_policies(pools: Sequence[Pool], protocol: Protocol) -> tuple[str, ...]:
+def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
     """Every policy that these pools allow."""
     if protocol.weighted:
         return DEFAULT_WEIGHTED
@@ -168,7 +168,7 @@ def _print_notes(pool: PoolResult, pool_size: int) -> None:
     if pool.note:
         click.echo(f"{pool.pool}: {pool.note}.", err=True)
     if pool.size < pool_size:
-        why = "its halves have no more" if pool.protocol.target == "disjoint" else "its shortest question has no more"
+        why = "its halves have no more" if pool.config.target == "disjoint" else "its shortest question has no more"
         click.echo(f"{pool.pool}: {pool.size} traces per question, {why}.", err=True)
 
 

@@ -22,7 +22,7 @@ from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, parse_fields
 from pets.registry import make_answer_type
-from pets.replay.readings import RAW
+from pets.replay.labelled import RAW
 from pets.samplers import Sampler, Sampling
 
 __all__ = ["stream"]

@@ -22,7 +22,7 @@ from pets.core.consistency import log_gain_binary
 from pets.core.probit import Probit
 from pets.errors import BudgetError, InputError
 
-__all__ = ["Ladder", "Plan", "Steps", "binary_steps", "envelope", "greedy", "ladder", "probit_steps"]
+__all__ = ["Ladder", "Quotas", "Steps", "binary_steps", "envelope", "greedy", "ladder", "probit_steps"]
 
 _ROUNDING = 1e-12  # a chance this near to 0 or 1 is the rounding of the spend
 
@@ -54,11 +54,11 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Quotas:
     """A budget for each grid: ``low``, but with probability ``rho`` a question of the one grid in which the
     two differ gets ``high``.
 
-    >>> plan = Plan(low=(4, 7), high=(4, 9), rho=0.25)
+    >>> plan = Quotas(low=(4, 7), high=(4, 9), rho=0.25)
     >>> plan.budget(1, coin=0.2), plan.budget(1, coin=0.3), plan.mean([0.5, 0.5])
     (9, 7, 5.75)
     """
@@ -97,7 +97,7 @@ class Ladder:
     places: tuple[NDArray[np.int64], ...]
     budgets: tuple[NDArray[np.int64], ...]
 
-    def plan(self, B_bar: float) -> Plan:
+    def plan(self, B_bar: float) -> Quotas:
         """The optimal plan at mean budget ``B_bar``; O(K log n)."""
         floor = int(self.budgets[0][0])
         if not B_bar >= floor:
@@ -111,14 +111,14 @@ class Ladder:
         taken = [int(np.searchsorted(places, k)) for places in self.places]
         low = tuple(int(budget[n]) for budget, n in zip(self.budgets, taken, strict=True))
         if k == len(self.grid):  # everything that gains anything is bought
-            return Plan(low, low, 0.0)
+            return Quotas(low, low, 0.0)
         j = int(self.grid[k])
         high = (*low[:j], int(self.budgets[j][taken[j] + 1]), *low[j + 1 :])
         left = B_bar - math.fsum(q * b for q, b in zip(self.p, low, strict=True))
         rho = left / (self.p[j] * (high[j] - low[j]))
         if rho < _ROUNDING:
-            return Plan(low, low, 0.0)
-        return Plan(low, high, rho) if rho < 1 - _ROUNDING else Plan(high, high, 0.0)
+            return Quotas(low, low, 0.0)
+        return Quotas(low, high, rho) if rho < 1 - _ROUNDING else Quotas(high, high, 0.0)
 
 
 def _shares(p: ArrayLike, K: int) -> tuple[float, ...]:
@@ -238,7 +238,7 @@ def ladder(steps: Sequence[Steps], p: ArrayLike, floor: int) -> Ladder:
     return Ladder(shares, grid, spend, places, budgets)
 
 
-def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Plan:
+def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Quotas:
     """The plan that maximizes sum_j p_j SC_j(B_j) at an expected spend of B_bar traces a question.
 
     ``steps`` are the K envelopes above the common ``floor``, ``p`` (K,) the shares. The expected spend is
@@ -249,6 +249,6 @@ def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Pl
 
     >>> steps = [binary_steps(theta, cap=99) for theta in (0.9, 0.6)]
     >>> greedy(steps, p=[0.5, 0.5], B_bar=8, floor=0)
-    Plan(low=(5, 11), high=(5, 11), rho=0.0)
+    Quotas(low=(5, 11), high=(5, 11), rho=0.0)
     """
     return ladder(steps, p, floor).plan(B_bar)

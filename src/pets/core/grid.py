@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.vq import kmeans2
 
 from pets.core.consistency import SC_curve
-from pets.core.greedy import Ladder, Plan, Steps, ladder, probit_steps
+from pets.core.greedy import Ladder, Quotas, Steps, ladder, probit_steps
 from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment, vote_counts
 from pets.core.policy import View
 from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, smooth_theta
@@ -46,7 +46,7 @@ Aggregation = Literal["average", "loss"]
 NO_CAP = 1024  # where curves are followed to when a question has no cap
 B_MAX = 64  # the range of budgets over which curves are fitted, as in the paper's panels
 
-Pool = tuple[tuple[int, ...], int]
+VoteCounts = tuple[tuple[int, ...], int]
 Row = tuple[float, float, float, float]
 
 
@@ -115,7 +115,7 @@ def _binomials(v: float, B_max: int) -> NDArray[np.float64]:
     return cast
 
 
-def fit_grid(pools: Sequence[Pool], K: int, aggregation: Aggregation = "average", B_max: int = B_MAX) -> Grid:
+def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "average", B_max: int = B_MAX) -> Grid:
     """Grids of the warm-up patterns from training pools, each ``(vote counts, nulls)``.
 
     With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the
@@ -145,7 +145,7 @@ def fit_grid(pools: Sequence[Pool], K: int, aggregation: Aggregation = "average"
     return Grid(tuple((total / len(pools)).tolist()), tuple(fitted[i] for i in near), voting)
 
 
-def _aggregate(pools: Sequence[Pool], weights: NDArray[np.float64], aggregation: str, B_max: int) -> list[Probit]:
+def _aggregate(pools: Sequence[VoteCounts], weights: NDArray[np.float64], aggregation: str, B_max: int) -> list[Probit]:
     """One probit for each row of ``weights``, shape (grids, pools)."""
     if aggregation == "loss":
         curves = np.array([pool_curve(*pool, B_max) for pool in pools])
@@ -162,7 +162,7 @@ def _pool_probit(counts: tuple[int, ...], nulls: int, B_max: int) -> Probit:
 
 
 def fit_oracle(
-    pools: Sequence[Pool], K: int, rng: np.random.Generator, B_max: int = B_MAX
+    pools: Sequence[VoteCounts], K: int, rng: np.random.Generator, B_max: int = B_MAX
 ) -> tuple[Grid, NDArray[np.int64]]:
     """Grids of the questions' true (a_q, b_q): k-means on the whitened points, easiest cluster first.
 
@@ -217,7 +217,7 @@ def _ladder(grid: Grid, floor: int, cap: int) -> Ladder:
     return ladder(steps, grid.shares, floor)
 
 
-def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Plan:
+def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Quotas:
     """The optimal budgets, floor <= B_j <= cap, of the grids at mean budget B_bar (:func:`greedy`).
 
     The budgets are totals: they count the warm-up, so ``floor`` is K0 or more in a stream. A grid of share 0
@@ -226,7 +226,7 @@ def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Plan:
 
     >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
     >>> plan_for(grid, B_bar=10, floor=4, cap=64)
-    Plan(low=(4, 34), high=(4, 34), rho=0.0)
+    Quotas(low=(4, 34), high=(4, 34), rho=0.0)
     """
     return _ladder(grid, floor, cap).plan(B_bar)
 
@@ -252,5 +252,7 @@ def one_shot(grid: Grid, tally: Tally, view: View) -> int:
 def cold_rows(K: int, aggregation: Aggregation = "average") -> tuple[Row, ...]:
     """Grids without training: 200 questions drawn from Dir(1/2) over four options, 64 traces each; a fixed draw."""
     rng = np.random.default_rng(0)
-    pools: list[Pool] = [(tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)]
+    pools: list[VoteCounts] = [
+        (tuple(rng.multinomial(64, theta).tolist()), 0) for theta in rng.dirichlet([0.5] * 4, 200)
+    ]
     return fit_grid(pools, K, aggregation).rows

@@ -1,8 +1,7 @@
 """Streams of questions: a plan fitted to recorded answers, and all that keeps to it.
 
-plan.py      StreamPlan: grids, curves, budgets, prices, prior, and where they come from
-fitting.py   fit_plan: from a training pool
-files.py     read_plan, write_plan: readable, versioned JSON
+plan.py      StreamPlan: grids, curves, budgets, prices, prior, and where they come from; read_plan, write_plan
+fit.py       fit_plan: from a training pool
 drift.py     Drift: an alarm when warm-up patterns no longer fit the plan
 traces.py    where traces come from: recorded ones
 asking.py    ... and a model that is asked live
@@ -12,10 +11,9 @@ stream.py    Stream: questions as they arrive, several on their way at once
 
 from pets.plans.asking import SampledTraces
 from pets.plans.drift import Drift
-from pets.plans.files import plan_text, read_plan, write_plan
-from pets.plans.fitting import fit_plan
+from pets.plans.fit import fit_plan
 from pets.plans.outcome import Outcome
-from pets.plans.plan import Provenance, StreamPlan, left_by_windows
+from pets.plans.plan import Provenance, StreamPlan, left_by_windows, plan_text, read_plan, write_plan
 from pets.plans.stream import Stream
 from pets.plans.traces import RecordedTraces
 

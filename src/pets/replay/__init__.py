@@ -8,14 +8,14 @@ import sys
 from types import ModuleType
 
 from pets.replay.compare import Comparison, average_ratio, compare
+from pets.replay.config import BUDGETS, ReplayConfig
 from pets.replay.lab import replay
+from pets.replay.labelled import read_answers
 from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, traces_at_mean
-from pets.replay.protocol import BUDGETS, Protocol
-from pets.replay.readings import read_answers
 from pets.replay.results import PoolResult, Result
 from pets.replay.rows import Row, certificates, rows
 
-__all__ = ["BUDGETS", "LEVELS", "Comparison", "PoolResult", "Protocol", "Result", "Row", "area", "at_spend"]
+__all__ = ["BUDGETS", "LEVELS", "Comparison", "PoolResult", "ReplayConfig", "Result", "Row", "area", "at_spend"]
 __all__ += [
     "average_ratio",
     "certificates",

@@ -18,10 +18,10 @@ from pets.core.prior import fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.registry import make_policy
+from pets.replay.config import ReplayConfig
 from pets.replay.draws import Draw, draw
-from pets.replay.protocol import Protocol
-from pets.replay.readings import ReadPool
-from pets.replay.runs import batch_order, stream_sizes
+from pets.replay.drivers import batch_order, stream_sizes
+from pets.replay.labelled import LabelledPool
 
 __all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment"]
 
@@ -83,18 +83,18 @@ class Calibration:
 
 
 def certify(
-    pool: ReadPool,
+    pool: LabelledPool,
     policies: Sequence[str] = ("okg", "uniform"),
     budgets: Sequence[float] = CERTIFIED_AT,
-    protocol: Protocol | None = None,
+    config: ReplayConfig | None = None,
 ) -> list[Certified]:
     """Certificates under every policy at every mean budget, all repetitions of one pool."""
-    protocol = protocol or Protocol()
-    if protocol.target != "whole" or protocol.weighted:
+    config = config or ReplayConfig()
+    if config.target != "whole" or config.weighted:
         raise InputError("certificates are checked against the majority vote of the whole pool; drop the other target.")
     found: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
-    for repetition in range(protocol.repetitions):
-        drawn = draw(pool, protocol, repetition)
+    for repetition in range(config.repetitions):
+        drawn = draw(pool, config, repetition)
         for spec in policies:
             for budget, sizes in zip(budgets, _sizes(make_policy(spec), drawn, budgets), strict=True):
                 found[spec, budget].append(moment(drawn, sizes))

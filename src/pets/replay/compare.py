@@ -62,7 +62,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SpendPoint:
     """A point of a result, or the mixture of two: a share ``w`` of the questions at ``high``.
 
     It was made on the repetitions of parity ``chosen``, which spend ``planned``.
@@ -97,7 +97,7 @@ def compare(
     found: Sequence[PoolResult], ours: str, rivals: Sequence[str], level: float = 0.99, *, chosen: int = 0
 ) -> list[Comparison]:
     """One comparison a pool; see the module for what is chosen and what is scored."""
-    if any(pool.protocol.repetitions < 4 for pool in found):
+    if any(pool.config.repetitions < 4 for pool in found):
         raise InputError("a comparison chooses on half of the repetitions and scores on the rest; give it 4 or more.")
     compared = [_pool(pool, ours, rivals, level, chosen) for pool in found]
     return [replace(one, p_holm=p) for one, p in zip(compared, holm([one.p for one in compared]), strict=True)]
@@ -127,8 +127,8 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 
 def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, chosen: int) -> Comparison:
     result = pool.result(ours)
-    mine = _plan(result, level, chosen)
-    plans = [plan for spec in rivals if (plan := _plan(pool.result(spec), level, chosen)) is not None]
+    mine = _spend_point(result, level, chosen)
+    plans = [plan for spec in rivals if (plan := _spend_point(pool.result(spec), level, chosen)) is not None]
     best = min(plans, key=lambda plan: plan.planned, default=None)
     spend, consistency = _score(mine)
     rival_spend, rival_consistency = _score(best)
@@ -151,7 +151,7 @@ def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, chos
     )
 
 
-def _plan(result: Result, level: float, chosen: int) -> Plan | None:
+def _spend_point(result: Result, level: float, chosen: int) -> SpendPoint | None:
     """What meets the level in the mean of the repetitions to choose on."""
     part = slice(chosen, None, 2)
     traces, consistency = mean_curve(result, part)
@@ -163,12 +163,12 @@ def _plan(result: Result, level: float, chosen: int) -> Plan | None:
     at = int(good.argmax())
     high, low = int(points[at]), int(points[max(0, at - 1)])
     if result.option is None or low == high:
-        return Plan(result, chosen, float(traces[high]), high, high, 1.0)
+        return SpendPoint(result, chosen, float(traces[high]), high, high, 1.0)
     w = float((bar - consistency[low]) / (consistency[high] - consistency[low]))
-    return Plan(result, chosen, float((1.0 - w) * traces[low] + w * traces[high]), low, high, w)
+    return SpendPoint(result, chosen, float((1.0 - w) * traces[low] + w * traces[high]), low, high, w)
 
 
-def _score(plan: Plan | None) -> tuple[float | None, float | None]:
+def _score(plan: SpendPoint | None) -> tuple[float | None, float | None]:
     """Mean spend and self-consistency of a plan on the scored repetitions."""
     if plan is None:
         return None, None
@@ -179,7 +179,7 @@ def _mean(values: Floats) -> float:
     return float(values.mean())
 
 
-def _at_equal_spend(mine: Result, rival: Plan) -> tuple[float | None, float | None]:
+def _at_equal_spend(mine: Result, rival: SpendPoint) -> tuple[float | None, float | None]:
     """Mean of our self-consistency less the rival's at the rival's spend, and its p."""
     spends = np.full(mine.repetitions, np.nan)
     spends[rival.scored] = rival.of(rival.result.traces)
@@ -193,7 +193,7 @@ def _at_equal_spend(mine: Result, rival: Plan) -> tuple[float | None, float | No
     return mean, float(2.0 * stdtr(differences.size - 1, -abs(mean) / error))
 
 
-def _equal_ratio(mine: Result, rival: Plan) -> float | None:
+def _equal_ratio(mine: Result, rival: SpendPoint) -> float | None:
     """What our mean curve of the scored repetitions spends to give what the rival's plan gave, over its spend."""
     traces, consistency = mean_curve(mine, rival.scored)
     points = frontier(traces, consistency)

@@ -16,11 +16,11 @@ import numpy as np
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
 from pets.errors import InputError
 from pets.registry import as_policy, spec_of
+from pets.replay.config import ReplayConfig
+from pets.replay.curves import Curve, curve_of_order, curve_of_sizes
 from pets.replay.draws import Draw
-from pets.replay.lines import Line, line_of_order, line_of_sizes
-from pets.replay.protocol import Protocol
-from pets.replay.readings import ReadPool
-from pets.replay.runs import batch_order
+from pets.replay.drivers import batch_order
+from pets.replay.labelled import LabelledPool
 from pets.replay.stopping import States, stop_sizes
 from pets.replay.streams import Prefixes, walked_sizes
 
@@ -35,7 +35,7 @@ RANKING_TRACES = 32
 class Split:
     """Rows of the training questions, and of the others in the order of their arrival."""
 
-    pool: ReadPool
+    pool: LabelledPool
     train: tuple[int, ...]
     arrivals: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -54,10 +54,10 @@ class Split:
         )
 
 
-def split(pool: ReadPool, protocol: Protocol, repetition: int) -> Split:
+def split(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Split:
     """The split of one repetition; the same for every policy."""
-    seeds = protocol.seeds(pool.name, repetition)
-    train = protocol.train_of(len(pool.questions))
+    seeds = config.seeds(pool.name, repetition)
+    train = config.train_of(len(pool.questions))
     order = np.random.default_rng([*seeds, 1]).permutation(len(pool.questions)).tolist()
     return Split(pool, tuple(order[:train]), tuple(order[train:]), tuple(seeds))
 
@@ -72,30 +72,30 @@ class Contender:
     option: str | None = None
     values: tuple[float, ...] = ()
 
-    def at(self, protocol: Protocol, size: int) -> tuple[float, ...]:
+    def at(self, config: ReplayConfig, size: int) -> tuple[float, ...]:
         """The values to run in a pool with ``size`` traces per question."""
         if self.setting != "online":
             return self.values
         fewest = max(1, self.policy.warmup)
-        within = tuple(budget for budget in protocol.budgets if fewest <= budget <= size)
+        within = tuple(budget for budget in config.budgets if fewest <= budget <= size)
         if not within:
             raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
         return within
 
-    def run(self, drawn: Draw, protocol: Protocol, states: States, parts: Split | None) -> Line:
-        """The line of one repetition."""
-        seed = int(np.random.SeedSequence(protocol.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
+    def run(self, drawn: Draw, config: ReplayConfig, states: States, parts: Split | None) -> Curve:
+        """The curve of one repetition."""
+        seed = int(np.random.SeedSequence(config.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
         if self.setting == "offline":
-            return line_of_order(batch_order(self.policy, drawn, seed), drawn)
+            return curve_of_order(batch_order(self.policy, drawn, seed), drawn)
         if self.setting == "online":
             assert parts is not None
-            return _online(self, drawn, protocol, states, parts, seed)
+            return _online(self, drawn, config, states, parts, seed)
         rules = [self.rule(value, drawn.size) for value in self.values or (None,)]
         if self.setting == "stopping":
-            return line_of_sizes(np.array([stop_sizes(rule, drawn, states) for rule in rules]), drawn)
+            return curve_of_sizes(np.array([stop_sizes(rule, drawn, states) for rule in rules]), drawn)
         ranking, prefixes = hardest_first(drawn), Prefixes(drawn, states)
         sizes = np.array([walked_sizes(rule, prefixes, ranking, drawn.paths.size, seed) for rule in rules])
-        return line_of_sizes(sizes, drawn, np.array(ranking))
+        return curve_of_sizes(sizes, drawn, np.array(ranking))
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped at the traces there are."""
@@ -168,13 +168,13 @@ def _contender(given: str | Policy) -> Contender:
     return Contender(name, policy, setting, option, (getattr(policy, option),) if fixed else values)
 
 
-def _online(contender: Contender, drawn: Draw, protocol: Protocol, states: States, parts: Split, seed: int) -> Line:
+def _online(contender: Contender, drawn: Draw, config: ReplayConfig, states: States, parts: Split, seed: int) -> Curve:
     policy = contender.policy.fit(parts.training())
     assert isinstance(policy, QuotaPolicy)
     arrivals, prefixes = parts.arrivals, Prefixes(drawn, states)
-    totals = [int(budget * len(arrivals)) for budget in contender.at(protocol, drawn.size)]
+    totals = [int(budget * len(arrivals)) for budget in contender.at(config, drawn.size)]
     sizes = [walked_sizes(policy, prefixes, arrivals, total, seed) for total in totals]
-    return line_of_sizes(np.array(sizes), drawn, np.array(arrivals))
+    return curve_of_sizes(np.array(sizes), drawn, np.array(arrivals))
 
 
 def hardest_first(drawn: Draw) -> list[int]:

@@ -2,6 +2,7 @@
 
 A policy that is told one trace at a time sees a question only through a prefix of its path. So any run reduces to how
 many traces each question has had, and ``agree[q, n]``, ``correct[q, n]`` and ``tokens[q, n]`` hold all outcomes.
+Running votes are the winner after every prefix of every path, by the one tie rule.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,83 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.tally import majority, top_p, weighted_majority
+from pets.core.tally import confidence_weights, majority, top_p, weighted_majority, weighted_votes
 from pets.errors import InputError
-from pets.replay.protocol import Protocol
-from pets.replay.readings import ReadPool, ReadQuestion
-from pets.replay.votes import NOBODY, Codes, coded, running_votes, running_weighted_votes, tied, voting_weights
+from pets.replay.config import ReplayConfig
+from pets.replay.labelled import LabelledPool, LabelledQuestion
 from pets.types import Question, Trace
 
-__all__ = ["Draw", "draw", "size_of", "vote_accuracy"]
+__all__ = [
+    "NOBODY",
+    "Codes",
+    "Draw",
+    "coded",
+    "draw",
+    "running_votes",
+    "running_weighted_votes",
+    "size_of",
+    "tied",
+    "vote_accuracy",
+]
+
+Codes = NDArray[np.int32]
+Labels = Sequence[str | None]
+
+NOBODY = -1  # no answer, and the vote where none was cast
+
+
+def coded(paths: Sequence[Labels]) -> tuple[Codes, list[dict[str, int]]]:
+    """Each path's answers as the rank of their first launch, so that the smallest of the tied was launched first.
+
+    >>> coded([["B", None, "A", "B"]])
+    (array([[ 0, -1,  1,  0]], dtype=int32), [{'B': 0, 'A': 1}])
+    """
+    names: list[dict[str, int]] = []
+    rows = []
+    for path in paths:
+        ranks: dict[str, int] = {}
+        rows.append([NOBODY if label is None else ranks.setdefault(label, len(ranks)) for label in path])
+        names.append(ranks)
+    return np.array(rows, dtype=np.int32), names
+
+
+def running_votes(codes: Codes) -> Codes:
+    """The majority after n = 0..P traces; codes (N, P) of :func:`coded` -> (N, P + 1).
+
+    >>> running_votes(np.array([[-1, 0, 1, 1]], dtype=np.int32))
+    array([[-1, -1,  0,  0,  1]], dtype=int32)
+    """
+    N, P = codes.shape
+    votes = np.full((N, P + 1), NOBODY, dtype=np.int32)
+    kinds = np.arange(max(1, int(codes.max(initial=0)) + 1), dtype=np.int32)
+    counts = (codes[:, :, None] == kinds).cumsum(axis=1, dtype=np.int32)
+    winner = counts.argmax(axis=2)  # the first of the tied: launch order
+    votes[:, 1:] = np.where(counts.max(axis=2) > 0, winner, NOBODY)
+    return votes
+
+
+def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ranks: dict[str, int]) -> list[int]:
+    """The paper's weighted vote after n = 0..P traces of one path: the top 70 % by confidence, weighted by it."""
+    weights = voting_weights(path, confidences)
+    winners = (weighted_majority(path[:n], top_p(path[:n], weights[:n])) for n in range(1, len(path) + 1))
+    return [NOBODY] + [NOBODY if winner is None else ranks[winner] for winner in winners]
+
+
+def voting_weights(path: Labels, confidences: Sequence[float | None]) -> list[float]:
+    """The confidences of the votes; a vote without one raises, a trace without a vote needs none."""
+    return confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
+
+
+def tied(path: Labels, confidences: Sequence[float | None] | None = None) -> bool:
+    """Whether two answers share the lead in the vote (the weighted one if confidences are given).
+
+    >>> tied(["A", "B", None]), tied(["A", "A", "B"]), tied([None])
+    (True, False, False)
+    """
+    weights = [1.0] * len(path) if confidences is None else top_p(path, voting_weights(path, confidences))
+    votes = sorted(weighted_votes(path, weights).values(), reverse=True)
+    return len(votes) > 1 and votes[0] == votes[1]
+
 
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -35,7 +105,7 @@ class Draw:
     ``judged`` where gold is known, ``tied`` where two answers share the target's lead. ``tokens`` are cumulative.
     """
 
-    pool: ReadPool
+    pool: LabelledPool
     repetition: int
     paths: Indices
     spare: tuple[Indices, ...]
@@ -57,21 +127,21 @@ class Draw:
         return [Question(self.pool.questions[row].id, options=self.pool.options) for row in rows]
 
 
-def size_of(pool: ReadPool, protocol: Protocol) -> int:
+def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
     """P: as many traces of every question as asked for, or as its shortest question has (half of them: disjoint)."""
-    have = pool.shortest if protocol.target == "whole" else pool.shortest // 2
+    have = pool.shortest if config.target == "whole" else pool.shortest // 2
     if have < 1:
         raise InputError(f'pool "{pool.name}": a question with 1 trace has no disjoint halves. Replay it whole.')
-    return min(protocol.size, have)
+    return min(config.size, have)
 
 
-def draw(pool: ReadPool, protocol: Protocol, repetition: int) -> Draw:
+def draw(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Draw:
     """Draw the traces of one repetition; the same for every policy."""
-    rng = np.random.default_rng(protocol.seeds(pool.name, repetition))
-    size = size_of(pool, protocol)
+    rng = np.random.default_rng(config.seeds(pool.name, repetition))
+    size = size_of(pool, config)
     shuffled = [rng.permutation(len(question.labels)) for question in pool.questions]
     paths = np.array([order[:size] for order in shuffled])
-    if protocol.target == "whole":
+    if config.target == "whole":
         targets, spare = list(paths), [order[size:] for order in shuffled]
     else:
         halves = [np.split(order, [len(order) // 2]) for order in shuffled]
@@ -79,8 +149,8 @@ def draw(pool: ReadPool, protocol: Protocol, repetition: int) -> Draw:
         spare = [np.concatenate([own[size:], other[size:]]) for own, other in halves]
     labels = [_taken(question.labels, path) for question, path in zip(pool.questions, paths, strict=True)]
     codes, ranks = coded(labels)
-    votes = _weighted(pool, labels, ranks, paths) if protocol.weighted else running_votes(codes)
-    target, ties = _targets(pool, targets, ranks, protocol.weighted)
+    votes = _weighted(pool, labels, ranks, paths) if config.weighted else running_votes(codes)
+    target, ties = _targets(pool, targets, ranks, config.weighted)
     gold = [ranks[row].get(question.gold or "", NO_TRACE) for row, question in enumerate(pool.questions)]
     voted = votes != NOBODY
     return Draw(
@@ -102,7 +172,7 @@ def _taken(values: Sequence[str | None], path: Indices) -> list[str | None]:
 
 
 def _weighted(
-    pool: ReadPool, labels: Sequence[Sequence[str | None]], ranks: Sequence[dict[str, int]], paths: Indices
+    pool: LabelledPool, labels: Sequence[Sequence[str | None]], ranks: Sequence[dict[str, int]], paths: Indices
 ) -> Codes:
     rows = []
     for question, path, names, order in zip(pool.questions, labels, ranks, paths.tolist(), strict=True):
@@ -111,14 +181,14 @@ def _weighted(
     return np.array(rows, dtype=np.int32)
 
 
-def confidences_of(question: ReadQuestion) -> tuple[float | None, ...]:
+def confidences_of(question: LabelledQuestion) -> tuple[float | None, ...]:
     """A question's confidences, without which there is no weighted vote."""
     if question.confidence is None:
         raise InputError(f"question {question.id!r} has no confidences; the weighted vote needs them. Drop --weighted.")
     return question.confidence
 
 
-def vote_accuracy(pool: ReadPool, weighted: bool) -> float | None:
+def vote_accuracy(pool: LabelledPool, weighted: bool) -> float | None:
     """The share of questions whose vote over all recorded traces equals gold, where gold is known."""
     judged = [question for question in pool.questions if question.gold is not None]
     right = [_vote(q.labels, confidences_of(q) if weighted else None) == q.gold for q in judged]
@@ -132,7 +202,7 @@ def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | No
 
 
 def _targets(
-    pool: ReadPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], weighted: bool
+    pool: LabelledPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], weighted: bool
 ) -> tuple[list[int], list[bool]]:
     """The target of each question as a code of its path, and whether it was a tie."""
     codes, ties = [], []
@@ -145,7 +215,7 @@ def _targets(
     return codes, ties
 
 
-def _tokens(pool: ReadPool, paths: Indices) -> NDArray[np.int64] | None:
+def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:
     """Cumulative tokens (N, P + 1); ``None`` unless every question has them."""
     recorded = [question.tokens for question in pool.questions if question.tokens is not None]
     if len(recorded) < len(pool.questions):
@@ -156,7 +226,7 @@ def _tokens(pool: ReadPool, paths: Indices) -> NDArray[np.int64] | None:
     return total
 
 
-def _traces(question: ReadQuestion, path: Sequence[int]) -> tuple[Trace, ...]:
+def _traces(question: LabelledQuestion, path: Sequence[int]) -> tuple[Trace, ...]:
     id, labels, tokens, confidences = question.id, question.labels, question.tokens, question.confidence
     return tuple(
         Trace(id, n, labels[j], confidences[j] if confidences else None, tokens[j] if tokens else 0)

@@ -19,12 +19,12 @@ from pets.core.policy import Policy
 from pets.errors import InputError
 from pets.pools import Pool
 from pets.replay.calibration import Certified, Floats, moment
+from pets.replay.config import ReplayConfig
 from pets.replay.contenders import Contender, contenders, split
+from pets.replay.curves import Curve
 from pets.replay.draws import Draw, draw, size_of, vote_accuracy
+from pets.replay.labelled import LabelledPool, read_answers
 from pets.replay.limit import attainable
-from pets.replay.lines import Line
-from pets.replay.protocol import Protocol
-from pets.replay.readings import ReadPool, read_answers
 from pets.replay.results import PoolResult, Result, stacked
 from pets.replay.stopping import States
 
@@ -32,7 +32,7 @@ __all__ = ["Progress", "replay"]
 
 Progress = Callable[[int, int], None]
 
-KEPT = 3  # repetitions of which is kept what each question was given
+KEPT = 3  # repetitions whose allocations are kept
 BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
 
 
@@ -40,26 +40,26 @@ BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sendi
 class Task:
     """Some repetitions of one pool."""
 
-    pool: ReadPool
+    pool: LabelledPool
     place: int
-    protocol: Protocol
+    config: ReplayConfig
     contenders: tuple[Contender, ...]
     repetitions: tuple[int, ...]
 
     @property
     def weight(self) -> int:
         """Traces drawn: what progress is counted in."""
-        return len(self.repetitions) * len(self.pool.questions) * size_of(self.pool, self.protocol)
+        return len(self.repetitions) * len(self.pool.questions) * size_of(self.pool, self.config)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a task brings back of one repetition: a line for each contender, and what the draw itself says.
+class Repetition:
+    """What a task brings back of one repetition: a curve for each contender, and what the draw itself says.
 
     ``moments`` are certificates: for each contender one at each mean budget, none where it runs no batch.
     """
 
-    lines: tuple[Line, ...]
+    curves: tuple[Curve, ...]
     tied: int
     ceiling: float
     moments: tuple[dict[float, Floats], ...]
@@ -69,7 +69,7 @@ def replay(
     pools: Sequence[Pool],
     policies: Sequence[str | Policy],
     *,
-    protocol: Protocol | None = None,
+    config: ReplayConfig | None = None,
     answer: str | None = None,
     workers: int = 1,
     progress: Progress | None = None,
@@ -77,7 +77,7 @@ def replay(
 ) -> list[PoolResult]:
     """Run every policy, given as a spec or an object, on every pool.
 
-    ``settings`` are those of :class:`Protocol` (``repetitions=30``, ``size=64``...).
+    ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...).
     ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
     ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
     the usual ``if __name__ == "__main__":``, since workers are started afresh.
@@ -88,7 +88,7 @@ def replay(
     >>> found.result("okg").consistency.shape, float(found.result("okg").consistency[:, -1].min())
     ((2, 9), 1.0)
     """
-    protocol = protocol or Protocol(**settings)
+    config = config or ReplayConfig(**settings)
     names = [pool.name for pool in pools]
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
@@ -97,30 +97,30 @@ def replay(
         _check_sendable(chosen)
     read = [read_answers(pool, answer) for pool in pools]
     for pool in read:
-        _check(pool, protocol, chosen)
-    outcomes: dict[tuple[int, int], Outcome] = {}
-    tasks = _tasks(read, protocol, tuple(chosen), workers)
+        _check(pool, config, chosen)
+    outcomes: dict[tuple[int, int], Repetition] = {}
+    tasks = _tasks(read, config, tuple(chosen), workers)
     total, done = sum(task.weight for task in tasks), 0
     for task, found in _run(tasks, workers):
         outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, found, strict=True)}
         done += task.weight
         if progress is not None:
             progress(done, total)
-    repetitions = range(protocol.repetitions)
+    repetitions = range(config.repetitions)
     return [
-        _gathered(pool, protocol, chosen, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
+        _gathered(pool, config, chosen, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
     ]
 
 
-def _check(pool: ReadPool, protocol: Protocol, chosen: Sequence[Contender]) -> None:
+def _check(pool: LabelledPool, config: ReplayConfig, chosen: Sequence[Contender]) -> None:
     """Refuse what would fail hours later."""
-    size = size_of(pool, protocol)
-    if protocol.weighted and any(question.confidence is None for question in pool.questions):
+    size = size_of(pool, config)
+    if config.weighted and any(question.confidence is None for question in pool.questions):
         raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
     for contender in chosen:
         if contender.setting == "online":
-            protocol.train_of(len(pool.questions))
-            contender.at(protocol, size)
+            config.train_of(len(pool.questions))
+            contender.at(config, size)
 
 
 def _check_sendable(chosen: Sequence[Contender]) -> None:
@@ -135,19 +135,21 @@ def _check_sendable(chosen: Sequence[Contender]) -> None:
             ) from None
 
 
-def _tasks(pools: Sequence[ReadPool], protocol: Protocol, chosen: tuple[Contender, ...], workers: int) -> list[Task]:
+def _tasks(
+    pools: Sequence[LabelledPool], config: ReplayConfig, chosen: tuple[Contender, ...], workers: int
+) -> list[Task]:
     """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
     tasks = []
     for place, pool in enumerate(pools):
-        traces = len(pool.questions) * size_of(pool, protocol)
-        block = max(1, min(BLOCK_TRACES // traces, protocol.repetitions // workers))
-        for first in range(0, protocol.repetitions, block):
-            repetitions = tuple(range(first, min(first + block, protocol.repetitions)))
-            tasks.append(Task(pool, place, protocol, chosen, repetitions))
+        traces = len(pool.questions) * size_of(pool, config)
+        block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
+        for first in range(0, config.repetitions, block):
+            repetitions = tuple(range(first, min(first + block, config.repetitions)))
+            tasks.append(Task(pool, place, config, chosen, repetitions))
     return sorted(tasks, key=lambda task: -task.weight)
 
 
-def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Outcome]]]:
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repetition]]]:
     """Tasks as they end."""
     if workers <= 1:
         yield from ((task, run_task(task)) for task in tasks)
@@ -174,69 +176,71 @@ def _quiet() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def run_task(task: Task) -> list[Outcome]:
+def run_task(task: Task) -> list[Repetition]:
     """Every contender on the same draws, repetition by repetition."""
     online = any(contender.setting == "online" for contender in task.contenders)
     states = States()
     outcomes = []
     for repetition in task.repetitions:
-        drawn = draw(task.pool, task.protocol, repetition)
-        parts = split(task.pool, task.protocol, repetition) if online else None
-        lines = tuple(contender.run(drawn, task.protocol, states, parts) for contender in task.contenders)
-        moments = tuple(_moments(line, drawn, task.protocol) for line in lines)
+        drawn = draw(task.pool, task.config, repetition)
+        parts = split(task.pool, task.config, repetition) if online else None
+        curves = tuple(contender.run(drawn, task.config, states, parts) for contender in task.contenders)
+        moments = tuple(_moments(curve, drawn, task.config) for curve in curves)
         if repetition >= KEPT:
-            lines = tuple(replace(line, given=None) for line in lines)
-        outcomes.append(Outcome(lines, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean()), moments))
+            curves = tuple(replace(curve, allocation=None) for curve in curves)
+        outcomes.append(Repetition(curves, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean()), moments))
     return outcomes
 
 
-def _moments(line: Line, drawn: Draw, protocol: Protocol) -> dict[float, Floats]:
+def _moments(curve: Curve, drawn: Draw, config: ReplayConfig) -> dict[float, Floats]:
     """Certificates at each mean budget of an offline run."""
-    given = line.given
-    if given is None or given.order is None:
+    allocation = curve.allocation
+    if allocation is None or allocation.order is None:
         return {}
-    within = [budget for budget in protocol.certified if budget <= drawn.size]
-    return {budget: moment(drawn, given.at(round(budget * given.questions)).astype(np.int64)) for budget in within}
+    within = [budget for budget in config.certified if budget <= drawn.size]
+    return {
+        budget: moment(drawn, allocation.at(round(budget * allocation.questions)).astype(np.int64)) for budget in within
+    }
 
 
 def _gathered(
-    pool: ReadPool, protocol: Protocol, chosen: Sequence[Contender], outcomes: Sequence[Outcome]
+    pool: LabelledPool, config: ReplayConfig, chosen: Sequence[Contender], outcomes: Sequence[Repetition]
 ) -> PoolResult:
-    size = size_of(pool, protocol)
+    size = size_of(pool, config)
     results = []
     for place, contender in enumerate(chosen):
-        lines = [outcome.lines[place] for outcome in outcomes]
-        spent, agree, correct, tokens = stacked(lines, offline=contender.setting == "offline")
+        curves = [outcome.curves[place] for outcome in outcomes]
+        spent, agree, correct, tokens = stacked(curves, offline=contender.setting == "offline")
         results.append(
             Result(
                 pool=pool.name,
                 policy=contender.name,
                 setting=contender.setting,
                 option=contender.option,
-                values=contender.at(protocol, size),
-                questions=lines[0].questions,
+                values=contender.at(config, size),
+                questions=curves[0].questions,
                 size=size,
                 spent=spent,
                 agree=agree,
                 correct=correct,
                 tokens=tokens,
-                judged=np.array([line.judged for line in lines], dtype=np.float64),
-                ceiling=np.array([line.ceiling for line in lines]),
-                relative=protocol.target == "disjoint",
-                given=tuple(line.given for line in lines if line.given is not None),
+                judged=np.array([curve.judged for curve in curves], dtype=np.float64),
+                ceiling=np.array([curve.ceiling for curve in curves]),
+                relative=config.target == "disjoint",
+                allocations=tuple(curve.allocation for curve in curves if curve.allocation is not None),
                 certified=_certified(pool.name, contender.name, [outcome.moments[place] for outcome in outcomes]),
             )
         )
-    limit, no_limit = attainable(pool, protocol)
+    limit, no_limit = attainable(pool, config)
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),
         size=size,
         answer=pool.answer,
         options=pool.options,
-        protocol=protocol,
+        config=config,
         pass_at_1=pool.pass_at_1,
-        vote_accuracy=vote_accuracy(pool, protocol.weighted),
+        vote_accuracy=vote_accuracy(pool, config.weighted),
         tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
         results=tuple(results),

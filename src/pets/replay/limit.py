@@ -32,9 +32,9 @@ from scipy.sparse import csr_array
 
 from pets.core.tally import count_votes
 from pets.errors import InputError
+from pets.replay.config import ReplayConfig
 from pets.replay.draws import size_of
-from pets.replay.protocol import Protocol
-from pets.replay.readings import ReadPool
+from pets.replay.labelled import LabelledPool
 
 __all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "vote_counts"]
 
@@ -155,22 +155,22 @@ def optimal_frontier(counts: Sequence[Sequence[int]], size: int, *, tolerance: f
     return Frontier(found[:, 0], found[:, 1])
 
 
-def attainable(pool: ReadPool, protocol: Protocol) -> tuple[Frontier | None, str]:
+def attainable(pool: LabelledPool, config: ReplayConfig) -> tuple[Frontier | None, str]:
     """The limit of a replay, or ``None`` and why there is none; the second is at once, the first under a second."""
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
-    if protocol.target != "whole" or protocol.weighted:
+    if config.target != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
     if seen > ANSWERS:
         return None, f"a question has {seen} different answers, it is computed for up to {ANSWERS}"
     if any(None in question.labels for question in pool.questions):
         return None, "some traces have no answer"
-    size = size_of(pool, protocol)
+    size = size_of(pool, config)
     if (size + 1) ** seen > CELLS:
         return None, f"{size} traces a question are too many"
     return optimal_frontier(vote_counts(pool), size), ""
 
 
-def vote_counts(pool: ReadPool) -> list[tuple[int, ...]]:
+def vote_counts(pool: LabelledPool) -> list[tuple[int, ...]]:
     """The full counts of each question, descending. Traces without an answer are refused: they have no place here."""
     counts = []
     for question in pool.questions:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pets.core.policy import Policy
 from pets.errors import InputError
 from pets.replay.calibration import Certified
+from pets.replay.config import ReplayConfig
 from pets.replay.contenders import Setting, name_of
+from pets.replay.curves import Allocation, Curve
 from pets.replay.limit import Frontier
-from pets.replay.lines import Given, Line
-from pets.replay.protocol import Protocol
 
 __all__ = ["Floats", "PoolResult", "Result", "stacked"]
 
@@ -28,7 +28,7 @@ class Result:
     ``values`` of ``option``, in their order. ``agree``, ``correct`` (R, V) count questions, ``traces`` (R, V) and
     ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may be
     fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in.
-    ``given`` says for the first few repetitions what each question got, ``certified`` holds certificates if asked for.
+    ``allocations`` are those of the first few repetitions, ``certified`` holds certificates if asked for.
     """
 
     pool: str
@@ -45,7 +45,7 @@ class Result:
     judged: Floats
     ceiling: Floats
     relative: bool
-    given: tuple[Given, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
     certified: tuple[Certified, ...] = ()
 
     @property
@@ -103,7 +103,7 @@ class PoolResult:
     size: int
     answer: str
     options: int | None
-    protocol: Protocol
+    config: ReplayConfig
     pass_at_1: float | None
     vote_accuracy: float | None
     tied: Floats
@@ -123,14 +123,14 @@ class PoolResult:
         raise InputError(f"pool {self.pool!r} has no result of {name!r}; it has {names}.")
 
 
-def stacked(lines: Sequence[Line], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts | None]:
+def stacked(curves: Sequence[Curve], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts | None]:
     """``(spent, agree, correct, tokens)`` of all repetitions, (R, V), in the smallest types that hold them."""
-    tokens = [line.tokens for line in lines if line.tokens is not None]
+    tokens = [curve.tokens for curve in curves if curve.tokens is not None]
     return (
-        None if offline else _small([line.traces for line in lines]),
-        _small([line.agree for line in lines]),
-        _small([line.correct for line in lines]),
-        _small(tokens) if len(tokens) == len(lines) else None,
+        None if offline else _small([curve.traces for curve in curves]),
+        _small([curve.agree for curve in curves]),
+        _small([curve.correct for curve in curves]),
+        _small(tokens) if len(tokens) == len(curves) else None,
     )
 
 

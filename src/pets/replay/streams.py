@@ -7,7 +7,7 @@ among them, its total is the policy's quota at (R_t, H_t), asked again until it 
     min(cap, R_t - warm-up (H_t - 1)).
 
 The policy is asked at the same tallies and with the same views, so the sizes are the same: a test holds them against
-:func:`~pets.replay.runs.stream_sizes`. A sweep over budgets meets most tallies many times; they are made once a draw.
+:func:`~pets.replay.drivers.stream_sizes`. A sweep over budgets meets most tallies many times; they are made once.
 """
 
 import math
@@ -22,7 +22,7 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.quotas import COINS, STOPS_KEPT
 from pets.core.tally import Tally
 from pets.replay.draws import Draw
-from pets.replay.runs import stream_sizes
+from pets.replay.drivers import stream_sizes
 from pets.replay.stopping import States
 
 __all__ = ["Prefixes", "walked_sizes"]
@@ -58,7 +58,7 @@ class Prefixes:
 
 
 def walked_sizes(policy: QuotaPolicy, prefixes: Prefixes, arrivals: Sequence[int], total: int, seed: int) -> Sizes:
-    """What :func:`~pets.replay.runs.stream_sizes` finds; as ``arrivals`` lists.
+    """What :func:`~pets.replay.drivers.stream_sizes` finds; as ``arrivals`` lists.
 
     A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.
     """

@@ -5,16 +5,13 @@
 :func:`wall_clock` do.
 """
 
-from pets.report.canvas import check_matplotlib, save
 from pets.report.curves import draw_curves
 from pets.report.difficulty import draw_difficulty
-from pets.report.plan import budget_plan, draw_plan
+from pets.report.paper_figures import budget_plan, draw_plan, draw_voting, voting_curves
+from pets.report.paper_tables import ORACLE, PREDICTOR, bin_sweep, wall_clock
 from pets.report.reliability import draw_reliability
-from pets.report.replayed import certificate_table, pool_table
-from pets.report.sweeps import ORACLE, PREDICTOR, bin_sweep
-from pets.report.tables import clock_table, sweep_table, write_csv
-from pets.report.voting import draw_voting, voting_curves
-from pets.report.wallclock import wall_clock
+from pets.report.style import check_matplotlib, save
+from pets.report.tables import certificate_table, clock_table, pool_table, sweep_table, write_csv
 
 __all__ = ["ORACLE", "PREDICTOR", "bin_sweep", "budget_plan", "certificate_table", "check_matplotlib", "clock_table"]
 __all__ += ["draw_curves", "draw_difficulty", "draw_plan", "draw_reliability", "draw_voting", "pool_table", "save"]

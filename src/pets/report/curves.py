@@ -1,20 +1,59 @@
-"""Self-consistency and accuracy against traces a question, every policy of a pool in one figure."""
+"""Self-consistency and accuracy against traces per question, every policy of a pool in one figure.
+
+A :class:`Series` is what a line shows: the mean of one metric over repetitions and its deviation.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pets.replay import PoolResult
-from pets.replay.results import Result
-from pets.report.canvas import GREY, blank, quiet_grid, style_of, trace_axis
-from pets.report.series import Series, series
+from pets.replay.results import Floats, Result
+from pets.report.style import GREY, blank, quiet_grid, style_of, trace_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "title_of"]
+__all__ = ["Series", "draw_curves", "series", "title_of"]
+
+POINTS = 400  # of a curve with a point for every trace: more than a plot is wide
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """``traces``, ``mean`` and ``deviation``, (V,) each, cheapest point first; ``swept`` where points are few."""
+
+    label: str
+    swept: bool
+    traces: Floats
+    mean: Floats
+    deviation: Floats
+
+
+def series(result: Result, values: Floats) -> Series:
+    """The line of ``values`` (R, V) of a result; a curve is thinned to the points that a plot can show.
+
+    Points of a sweep are averaged value by value; with one repetition the deviation is 0.
+    """
+    chosen = _chosen(result)
+    traces, values = result.traces[:, chosen].mean(axis=0), values[:, chosen]
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(chosen))
+    order = np.argsort(traces, kind="stable")
+    label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
+    return Series(label, result.option is not None, traces[order], values.mean(axis=0)[order], deviation[order])
+
+
+def _chosen(result: Result) -> list[int]:
+    """All points of a sweep; of a curve, evenly on a logarithmic axis from one trace a question on."""
+    if result.option is not None:
+        return list(range(len(result.values)))
+    last = result.agree.shape[1] - 1
+    chosen: list[int] = np.unique(np.geomspace(min(result.questions, last), last, POINTS).round().astype(int)).tolist()
+    return chosen
+
 
 TARGETS = {"whole": "the vote of all traces drawn", "disjoint": "the vote of traces the policy cannot draw"}
 
@@ -44,18 +83,18 @@ def draw_curves(pool: PoolResult) -> "Figure":
 
 def title_of(pool: PoolResult) -> str:
     """Pool, target, and what was averaged."""
-    protocol = pool.protocol
-    vote = "weighted by confidence, " if protocol.weighted else ""
+    config = pool.config
+    vote = "weighted by confidence, " if config.weighted else ""
     return (
-        f"{pool.pool}: target {protocol.target} ({vote}{TARGETS[protocol.target]})\n"
-        f"{pool.questions} questions x {pool.size} traces, {protocol.repetitions} repetitions"
+        f"{pool.pool}: target {config.target} ({vote}{TARGETS[config.target]})\n"
+        f"{pool.questions} questions x {pool.size} traces, {config.repetitions} repetitions"
     )
 
 
 def _consistency(axes: "Axes", pool: PoolResult, results: Sequence[Result], places: Mapping[str, int]) -> None:
     _lines(axes, [(places[r.policy], series(r, r.consistency)) for r in results], pool.size)
     axes.set_ylabel("self-consistency")
-    if pool.protocol.target == "disjoint":
+    if pool.config.target == "disjoint":
         _bound(axes, float(results[0].ceiling.mean()), "ceiling: all traces of the policy's half")
     axes.legend(loc="lower right", fontsize=8, framealpha=0.8, edgecolor="none").set_zorder(6)
 

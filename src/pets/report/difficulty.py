@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pets.replay import PoolResult, mean_curve
+from pets.replay.labelled import LabelledPool, LabelledQuestion
 from pets.replay.metrics import SLACK
-from pets.replay.readings import ReadPool, ReadQuestion
 from pets.replay.results import Floats, Result
-from pets.report.canvas import GREY, PALETTE, blank, quiet_grid
 from pets.report.curves import title_of
+from pets.report.style import GREY, PALETTE, blank, quiet_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,19 +41,19 @@ def spreads(found: PoolResult, level: float = LEVEL) -> list[Spread]:
     spread = []
     for result in found.results:
         point = _point(result, level)
-        rows = [] if point is None else [given.at(point) for given in result.given[:repetitions]]
+        rows = [] if point is None else [allocation.at(point) for allocation in result.allocations[:repetitions]]
         label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
         spread.append(Spread(label, _mean(rows) if rows else None))
     return spread
 
 
-def leader_share(question: ReadQuestion) -> float:
+def leader_share(question: LabelledQuestion) -> float:
     """The leader's share of all votes that were recorded; 0 where there is none."""
     votes = [label for label in question.labels if label is not None]
     return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
 
 
-def draw_difficulty(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> "Figure":
+def draw_difficulty(found: PoolResult, pool: LabelledPool, level: float = LEVEL) -> "Figure":
     """A panel a policy: a dot a question, and the mean of each tenth of the leader's share."""
     panels = spreads(found, level)
     shares = np.array([leader_share(question) for question in pool.questions])
@@ -66,7 +66,7 @@ def draw_difficulty(found: PoolResult, pool: ReadPool, level: float = LEVEL) -> 
         _panel(axes, spread, shares, level)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    of = " of the ceiling" if found.protocol.target == "disjoint" else ""
+    of = " of the ceiling" if found.config.target == "disjoint" else ""
     figure.suptitle(f"{title_of(found)}\ntraces a question where self-consistency first is {level:g}{of}", fontsize=11)
     figure.supxlabel("the leader's share of all recorded votes (right: easy)", fontsize=10)
     figure.supylabel("traces", fontsize=10)

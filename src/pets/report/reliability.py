@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pets.replay.calibration import Calibration
-from pets.report.canvas import GREY, blank, quiet_grid, style_of
+from pets.report.style import GREY, blank, quiet_grid, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Rows as CSV files and as tables for a terminal."""
+"""Tables for a terminal, and CSV files: what a replay found for each pool, its certificates, and the paper's tables."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,102 @@ from typing import Protocol
 
 from rich.table import Table
 
-from pets.report.sweeps import SweepRow
-from pets.report.wallclock import OFFLINE, ONLINE, UNIFORM, ClockRow
+from pets.replay import PoolResult, Row
+from pets.report.paper_tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
-__all__ = ["Tabled", "clock_table", "sweep_table", "write_csv"]
+__all__ = ["Tabled", "certificate_table", "clock_table", "pool_table", "sweep_table", "write_csv"]
+
+COLUMNS = {
+    "first 1": "traces_first_1",
+    "settled 1": "traces_settled_1",
+    "mean 0.95": "traces_at_mean_0.95",
+    "mean 0.99": "traces_at_mean_0.99",
+    "limit 0.95": "limit_ratio_0.95",
+    "limit 0.99": "limit_ratio_0.99",
+    "tokens first 1": "tokens_first_1",
+    "consistency*": "consistency_matched",
+    "accuracy*": "accuracy_matched",
+    "area": "area",
+}
+SCORES = {
+    "certificates": "certificate_count",
+    "mean": "certificate_mean",
+    "right": "certificate_right",
+    "calibration error": "certificate_error",
+    "Brier": "certificate_brier",
+    "a constant's": "certificate_brier_constant",
+    "the leader's share's": "certificate_brier_share",
+}
+
+
+def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
+    """One row a policy: traces a question at self-consistency 1 and on the mean curve, and a matched budget."""
+    of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
+    cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
+    metrics = [metric for metric in COLUMNS.values() if any(row.metric == metric for row in of_pool)]
+    table = Table(title=_title(pool), caption=_caption(pool, of_pool), title_justify="left", caption_justify="left")
+    table.add_column("policy", overflow="fold")
+    table.add_column("setting")
+    for name, metric in COLUMNS.items():
+        if metric in metrics:
+            table.add_column(name, justify="right")
+    for result in pool.results:
+        key = result.policy, result.setting
+        table.add_row(*key, *(_cell(cells.get((*key, metric))) for metric in metrics))
+    return table
+
+
+def certificate_table(rows: Sequence[Row]) -> Table | None:
+    """One row a pool and policy; ``None`` if no certificates were made."""
+    cells = {(row.pool, row.policy, row.metric): row.mean for row in rows if row.metric in SCORES.values()}
+    caption = "The chance that the leader is the vote of all traces drawn, pooled over mean budgets and repetitions."
+    table = Table(title="certificates", caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("pool", overflow="fold")
+    table.add_column("policy", overflow="fold")
+    for name in SCORES:
+        table.add_column(name, justify="right")
+    for pool, policy in dict.fromkeys((pool, policy) for pool, policy, _ in cells):
+        scores = [cells[pool, policy, metric] or 0.0 for metric in SCORES.values()]
+        table.add_row(pool or "all pools", policy, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:]))
+    return table if cells else None
+
+
+def _title(pool: PoolResult) -> str:
+    bounds = [("pass@1", pool.pass_at_1), ("vote of all", pool.vote_accuracy)]
+    known = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
+    said = [f"{pool.questions} questions x {pool.size} traces", f"{pool.config.repetitions} repetitions", *known]
+    return f"{pool.pool}: {', '.join(said)}"
+
+
+def _caption(pool: PoolResult, of_pool: Sequence[Row]) -> str:
+    of = "of the ceiling " if pool.config.target == "disjoint" else ""
+    said = [
+        f"Traces a question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
+        "* at the spend where okg first reaches 1.",
+        f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
+        _limit(pool, of_pool),
+    ]
+    return "\n".join(said)
+
+
+def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
+    if pool.limit is None:
+        return f"No attainable limit is given: {pool.no_limit}."
+    least = [f"{row.mean:.1f}" for row in of_pool if row.metric.startswith("traces_limit") and row.mean is not None]
+    return f"Attainable limit at 0.95 and 0.99: {' and '.join(least)} traces; beside it each policy's multiple of them."
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row.mean is None:
+        return "-"
+    if row.metric.startswith("tokens"):
+        return f"{row.mean:,.0f}"
+    if row.metric.startswith("limit"):
+        return f"{row.mean:.2f} x"
+    digits = 1 if row.metric.startswith("traces") else 3
+    deviation = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
+    missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
+    return f"{row.mean:.{digits}f}{deviation}{missed}"
 
 
 class Tabled(Protocol):
@@ -18,7 +110,6 @@ class Tabled(Protocol):
 
     def row(self) -> Mapping[str, object]:
         """Column -> value."""
-        ...
 
 
 def write_csv(path: Path, rows: Sequence[Tabled]) -> Path:

@@ -6,7 +6,7 @@ from zlib import crc32
 
 from pets.errors import InputError
 
-__all__ = ["BUDGETS", "Protocol", "Target"]
+__all__ = ["BUDGETS", "ReplayConfig", "Target"]
 
 Target = Literal["whole", "disjoint"]
 
@@ -15,7 +15,7 @@ BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class ReplayConfig:
     """The paper's protocol: ``size`` traces of each question drawn at random, ``repetitions`` times.
 
     ``target`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at most
@@ -23,7 +23,7 @@ class Protocol:
     training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
     ``certified`` are mean budgets at which the certificates of offline policies are checked.
 
-    >>> Protocol(size=64).train_of(198), Protocol().train_of(30)
+    >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
     (30, 10)
     """
 

@@ -1,4 +1,4 @@
-"""A line: what one policy reached in one repetition, at each spend or at each value of its sweep; and where it went."""
+"""Curves: what one policy reached in one repetition at each spend, or at each value of its sweep; and where it went."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from pets.replay.draws import Draw
 
-__all__ = ["Given", "Line", "line_of_order", "line_of_sizes"]
+__all__ = ["Allocation", "Curve", "curve_of_order", "curve_of_sizes"]
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class Allocation:
     """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run.
 
     ``sizes`` (V, N) are those of a sweep, -1 where a question took no part because it trained the policy.
@@ -24,7 +24,7 @@ class Given:
     sizes: NDArray[np.integer] | None = None
 
     def at(self, point: int) -> NDArray[np.float64]:
-        """Traces of each question at one point of the line, (N,); NaN where it took no part."""
+        """Traces of each question at one point of the curve, (N,); NaN where it took no part."""
         if self.order is not None:
             return np.bincount(self.order[:point], minlength=self.questions).astype(np.float64)
         assert self.sizes is not None
@@ -32,11 +32,11 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """Totals over the questions at V points: traces spent, votes that are the target, votes that are gold, tokens.
 
     ``agree`` is out of ``questions``, ``correct`` out of ``judged``; ``ceiling`` is the share of questions that agree
-    when all their traces are in. ``given`` is what lies behind the totals.
+    when all their traces are in. ``allocation`` is what lies behind the totals.
     """
 
     traces: Counts
@@ -46,11 +46,11 @@ class Line:
     questions: int
     judged: int
     ceiling: float
-    given: Given | None = None
+    allocation: Allocation | None = None
 
 
-def line_of_order(order: Counts, drawn: Draw) -> Line:
-    """The line of an offline run that served questions in this order: a point after each of 0..N P traces.
+def curve_of_order(order: Counts, drawn: Draw) -> Curve:
+    """The curve of an offline run that served questions in this order: a point after each of 0..N P traces.
 
     A run that ends early stays where it is: its points are budgets.
     """
@@ -66,7 +66,7 @@ def line_of_order(order: Counts, drawn: Draw) -> Line:
         steps[1 + by_question] = np.diff(values, axis=1)[taken]
         return steps.cumsum()
 
-    return Line(
+    return Curve(
         np.arange(N * P + 1),
         after(drawn.agree),
         after(drawn.correct & drawn.judged[:, None]),
@@ -74,17 +74,17 @@ def line_of_order(order: Counts, drawn: Draw) -> Line:
         N,
         int(drawn.judged.sum()),
         float(drawn.agree[:, P].mean()),
-        Given(N, order=order.astype(np.min_scalar_type(N))),
+        Allocation(N, order=order.astype(np.min_scalar_type(N))),
     )
 
 
-def line_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> Line:
-    """The line of runs that gave each question ``sizes`` (V, questions) traces; ``chosen`` are the rows they mean."""
+def curve_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> Curve:
+    """The curve of runs that gave each question ``sizes`` (V, questions) traces; ``chosen`` are the rows they mean."""
     rows = np.arange(len(drawn.agree)) if chosen is None else chosen
     judged = drawn.judged[rows]
     placed = np.full((len(sizes), len(drawn.agree)), -1, dtype=np.min_scalar_type(-drawn.size - 1))
     placed[:, rows] = sizes
-    return Line(
+    return Curve(
         sizes.sum(axis=1),
         drawn.agree[rows, sizes].sum(axis=1),
         (drawn.correct[rows, sizes] & judged).sum(axis=1),
@@ -92,5 +92,5 @@ def line_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> L
         len(rows),
         int(judged.sum()),
         float(drawn.agree[rows, -1].mean()),
-        Given(len(drawn.agree), sizes=placed),
+        Allocation(len(drawn.agree), sizes=placed),
     )

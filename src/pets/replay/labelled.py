@@ -8,14 +8,14 @@ from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
 from pets.registry import make_answer_type
 
-__all__ = ["RAW", "ReadPool", "ReadQuestion", "read_answers"]
+__all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers"]
 
 RAW = "raw"  # strings as they were recorded
 DIGITS = frozenset("0123456789")
 
 
 @dataclass(frozen=True, slots=True)
-class ReadQuestion:
+class LabelledQuestion:
     """One question's votes in recorded order. ``gold`` is a label, or a string that no trace gave, or unknown."""
 
     id: str
@@ -26,11 +26,11 @@ class ReadQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPool:
+class LabelledPool:
     """A pool as votes, read by answer type ``answer``; ``options`` is the size of a closed answer set."""
 
     name: str
-    questions: tuple[ReadQuestion, ...]
+    questions: tuple[LabelledQuestion, ...]
     answer: str
     options: int | None
     note: str = ""
@@ -47,7 +47,7 @@ class ReadPool:
         return sum(shares) / len(shares) if shares else None
 
 
-def read_answers(pool: Pool, answer: str | None = None) -> ReadPool:
+def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
     Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's type that
@@ -65,7 +65,7 @@ def read_answers(pool: Pool, answer: str | None = None) -> ReadPool:
     options = None
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
-    return ReadPool(pool.name, tuple(questions), RAW if note else spec, options, note)
+    return LabelledPool(pool.name, tuple(questions), RAW if note else spec, options, note)
 
 
 def _digits(pool: Pool) -> str | None:
@@ -76,16 +76,16 @@ def _digits(pool: Pool) -> str | None:
     return f"choice:digits={min(recorded)}-{max(recorded)}"
 
 
-def _read(pool: Pool, kind: AnswerType | None) -> list[ReadQuestion]:
+def _read(pool: Pool, kind: AnswerType | None) -> list[LabelledQuestion]:
     return [_question(question, kind) for question in pool.questions]
 
 
-def _question(question: PooledQuestion, kind: AnswerType | None) -> ReadQuestion:
+def _question(question: PooledQuestion, kind: AnswerType | None) -> LabelledQuestion:
     labels: Sequence[str | None] = question.answers if kind is None else kind.labels(question.answers)
     gold = question.gold
     if kind is not None and gold is not None:
         gold = _gold(kind, gold, labels)
-    return ReadQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence)
+    return LabelledQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence)
 
 
 def _gold(kind: AnswerType, gold: str, labels: Sequence[str | None]) -> str | None:
@@ -97,7 +97,7 @@ def _gold(kind: AnswerType, gold: str, labels: Sequence[str | None]) -> str | No
     return next((name for name in names if kind.same(name, form)), form)
 
 
-def _share_read(pool: Pool, questions: Sequence[ReadQuestion]) -> float:
+def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:
     recorded = sum(answer is not None for question in pool.questions for answer in question.answers)
     read = sum(label is not None for question in questions for label in question.labels)
     return read / max(1, recorded)

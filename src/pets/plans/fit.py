@@ -16,7 +16,7 @@ from pets.errors import InputError
 from pets.plans.plan import Provenance, StreamPlan
 from pets.policies.price import Price
 from pets.pools import Pool
-from pets.replay.readings import ReadPool, read_answers
+from pets.replay.labelled import LabelledPool, read_answers
 
 __all__ = ["fit_plan"]
 
@@ -24,7 +24,7 @@ CAP = 64
 
 
 def fit_plan(
-    pool: Pool | ReadPool,
+    pool: Pool | LabelledPool,
     mean_budget: float,
     rounds: int = 3,
     *,
@@ -43,7 +43,7 @@ def fit_plan(
     >>> [round(share, 2) for share in plan.grid.shares], plan.budget_of(0) < plan.budget_of(3)
     ([0.52, 0.15, 0.1, 0.23, 0.0], True)
     """
-    read = pool if isinstance(pool, ReadPool) else read_answers(pool, answer)
+    read = pool if isinstance(pool, LabelledPool) else read_answers(pool, answer)
     if rounds < 0 or seed < 0:
         raise InputError(f"rounds and seed are 0 or more; got {rounds} and {seed}.")
     if not K0 <= mean_budget <= cap:
@@ -69,7 +69,7 @@ def fit_plan(
     return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance(read, seed))
 
 
-def _prior(read: ReadPool) -> LearnedPrior:
+def _prior(read: LabelledPool) -> LearnedPrior:
     """How strongly the model agrees with itself, for certificates where no price needs it."""
     tokens = _tokens(read)
     means = [0.0 if tokens is None else sum(tokens[q]) / len(tokens[q]) for q in range(len(read.questions))]
@@ -80,13 +80,13 @@ def _prior(read: ReadPool) -> LearnedPrior:
     return fit_prior(Counter(tallies))
 
 
-def _tokens(read: ReadPool) -> Sequence[Sequence[int]] | None:
+def _tokens(read: LabelledPool) -> Sequence[Sequence[int]] | None:
     """The tokens of every trace; none unless every question has them."""
     recorded = [question.tokens for question in read.questions if question.tokens is not None]
     return recorded if len(recorded) == len(read.questions) else None
 
 
-def _provenance(read: ReadPool, seed: int) -> Provenance:
+def _provenance(read: LabelledPool, seed: int) -> Provenance:
     content = json.dumps([[question.id, question.labels] for question in read.questions]).encode()
     return Provenance(
         pool=read.name,

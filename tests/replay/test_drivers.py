@@ -1,37 +1,36 @@
-"""The drivers and the lines read off their runs, against plain loops over the allocator's own verdicts."""
+"""The drivers and the curves read off their runs, against plain loops over the allocator's own verdicts."""
 
-import numpy as np
 import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
 from pets.registry import make_policy
+from pets.replay.config import ReplayConfig
+from pets.replay.curves import curve_of_order
 from pets.replay.draws import draw
-from pets.replay.lines import line_of_order, line_of_sizes
-from pets.replay.protocol import Protocol
-from pets.replay.readings import read_answers
-from pets.replay.runs import batch_order, stream_sizes
+from pets.replay.drivers import batch_order, stream_sizes
+from pets.replay.labelled import read_answers
 
 
 @pytest.fixture
 def drawn(pool):
-    return draw(read_answers(pool), Protocol(size=8), 1)
+    return draw(read_answers(pool), ReplayConfig(size=8), 1)
 
 
 def test_the_curve_is_what_the_allocators_verdicts_say(drawn):
     policy = make_policy("okg")
-    line = line_of_order(batch_order(policy, drawn, 5), drawn)
+    curve = curve_of_order(batch_order(policy, drawn, 5), drawn)
     allocator = Allocator(policy, Budget(12 * 8, 8), drawn.questions(), seed=5)
     targets = {q.id: max_vote(drawn, row) for row, q in enumerate(drawn.pool.questions)}
     for n in range(12 * 8 + 1):
         verdicts = {verdict.question: verdict.answer for verdict in allocator.verdicts()}
-        assert line.agree[n] == sum(a is not None and a == targets[id] for id, a in verdicts.items())
+        assert curve.agree[n] == sum(a is not None and a == targets[id] for id, a in verdicts.items())
         golds = [(verdicts[q.id], q.gold) for q in drawn.pool.questions if q.gold is not None]
-        assert line.correct[n] == sum(answer == gold for answer, gold in golds) and line.judged == len(golds)
+        assert curve.correct[n] == sum(answer == gold for answer, gold in golds) and curve.judged == len(golds)
         for launch in allocator.ask():
             allocator.tell(drawn.traces[launch.question][launch.number])
-    assert line.traces[-1] == 96 and line.tokens[-1] == drawn.tokens[:, -1].sum()
+    assert curve.traces[-1] == 96 and curve.tokens[-1] == drawn.tokens[:, -1].sum()
 
 
 def max_vote(drawn, row):
@@ -50,17 +49,6 @@ def test_a_blind_policy_is_served_as_if_it_had_been_asked_one_by_one(drawn):
         allocator.tell(drawn.traces[launches[0].question][launches[0].number])
         served.append(int(launches[0].question[1:]))
     assert batch_order(make_policy("uniform"), drawn, 0).tolist() == served
-
-
-def test_a_run_that_ends_early_stays_where_it_is(drawn):
-    line = line_of_order(np.array([3, 3, 0]), drawn)
-    assert line.agree[3] == int(drawn.agree[3, 2]) + int(drawn.agree[0, 1]) and (line.agree[3:] == line.agree[3]).all()
-
-
-def test_sizes_pick_the_prefixes(drawn):
-    line = line_of_sizes(np.array([[1, 2], [8, 0]]), drawn, np.array([4, 7]))
-    assert line.traces.tolist() == [3, 8] and line.questions == 2
-    assert line.agree.tolist() == [int(drawn.agree[4, 1]) + int(drawn.agree[7, 2]), int(drawn.agree[4, 8])]
 
 
 def test_a_stream_keeps_to_its_budget(drawn):

@@ -4,7 +4,7 @@ import pytest
 
 from pets.errors import InputError, SpecError
 from pets.pools import Pool, PooledQuestion
-from pets.replay.readings import read_answers
+from pets.replay.labelled import read_answers
 
 
 def pool(*questions, kind=None):

@@ -1,0 +1,44 @@
+"""Tables: their columns and cells, and the CSV files beside them."""
+
+import csv
+
+import pytest
+
+from pets.replay import ReplayConfig, certificates, read_answers, replay, rows
+from pets.report.paper_tables import bin_sweep, wall_clock
+from pets.report.tables import certificate_table, clock_table, pool_table, sweep_table, write_csv
+
+CONFIG = ReplayConfig(2, 16, budgets=(8.0,))
+
+
+def test_a_sweep_is_a_csv_file_and_a_table(pool, tmp_path):
+    rows = bin_sweep([pool], CONFIG)
+    written = list(csv.DictReader(write_csv(tmp_path / "sweep.csv", rows).read_text().splitlines()))
+    assert [float(line["consistency"]) for line in written] == [row.consistency for row in rows]
+    table = sweep_table(rows, "oracle", "Oracle")
+    assert [column.header for column in table.columns] == ["pool", "K = 2", "K = 3", "K = 5", "K = 8"]
+    assert list(table.columns[2].cells) == [f"{rows[1].accuracy:.4f} / {rows[1].consistency:.4f}"]
+
+
+def test_the_clock_has_a_column_for_each_method(pool):
+    rows = wall_clock(read_answers(pool), CONFIG)
+    headers = [column.header for column in clock_table(rows, "Wall clock").columns]
+    assert headers == ["pool", "online grid, fit + assign", "online uniform", "offline okg:prior=1"]
+
+
+def test_a_pool_has_a_row_for_each_policy_and_says_what_bounds_it(found):
+    table = pool_table(found, rows([found]))
+    assert list(table.columns[0].cells) == [result.policy for result in found.results]
+    assert table.title.startswith("toy: 14 questions x 16 traces, 2 repetitions, pass@1")
+
+
+@pytest.fixture(scope="module")
+def certified(pool):
+    return replay([pool], ["uniform", "okg", "asc"], config=ReplayConfig(2, 16, certified=(4.0, 8.0)))
+
+
+def test_the_table_has_a_row_for_each_offline_policy(certified):
+    table = certificate_table(rows(certified))
+    assert list(table.columns[1].cells) == ["uniform", "okg"]
+    assert list(table.columns[5].cells)[1] == f"{certificates(certified)['okg'].error:.4f}"
+    assert certificate_table([]) is None
