@@ -1,11 +1,12 @@
-"""The conformance suite that every policy passes, ours and yours.
+"""The conformance suites that every policy, answer type and sampler passes, ours and yours.
 
 >>> from pets.policies.okg import OKG
 >>> check_policy(OKG())
 
-Each law is one function; :func:`check_policy` runs them all and raises ``AssertionError`` with the law that broke.
+Each law is one function; a suite runs all of its laws and raises ``AssertionError`` with the law that broke.
 """
 
+import asyncio
 import importlib
 import json
 from collections.abc import Callable, Sequence
@@ -18,9 +19,12 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
 from pets.core.tally import Tally
+from pets.errors import SamplerError
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.base import Sampler
 from pets.types import Launch, Question, Trace
 
-__all__ = ["QUESTIONS", "check_answer_type", "check_policy"]
+__all__ = ["QUESTIONS", "check_answer_type", "check_policy", "check_sampler"]
 
 QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
 """What the suite asks: half closed, half open. An oracle must know these ids."""
@@ -172,3 +176,82 @@ def _one_by_one(answer_type: AnswerType, order: Sequence[str]) -> dict[str, str]
         for absorbed, into in classes.add(form):
             names = {member: into if name == absorbed else name for member, name in names.items()}
     return names
+
+
+def check_sampler(
+    sampler: Sampler,
+    prompt: Prompt = Prompt("2 + 2 ="),  # noqa: B008 (frozen)
+    sampling: Sampling = Sampling(max_tokens=16),  # noqa: B008 (frozen)
+    *,
+    seeded: bool = True,
+    refused: Prompt | None = None,
+) -> None:
+    """The law of :meth:`Sampler.sample <pets.samplers.base.Sampler>`, on a few traces of ``prompt``.
+
+    One to n traces come, in the order of their seeds; calls overlap and may be cancelled; a failure is a
+    ``SamplerError``; closing twice does no harm. ``seeded=False`` is for a model that gives other traces for the same
+    seed: their order cannot be checked. ``refused`` is a prompt that the model cannot answer, such as one that is too
+    long. Opens the sampler and closes it.
+
+    >>> from pets.samplers.recorded import RecordedSampler
+    >>> traces = [Completion(text, "stop", 1) for text in ("4", "5", "four", "22")]
+    >>> check_sampler(RecordedSampler({Prompt("2 + 2 ="): traces}), refused=Prompt("2 + 3 ="))
+    """
+    asyncio.run(_check_open_sampler(sampler, prompt, sampling, seeded, refused))
+
+
+async def _check_open_sampler(
+    sampler: Sampler, prompt: Prompt, sampling: Sampling, seeded: bool, refused: Prompt | None
+) -> None:
+    async with sampler:
+        single = [await _draw(sampler, prompt, 1, seed, sampling) for seed in range(7, 11)]
+        batch = await _draw(sampler, prompt, 4, 7, sampling)
+        if seeded:
+            assert _texts(batch) == [text for own in single for text in _texts(own)][: len(batch)], (
+                "trace i of a request is not the trace of seed + i"
+            )
+        await check_overlap(sampler, prompt, sampling, single if seeded else None)
+        if refused is not None:
+            await check_refusal(sampler, refused, sampling)
+        await sampler.close()
+    await sampler.close()
+
+
+async def check_overlap(
+    sampler: Sampler, prompt: Prompt, sampling: Sampling, expected: Sequence[Sequence[Completion]] | None
+) -> None:
+    """Calls at the same time give what they give one by one, also beside one that is cancelled."""
+    calls = [asyncio.ensure_future(_draw(sampler, prompt, 1, seed, sampling)) for seed in range(7, 11)]
+    cancelled = asyncio.ensure_future(sampler.sample(prompt, 4, 11, sampling))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    batches = await asyncio.gather(*calls)
+    await asyncio.wait([cancelled])
+    if expected is not None:
+        assert [_texts(batch) for batch in batches] == [_texts(own) for own in expected], (
+            "calls that overlap gave other traces than the same calls one by one"
+        )
+
+
+async def check_refusal(sampler: Sampler, prompt: Prompt, sampling: Sampling) -> None:
+    """What cannot be sampled is a ``SamplerError``, and the sampler goes on."""
+    try:
+        traces = await sampler.sample(prompt, 2, 7, sampling)
+    except SamplerError:
+        return
+    except Exception as error:
+        raise AssertionError(f"a failure is a SamplerError; got {type(error).__name__}: {error}") from error
+    raise AssertionError(f"a prompt that cannot be answered gave {len(traces)} traces; it should raise a SamplerError")
+
+
+async def _draw(sampler: Sampler, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+    traces = await sampler.sample(prompt, n, seed, sampling)
+    assert 1 <= len(traces) <= n, f"{n} traces were asked for, {len(traces)} came; give 1 to {n}, or raise"
+    for trace in traces:
+        assert isinstance(trace, Completion), f"a trace is a Completion; got {trace!r}"
+        assert trace.tokens is None or trace.tokens >= 0, f"a trace of {trace.tokens} tokens"
+    return traces
+
+
+def _texts(traces: Sequence[Completion]) -> list[str]:
+    return [trace.text for trace in traces]

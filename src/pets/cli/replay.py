@@ -1,17 +1,17 @@
 """``pets replay``: policies side by side on recorded answers, by the paper's protocol."""
 
 import csv
-import importlib
 import io
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import click
 
+from pets._extras import require
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips, table_console
 from pets.errors import InputError
@@ -200,7 +200,7 @@ def _check_rows_file(path: Path) -> None:
         raise InputError(f'"{path.name}" has no known suffix; rows are written to .jsonl, .json, .csv or .parquet.')
     check_output(path)
     if path.suffix == ".parquet":
-        _pyarrow("pyarrow")
+        require("pyarrow", "parquet")
 
 
 def _write_rows(table: Sequence[Row], result: ResultOptions) -> None:
@@ -209,8 +209,8 @@ def _write_rows(table: Sequence[Row], result: ResultOptions) -> None:
         click.echo(_csv(table) if result.format == "csv" else _json(table), nl=False)
         return
     if output.suffix == ".parquet":
-        arrow = _pyarrow("pyarrow")
-        _pyarrow("pyarrow.parquet").write_table(arrow.Table.from_pylist([asdict(row) for row in table]), output)
+        arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+        parquet.write_table(arrow.Table.from_pylist([asdict(row) for row in table]), output)
     else:
         output.write_text(_csv(table) if output.suffix == ".csv" else _json(table))
     click.echo(f"{output}: {len(table)} rows written.", err=True)
@@ -226,10 +226,3 @@ def _csv(table: Sequence[Row]) -> str:
     writer.writeheader()
     writer.writerows(asdict(row) for row in table)
     return sink.getvalue()
-
-
-def _pyarrow(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError('Parquet needs pyarrow, which is not here. Try: pip install "pets[parquet]"') from None
