@@ -1,12 +1,26 @@
-"""Files of questions: what is written is read back, and every bad line has its number."""
+"""Files of questions: what is written is read back, every format holds the same, and every bad line has its number."""
 
+import gzip
 import io
+import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from pets.errors import InputError
-from pets.questions import named_sets, question_set, read_questions, write_questions
+from pets.questions import Problem, named_sets, parse_fields, question_set, read_questions, write_questions
 from pets.samplers import Prompt
+
+ROWS = [
+    {"nr": "a", "problem": 'What is 2 + 2,\n"exactly"?', "answer": "4", "kind": "number", "n": 2},
+    {"nr": "b", "problem": "Qu'est-ce ☃ ?", "answer": None, "kind": "text", "n": None},
+]
+FIELDS = {"id": "nr", "question": "problem", "gold": "answer", "answer": "kind", "options": "n"}
+EXPECTED = (
+    Problem("a", Prompt.chat('What is 2 + 2,\n"exactly"?'), "number", "4", options=2),
+    Problem("b", Prompt.chat("Qu'est-ce ☃ ?"), "text"),
+)
 
 
 def test_a_set_survives_the_round_trip(tmp_path):
@@ -27,7 +41,7 @@ def test_a_question_is_asked_as_a_chat(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("{", "not JSON"),
         ("[1]", "an object with id and prompt"),
@@ -40,12 +54,12 @@ def test_a_question_is_asked_as_a_chat(tmp_path):
         ('{"id": "good", "prompt": "a"}', "as on line 1"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, line, said):
+def test_a_bad_line_is_named(tmp_path, line, message):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": "good", "prompt": "a"}\n' + line + "\n")
     with pytest.raises(InputError, match=r'"bad\.jsonl" line 2') as error:
         read_questions(path)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_missing_or_empty_file_and_an_unknown_set_say_so(tmp_path):
@@ -56,3 +70,86 @@ def test_a_missing_or_empty_file_and_an_unknown_set_say_so(tmp_path):
         read_questions(tmp_path / "empty.jsonl")
     with pytest.raises(InputError, match=", ".join(named_sets())):
         question_set("nothing")
+
+
+def write_rows(path):
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    elif path.suffix in (".csv", ".tsv"):
+        mark = "," if path.suffix == ".csv" else "\t"
+        quoted = [['"{}"'.format(str(cell or "").replace('"', '""')) for cell in row.values()] for row in ROWS]
+        path.write_text("\n".join(map(mark.join, [list(ROWS[0]), *quoted])) + "\n", "utf-8-sig")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(ROWS))
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(lines, "utf-8-sig")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet"])
+def test_every_format_holds_the_same(tmp_path, suffix):
+    questions = read_questions(write_rows(tmp_path / f"mine.v2{suffix}"), fields=FIELDS)
+    assert questions.problems == EXPECTED and questions.name == "mine.v2"
+
+
+def test_a_field_that_stands_for_another_is_not_its_own(tmp_path):
+    """The right answer under "answer" is not taken for how answers are read."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"problem": "2 + 2?", "answer": "4", "level": 3, "prompt": "not this"}\n')
+    fields = parse_fields(["question=problem", "gold=answer"])
+    (problem,) = read_questions(path, fields=fields, answer="number").problems
+    assert problem == Problem("1", Prompt.chat("2 + 2?"), "number", "4", "3")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["question"], "NAME=COLUMN"),
+        (["colour=problem"], "one of id, question"),
+        (["gold="], "NAME=COLUMN"),
+        (["gold=a", "gold=b"], "given twice"),
+    ],
+)
+def test_a_bad_mapping_is_named(texts, message):
+    with pytest.raises(InputError, match=message):
+        parse_fields(texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "message"),
+    [
+        ("a.csv", "problem,answer\n2+2?,4\n", {"question": "text"}, 'line 2: there is no field "text"; the fields are'),
+        ("a.csv", "question,answer\n2+2?,number\n", {"gold": "gold"}, 'no question has a field "gold"'),
+        ("a.csv", "question,answer\n2+2?,4\n", {}, "--field gold=answer"),
+        ("a.csv", "problem\n2+2?\n", {}, r'fields are "problem"; --field question=NAME'),
+        ("a.csv", "question\n2+2?,4\n", {}, "line 2: it has more cells than the head"),
+        ("a.csv", 'question\n"2+2?\n', {}, "not CSV"),
+        ("a.csv", "question\n", {}, "holds no question"),
+        ("a.csv", "question,options\n2+2?,one\n", {}, '"options" is "one"'),
+        ("a.json", '{"question": "2+2?"}', {}, "is a list"),
+        ("a.json", "[", {}, "not JSON"),
+        ("a.json", "[3]", {}, "entry 1: a question is an object"),
+        ("a.parquet", "nothing", {}, "not Parquet"),
+        ("a.jsonl.gz", "nothing", {}, "cannot be read"),
+        ("a.jsonl", '{"question": "2+2?", "answer": 4}', {}, "it is how the answer is read"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_line(tmp_path, name, content, fields, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        read_questions(tmp_path / name, fields=fields)
+    assert "\n" not in str(error.value) and name in str(error.value)
+
+
+def test_a_csv_that_is_not_utf_8_says_so(tmp_path):
+    (tmp_path / "a.csv").write_bytes("question\nQu'est-ce ça ?\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r'"a\.csv": byte \d+ is not UTF-8'):
+        read_questions(tmp_path / "a.csv")
+
+
+def test_a_long_prompt_fits_in_a_cell(tmp_path):
+    (tmp_path / "a.csv").write_text("question\n" + "x" * 200_000 + "\n")
+    assert len(read_questions(tmp_path / "a.csv").problems[0].prompt.content[0].content) == 200_000
