@@ -78,7 +78,8 @@ class Recording:
         >>> Recording((Problem("q", Prompt("2 + 2 =")),), traces=8, sampling=Sampling()).prompts
         {'q': 'fc862d87704712b1'}
         """
-        texts = ((problem.id, json.dumps(asdict(problem.prompt))) for problem in self.problems)
+        # The content alone: recordings begun by version 0.1.0 go on.
+        texts = ((p.id, json.dumps({"content": asdict(p.prompt)["content"]})) for p in self.problems)
         return {id: hashlib.sha256(text.encode()).hexdigest()[:16] for id, text in texts}
 
 
