@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli._groups import Verb, VerbGroup, option, verb, verb_group
+from pets.cli.main import VERBS, cli
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +99,19 @@ def test_a_group_of_verbs_has_verbs():
     assert isinstance(several, VerbGroup) and isinstance(several.commands["first"], Verb)
     assert run(several, "first", "--seed", "3") == "3"
     assert "first" in run(several, "--help")
+
+
+def commands(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
+    below = command.commands.items() if isinstance(command, click.Group) else []
+    return [(name, command), *((f"{name} {key}", sub) for key, sub in below)]
+
+
+@pytest.mark.parametrize("name", sorted(VERBS.keys() - {"sample", "serve", "solve", "stream", "top-up"}))
+def test_every_option_is_explained_by_a_sentence(name):
+    verb = cli.get_command(click.Context(cli), name)
+    for words, command in commands(name, verb):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                text = parameter.help or ""
+                assert text and text[0].isupper() and text.rstrip().endswith((".", "]")), f"{words}: {parameter.opts}"
+                assert not text.startswith("Of "), f"{words} {parameter.opts}: {text}"

@@ -137,3 +137,13 @@ def test_the_attainable_limit_stands_in_the_table_or_why_not(folder):
     result = run(folder / "crowd.jsonl", *POLICIES, *FEW)
     assert "Attainable limit at 0.95 and 0.99: " in result.stdout and "limit 0.99" in result.stdout
     assert "as recorded" not in result.stderr
+
+
+def test_three_pictures_are_drawn_per_pool(folder):
+    plots = folder / "plots"
+    few = ("--repetitions", 1, "--pool-size", 8, "--workers", 1, "--policy", "uniform", "--policy", "asc")
+    result = run(folder / "toy.model.jsonl", *few, "--plots", plots)
+    assert "toy.model: 14 questions x 8 traces" in result.stdout
+    for name in ("toy.model.curves.png", "toy.model.difficulty.png", "toy.model.reliability.png"):
+        assert (plots / name).read_bytes().startswith(b"\x89PNG")
+        assert f"{plots / name} written." in result.stderr

@@ -1,4 +1,4 @@
-"""``pets serve`` and ``pets keys`` from the shell."""
+"""``pets serve`` from the shell."""
 
 import os
 import re
@@ -38,25 +38,6 @@ def test_served_stopped_and_remembered(tmp_path):
             _, log = process.communicate(timeout=30)
             assert process.returncode in (0, -signal.SIGTERM) and "sk-up" not in log
             assert re.search(r'"status": (200|429)', log) and headers["authorization"][7:] not in log
-
-
-def test_keys_are_listed_and_revoked(tmp_path):
-    def run(*words):
-        return CliRunner().invoke(cli, ["keys", *words, "--store", str(tmp_path / "g.db")])
-
-    assert run("add", "alice", "--budget", "50", "--admin").output.startswith("pets-")
-    assert run("list").output.split("\t")[2] == "budget 50, admin\n"
-    assert run("revoke", "alice").exit_code == 0 and "revoked" in run("list").output
-    assert isinstance(run("revoke", "alice").exception, InputError)
-    assert isinstance(run("add", "a b").exception, InputError)
-
-
-@pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])
-def test_a_store_that_is_not_there_is_not_made(tmp_path, words):
-    store = tmp_path / "typo.db"
-    made = subprocess.run([*MAIN, "keys", *words, "--store", str(store)], capture_output=True, text=True, check=False)
-    assert made.returncode == 2 and made.stdout == "" and len(made.stderr.splitlines()) == 1
-    assert "typo.db" in made.stderr and "no such file" in made.stderr and not list(tmp_path.iterdir())
 
 
 def given(**words):

@@ -1,4 +1,4 @@
-"""``pets solve``, ``top-up`` and ``forecast`` from the shell: data on stdout, words on stderr, exit 2 for a mistake."""
+"""``pets solve`` and ``top-up`` from the shell: data on stdout, words on stderr, exit 2 for a mistake."""
 
 import contextlib
 import json
@@ -138,7 +138,6 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "leave out --budget, --max-per-question" in ignored and "top-up" in ignored
     assert "is not what this run asks" in refused("solve", "starter", "--store", store, "--resume")
     assert "counts traces" in refused("top-up", "last", "--budget", "+5usd", "--store", store)
-    assert "there is no pool" in refused("forecast", tmp_path / "none.jsonl")
     with contextlib.closing(sqlite3.connect(store)) as connection:
         connection.execute("PRAGMA user_version = 999")
     assert "newer" in refused("solve", questions, "--store", store, "--resume")
@@ -147,11 +146,3 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
 def test_a_bad_key_is_refused(questions, serve):
     _, at = serve(api_key="secret")
     assert "401" in refused("solve", questions, *at)
-
-
-def test_a_pool_is_forecast_by_replaying_it(tmp_path):
-    pool = tmp_path / "pool.jsonl"
-    answers = ["A"] * 6 + ["B"] * 2
-    pool.write_text("".join(json.dumps({"id": f"q{i}", "gold": "A", "answers": answers}) + "\n" for i in range(12)))
-    plain = json.loads(pets("forecast", pool, "--repetitions", 2, "--up-to", 8, "--target-consistency", 0.9).stdout)
-    assert plain["curve"][-1] == [8.0, 1.0] and 1 <= plain["mean_budget_for"]["0.9"] < 8

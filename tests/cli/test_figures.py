@@ -1,4 +1,4 @@
-"""``pets figures``, ``pets replay --plots`` and ``make paper`` from the shell."""
+"""``pets figures`` and ``make paper`` from the shell."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -16,9 +17,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def file(pool, tmp_path):
-    path = tmp_path / "toy.jsonl"
-    lines = [{"id": q.id, "gold": q.gold, "answers": list(q.answers)} for q in pool.questions]
+def file(tmp_path):
+    path, rng = tmp_path / "toy.jsonl", np.random.default_rng(0)
+    thetas = rng.dirichlet([0.5] * 3, size=14)
+    lines = [
+        {"id": f"q{q}", "gold": "ABC"[theta.argmax()], "answers": list(rng.choice(list("ABC"), 24, p=theta))}
+        for q, theta in enumerate(thetas)
+    ]
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
 
@@ -57,15 +62,6 @@ def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, m
     result = run("figures", "--output", tmp_path / "out", "--pools", file, "--mean-budget", mean, "--batches", 2)
     assert result.exit_code == 0 and f"toy is left out of the tables: {why}" in result.stderr
     assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
-
-
-def test_replay_draws_three_pictures_a_pool(file, tmp_path):
-    few = ("--repetitions", 1, "--pool-size", 8, "--workers", 1, "--policy", "uniform", "--policy", "asc")
-    result = run("replay", file, *few, "--plots", tmp_path / "plots")
-    assert "toy: 14 questions x 8 traces" in result.stdout
-    for name in ("toy.curves.png", "toy.difficulty.png", "toy.reliability.png"):
-        assert (tmp_path / "plots" / name).read_bytes().startswith(PNG)
-        assert f"{tmp_path / 'plots' / name} written." in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["figures", "replay"])

@@ -1,0 +1,47 @@
+"""``pets forecast`` from the shell; of a run, in ``test_solve.py``."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.errors import InputError
+
+
+def pets(*args):
+    return CliRunner().invoke(cli, [*map(str, args)])
+
+
+@pytest.fixture
+def pool(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    answers = ["A"] * 6 + ["B"] * 2
+    path.write_text("".join(json.dumps({"id": f"q{i}", "gold": "A", "answers": answers}) + "\n" for i in range(12)))
+    return path
+
+
+def test_a_pool_is_forecast_by_replaying_it(pool):
+    result = pets("forecast", pool, "--repetitions", 2, "--up-to", 8, "--target-consistency", 0.9)
+    plain = json.loads(result.stdout)
+    assert plain["curve"][-1] == [8.0, 1.0] and 1 <= plain["mean_budget_for"]["0.9"] < 8
+    assert "self-consistency 0.9: " in result.stderr and "mean traces per question" in result.stderr
+
+
+def test_a_target_out_of_reach_has_no_budget(pool):
+    result = pets("forecast", pool, "--repetitions", 2, "--up-to", 2, "--target-consistency", 0.999)
+    assert json.loads(result.stdout)["mean_budget_for"] == {"0.999": None}
+    assert "self-consistency 0.999: more than 2x" in result.stderr
+
+
+def test_a_mistake_is_one_line(pool, tmp_path):
+    gone = pets("forecast", tmp_path / "none.jsonl").exception
+    assert isinstance(gone, InputError) and "there is no pool" in str(gone)
+    stopping = pets("forecast", pool, "--policy", "asc", "--repetitions", 1).exception
+    assert isinstance(stopping, InputError) and "has no curve over budgets" in str(stopping)
+
+
+@pytest.mark.parametrize(("former", "now"), [("--target", "--target-consistency"), ("--runs", "--repetitions")])
+def test_a_renamed_option_names_its_successor(pool, former, now):
+    result = pets("forecast", pool, former, 1)
+    assert result.exit_code == 2 and f"{former} is now {now}." in result.stderr
