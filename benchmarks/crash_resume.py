@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from pets.engine import restored, results
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem, write_questions
 from pets.samplers import Prompt
 from pets.store import Store, StoredTrace
@@ -32,7 +32,7 @@ def start(arguments: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def killed(child: subprocess.Popen[bytes], mock: Mock, wait: float) -> bool:
+def killed(child: subprocess.Popen[bytes], mock: MockModel, wait: float) -> bool:
     """Kill it ``wait`` seconds after its first trace; False where it ended by itself."""
     before = mock.stats.traces
     while mock.stats.traces == before and child.poll() is None:
@@ -75,7 +75,7 @@ def main() -> None:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     rng, book = random.Random(seed), synthetic(QUESTIONS, strength=0.5)
-    mock = Mock(book, tokens_per_second=200)
+    mock = MockModel(book, tokens_per_second=200)
     done = 0
     with tempfile.TemporaryDirectory() as folder, running(mock) as url:
         questions, store = Path(folder) / "questions.jsonl", Path(folder) / "runs.db"

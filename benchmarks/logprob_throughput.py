@@ -16,7 +16,7 @@ from statistics import median
 import httpx
 import numpy as np
 
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.openai.request import DIALECTS, body_of
 from pets.openai.response import ResponseReader
 from pets.samplers import Prompt, Sampling
@@ -63,7 +63,7 @@ def from_memory(rounds: int, streams: int) -> list[float]:
 async def over_http(rounds: int, streams: int) -> list[float]:
     """The same through httpx."""
     ratios = []
-    with running(Mock(synthetic(1, tokens=4 * TOKENS))) as url:
+    with running(MockModel(synthetic(1, tokens=4 * TOKENS))) as url:
         async with (
             OpenAISampler(url, "mock", stream=True, timeout=600) as sampler,
             httpx.AsyncClient(timeout=600, trust_env=False) as client,

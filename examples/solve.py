@@ -4,14 +4,14 @@ Put your own server's URL and model in their place; everything else stays as it 
 """
 
 import pets
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Prompt
 
 book = synthetic(20, strength=0.3)
 questions = [Problem(id, Prompt.chat(f"Question {id}"), "choice:options=4") for id in book.ids()]
 
-with running(Mock(book)) as url:
+with running(MockModel(book)) as url:
     solution = pets.solve(questions, endpoint=url, model="mock", budget="8x", concurrency=16)
 
 mean, low, high = solution.consistency

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.mock.faults import BENDS, SPOILERS
+from pets.mock.faults import FATAL_FAULTS, RESPONSE_FAULTS
 from pets.questions import question_set
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
@@ -108,7 +108,7 @@ def test_a_prompt_that_names_no_question_is_told_once(start):
 
 def test_every_fault_is_a_flag_with_its_rate(start):
     text = CliRunner().invoke(cli, ["mock", "--help"]).output
-    assert all(re.search(rf"--{name.replace('_', '-')} RATE +\S", text) for name in (*SPOILERS, *BENDS))
+    assert all(re.search(rf"--{name.replace('_', '-')} RATE +\S", text) for name in (*FATAL_FAULTS, *RESPONSE_FAULTS))
     _, url = start("--error-500", 1)
     assert ask(url, "q1").status_code == 500
     assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}
@@ -157,4 +157,4 @@ def test_a_folder_of_several_pools_is_one_line(tmp_path):
 
 def test_without_the_extra_it_says_how_to_get_it():
     line = refused(before="import sys; sys.modules['uvicorn'] = None; ")
-    assert line == 'pets: the mock needs uvicorn, which is not here. Try: pip install "pets[mock]"\n'
+    assert line == 'pets: uvicorn is not installed. Try: pip install "pets[mock]"\n'

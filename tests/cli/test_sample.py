@@ -9,10 +9,10 @@ import threading
 import httpx
 import pytest
 
-from pets.mock import Faults, Known, Mock, running
+from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.pools import read_pool
 
-BOOK = Known({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
+BOOK = DistributionAnswers({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
 
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
@@ -35,7 +35,7 @@ def ids(path):
 def test_a_pool_from_a_server_that_misbehaves(tmp_path):
     faults = Faults(rate_limit=0.2, retry_after=0, wrong_json=0.1, fewer_choices=0.2)
     pool = tmp_path / "pool.jsonl"
-    with running(Mock(BOOK, faults=faults, n_limit=3)) as url:
+    with running(MockModel(BOOK, faults=faults, n_limit=3)) as url:
         (tmp_path / "mine.jsonl").write_text(httpx.get(url.replace("/v1", "/mock/questions")).text)
         ask = ("mine.jsonl", "-o", pool, "--traces", "8", "--endpoint", url, "--model", "mock")
         first = pets(*ask, "--first", "2", cwd=tmp_path)
@@ -51,14 +51,14 @@ def test_a_pool_from_a_server_that_misbehaves(tmp_path):
 
 def test_questions_that_no_trace_answers_are_told(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n{"id":"q2","question":"Question q2"}\n')
-    with running(Mock(BOOK)) as url:
+    with running(MockModel(BOOK)) as url:
         ask = ("mine.jsonl", "-o", "pool.jsonl", "--traces", "2", "--endpoint", url, "--model", "mock")
         shown = pets(*ask, "--max-tokens", "3", cwd=tmp_path)  # each trace is cut
     assert shown.returncode == 0 and "No trace answers 2 of its questions" in one_line(shown.stderr), shown.stderr
     assert "--skip-bad" in one_line(shown.stderr)
 
 
-class Slow(Mock):
+class Slow(MockModel):
     """Takes its time, and says when it was asked."""
 
     def __init__(self):
@@ -97,7 +97,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
 )
 def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}')  # its end is missing
-    with running(Mock(BOOK)) as url:
+    with running(MockModel(BOOK)) as url:
         shown = pets("mine.jsonl", "--endpoint", url, "--model", "mock", *args, cwd=tmp_path)
     assert shown.returncode == 2 and says in one_line(shown.stderr) and "Traceback" not in shown.stderr
     assert (tmp_path / "mine.jsonl").read_text() == '{"id":"q1","question":"Question q1"}'

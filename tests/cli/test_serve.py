@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pets.cli.main import cli
 from pets.cli.serve import _limits, _span
 from pets.errors import BudgetError, InputError
-from pets.mock import Known, Mock, running
+from pets.mock import DistributionAnswers, MockModel, running
 
 MAIN = [sys.executable, "-c", "from pets.cli.main import main; main()"]
 ASK = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
@@ -23,7 +23,7 @@ def test_served_stopped_and_remembered(tmp_path):
     store = tmp_path / "g.db"
     made = subprocess.run([*MAIN, "keys", "add", "alice", "--store", str(store)], check=True, capture_output=True)
     headers = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
-    with running(Mock(Known({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
+    with running(MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
         command = [*MAIN, "serve", "--upstream", upstream, "--policy", "online_grid", "--answer", "choice"]
         command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5"]
         environment = os.environ | {"PETS_UPSTREAM_KEY": "sk-up"}

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.errors import PetsError
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.store import Store
 
 from ..waiting import PATIENCE_S, wait_until
@@ -47,7 +47,7 @@ def serve():
     with contextlib.ExitStack() as stack:
 
         def start(**settings):
-            mock = Mock(synthetic(10, strength=0.3), **settings)
+            mock = MockModel(synthetic(10, strength=0.3), **settings)
             return mock, ("--endpoint", stack.enter_context(running(mock)), "--model", settings.get("model", "mock"))
 
         yield start

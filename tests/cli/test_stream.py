@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.errors import PetsError
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
 from pets.pools import read_pool
 
@@ -71,7 +71,7 @@ def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, poo
 
 
 def test_questions_on_stdin_are_asked_and_answered(plan):
-    mock = Mock(synthetic(10, strength=0.3))
+    mock = MockModel(synthetic(10, strength=0.3))
     lines = [
         {"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4", "gold": "A"} for i in range(10)
     ]
@@ -86,7 +86,7 @@ def test_questions_on_stdin_are_asked_and_answered(plan):
 def test_a_file_of_questions_sets_the_horizon(plan, tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps({"id": f"q{i}", "question": f"Question q{i}"}) + "\n" for i in range(6)))
-    with running(Mock(synthetic(6, strength=0.3))) as url:
+    with running(MockModel(synthetic(6, strength=0.3))) as url:
         result = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", file, "--budget", "6x",
                       "--answer", "choice:options=4")  # fmt: skip
     assert 35 <= sum(row["traces"] for row in rows(result)) <= 36
@@ -139,7 +139,7 @@ def begun(plan, url, stderr=subprocess.PIPE):
 
 
 def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(plan):
-    with running(Mock(synthetic(4, strength=0.3))) as url, begun(plan, url) as process:
+    with running(MockModel(synthetic(4, strength=0.3))) as url, begun(plan, url) as process:
         process.stdin.write(json.dumps({"id": "q1", "question": "Question q1", "answer": "choice:options=4"}) + "\n")
         process.stdin.flush()
         first = json.loads(process.stdout.readline())  # stdin is still open

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pets.mock import Known, Mock, running
+from pets.mock import DistributionAnswers, MockModel, running
 from pets.pools import load
 from pets.questions.starter import starter
 from pets.store import Store
@@ -33,7 +33,7 @@ def pets(*args):
 def source(request):
     """How the verb is told where the model is."""
     if request.param == "mock":
-        with running(Mock(Known(recorded(), tokens=32))) as url:
+        with running(MockModel(DistributionAnswers(recorded(), tokens=32))) as url:
             yield ["--endpoint", url, "--model", "mock"]
     else:
         request.getfixturevalue("weights")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
@@ -46,7 +46,7 @@ def serve():
 
         def start(questions=20, timeout=20.0, **settings):
             book = synthetic(questions, strength=0.3)
-            mock = Mock(book, **settings)
+            mock = MockModel(book, **settings)
             url = stack.enter_context(running(mock))
             return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, loopback=True)
 

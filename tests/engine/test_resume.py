@@ -9,7 +9,7 @@ import pytest
 
 from pets.engine import Engine, restored, results
 from pets.errors import BusyError, StateError
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
@@ -119,7 +119,7 @@ def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
     path, questions = tmp_path / "runs.db", tmp_path / "questions.jsonl"
     with questions.open("w") as file:
         write_questions(asked(book.ids()), file)
-    mock = Mock(book, tokens_per_second=400)
+    mock = MockModel(book, tokens_per_second=400)
     with running(mock) as url:
         flags = ["--endpoint", url, "--model", "mock", "--budget", "10x", "--concurrency", "8", "--store", str(path)]
         command = [sys.executable, "-c", "from pets.cli.main import main; main()", "solve", str(questions), *flags]

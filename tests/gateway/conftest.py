@@ -10,13 +10,13 @@ import pytest
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import LedgerWriter
-from pets.mock import Known, Mock
+from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
 
 from ..waiting import PATIENCE_S
 
-BOOK = Known({"easy": {"A": 1.0}, "torn": {"A": 0.55, "B": 0.45}, "mute": {}}, tokens=12)
+BOOK = DistributionAnswers({"easy": {"A": 1.0}, "torn": {"A": 0.55, "B": 0.45}, "mute": {}}, tokens=12)
 
 
 class RunningGateway:
@@ -33,7 +33,7 @@ class RunningGateway:
 
 @contextlib.contextmanager
 def run_gateway(mock=None, settings=None, policy=None, **options):
-    mock = mock or Mock(BOOK)
+    mock = mock or MockModel(BOOK)
     settings = settings or Settings(answer="choice")
     with mock_running(mock) as upstream:
         state = build_gateway(upstream, policy or OnlineGrid(), settings=settings, **options)

@@ -13,7 +13,7 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.gateway import Settings, build_gateway, running
-from pets.mock import Known, Mock
+from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.plans import RecordedTraces, Stream
 from pets.policies.online_grid import OnlineGrid
@@ -38,7 +38,7 @@ def listens(url):
 def test_open_requests_are_answered_when_it_stops_and_no_new_one_begins(tmp_path):
     body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
     released = threading.Event()
-    with mock_running(Mock(BOOK)) as upstream, ThreadPoolExecutor(2) as pool:
+    with mock_running(MockModel(BOOK)) as upstream, ThreadPoolExecutor(2) as pool:
         settings = Settings(answer="choice")
         state = build_gateway(upstream, OnlineGrid(), settings=settings, store=tmp_path / "g.db")
         waiting = hold_upstream(state, released)
@@ -78,7 +78,9 @@ def test_models_are_there_plain_and_voted(gateway):
 def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
     """An untrained price rule holds one belief, wherever it runs."""
     policy = Price(rounds=2)
-    with run_gateway(Mock(Known({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8) as gateway:
+    with run_gateway(
+        MockModel(DistributionAnswers({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8
+    ) as gateway:
         voted = gateway.ask("clear").json()["pets"]
     outcomes = []
 

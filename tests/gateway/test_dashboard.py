@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pets.mock import Mock, synthetic
+from pets.mock import MockModel, synthetic
 from pets.policies.price import Price
 
 from .conftest import add_key, run_gateway
@@ -35,7 +35,7 @@ def shots(tmp_path):
 
 
 def test_a_live_run_is_shown_and_updates(browser, shots):
-    mock = Mock(synthetic(60, tokens=8))
+    mock = MockModel(synthetic(60, tokens=8))
     with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
         said = []
         page = browser.new_page(viewport={"width": 1100, "height": 900})

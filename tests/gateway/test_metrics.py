@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.metrics import DashboardStats
-from pets.mock import Known, Mock
+from pets.mock import DistributionAnswers, MockModel
 from pets.plans import Drift, fit_plan
 from pets.pools import Pool, PooledQuestion
 
@@ -59,7 +59,7 @@ def test_the_request_rate_is_that_of_the_last_minute():
 
 def test_a_plan_is_kept_to_and_watched():
     plan = fit_plan(EASY, 8, rounds=1)
-    torn = Mock(Known({"torn": dict.fromkeys("ABCD", 0.25)}, tokens=8))
+    torn = MockModel(DistributionAnswers({"torn": dict.fromkeys("ABCD", 0.25)}, tokens=8))
     drift = Drift.of(plan)
     with run_gateway(torn, policy=plan.policy(), mean_budget=plan.mean_budget, drift=drift) as gateway:
         votes = [gateway.ask("torn").json()["pets"] for _ in range(12)]

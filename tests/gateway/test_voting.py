@@ -14,7 +14,7 @@ from pets.gateway.app import app
 from pets.gateway.auth import ANYBODY
 from pets.gateway.replies import Drawn, Reply
 from pets.gateway.requests import parse_request
-from pets.mock import Faults, Mock, synthetic
+from pets.mock import Faults, MockModel, synthetic
 from pets.openai.errors import ApiError
 from pets.policies.online_grid import OnlineGrid
 from pets.samplers import Completion
@@ -34,7 +34,7 @@ def test_a_request_may_ask_for_less(gateway):
 
 
 def test_the_mean_budget_is_kept_over_many_questions():
-    with run_gateway(Mock(synthetic(60, tokens=8)), mean_budget=8, window=20) as gateway:
+    with run_gateway(MockModel(synthetic(60, tokens=8)), mean_budget=8, window=20) as gateway:
         spent = [gateway.ask(f"Question q{i}").json()["pets"]["traces"] for i in range(60)]
     assert min(spent) >= 4 and max(spent) > 8 and 7 <= sum(spent) / 60 <= 8
     assert sum(spent) == gateway.mock.stats.traces == gateway.ledger.total.spent
@@ -108,7 +108,7 @@ def test_traces_whose_answers_are_still_read_at_the_deadline_count_in_the_plan(m
 
 def test_a_client_that_goes_takes_its_traces_with_it():
     body = json.dumps({"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}]}).encode()
-    with run_gateway(Mock(BOOK, faults=Faults(hang=1.0))) as gateway:
+    with run_gateway(MockModel(BOOK, faults=Faults(hang=1.0))) as gateway:
         parts = urlsplit(gateway.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as client:
             client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body))
@@ -125,7 +125,7 @@ def test_faults_are_survived_and_the_ledger_adds_up():
     faults = Faults(
         rate_limit_bare=0.1, error_500=0.1, half_body=0.05, wrong_json=0.05, disconnect=0.05, one_choice=0.1
     )
-    with run_gateway(Mock(synthetic(40, tokens=8), faults=faults), mean_budget=8) as gateway:
+    with run_gateway(MockModel(synthetic(40, tokens=8), faults=faults), mean_budget=8) as gateway:
         replies = [gateway.ask(f"Question q{i}") for i in range(40)]
         assert {reply.status_code for reply in replies} <= {200, 503}
         found = [reply.json()["pets"] for reply in replies if reply.status_code == 200]
@@ -169,7 +169,7 @@ def test_one_too_many_is_turned_away():
 
 def test_a_plain_stream_that_breaks_off_breaks_off_for_the_client_too():
     body = {"model": "mock", "messages": [{"role": "user", "content": "torn"}], "stream": True}
-    with run_gateway(Mock(BOOK, faults=Faults(half_body=1.0))) as gateway:
+    with run_gateway(MockModel(BOOK, faults=Faults(half_body=1.0))) as gateway:
         with pytest.raises(httpx.RemoteProtocolError):
             gateway.client.post("/v1/chat/completions", json=body)
         assert gateway.client.get("/readyz").status_code == 200

@@ -5,7 +5,7 @@ import contextlib
 import httpx
 import pytest
 
-from pets.mock import Mock, Recorded, running
+from pets.mock import MockModel, PoolAnswers, running
 from pets.pools import Pool, PooledQuestion
 
 TRACES = ("A", "B", "A", None, "C", "A", "B", "A")
@@ -41,8 +41,8 @@ def serve():
     """``serve(faults=..., ...)`` gives a client of a mock with these settings."""
     with contextlib.ExitStack() as stack:
 
-        def start(book=None, **settings):
-            mock = Mock(book or Recorded(POOL), **settings)
+        def start(answers=None, **settings):
+            mock = MockModel(answers or PoolAnswers(POOL), **settings)
             return stack.enter_context(Client(mock, stack.enter_context(running(mock))))
 
         yield start

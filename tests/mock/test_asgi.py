@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pets.answers.choice import Choice
-from pets.mock import Known, Recorded
+from pets.mock import DistributionAnswers, PoolAnswers
 from pets.pools import Pool, PooledQuestion
 from pets.questions import read_questions
 from pets.samplers import Prompt
@@ -57,7 +57,7 @@ def test_without_a_seed_the_server_draws_by_its_own(serve):
 
 def test_over_many_seeds_answers_come_as_often_as_in_the_pool(serve):
     recorded = ["A"] * 60 + ["B"] * 30 + ["C"] * 10
-    client = serve(Recorded(Pool("p", (PooledQuestion("q", tuple(recorded)),))))
+    client = serve(PoolAnswers(Pool("p", (PooledQuestion("q", tuple(recorded)),))))
     said = Counter()
     for request in range(20):
         said.update(answers(client.complete("q", n=100, seed=request * 1_000_003)))
@@ -134,7 +134,7 @@ def test_a_stream_without_usage_has_none(serve):
 
 
 def test_traces_take_their_time_side_by_side(serve):
-    client = serve(Known({"q": {"A": 1.0}}, tokens=100), tokens_per_second=200)
+    client = serve(DistributionAnswers({"q": {"A": 1.0}}, tokens=100), tokens_per_second=200)
     begun = time.perf_counter()
     with ThreadPoolExecutor(16) as threads:
         replies = list(threads.map(lambda seed: client.chat("q", n=4, seed=seed, max_tokens=60), range(0, 64, 4)))
@@ -144,7 +144,7 @@ def test_traces_take_their_time_side_by_side(serve):
 
 
 def test_a_stream_comes_token_by_token(serve):
-    client = serve(Known({"q": {"A": 1.0}}, tokens=60), tokens_per_second=20)
+    client = serve(DistributionAnswers({"q": {"A": 1.0}}, tokens=60), tokens_per_second=20)
     body = {"model": "mock", "prompt": "q", "stream": True, "max_tokens": 12}
     with client.stream("POST", "/v1/completions", json=body) as reply:
         done = [client.mock.stats.traces for line in reply.iter_lines() if line.startswith("data: {")]

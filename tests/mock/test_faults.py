@@ -7,36 +7,38 @@ import pytest
 
 from pets.errors import InputError
 from pets.mock import Faults
-from pets.mock.faults import BENDS, SPOILERS, YOUNGER, draw_bends, draw_spoiler
+from pets.mock.faults import FATAL_FAULTS, LATER_FAULTS, RESPONSE_FAULTS, draw_fatal_fault, draw_response_faults
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
-    faults = Faults(**dict.fromkeys(SPOILERS, 0.1), **dict.fromkeys(BENDS, 0.3))
-    spoiled = [[draw_spoiler(faults, rng) for _ in range(20_000)] for rng in (random.Random(1), random.Random(1))]
+    faults = Faults(**dict.fromkeys(FATAL_FAULTS, 0.1), **dict.fromkeys(RESPONSE_FAULTS, 0.3))
+    spoiled = [[draw_fatal_fault(faults, rng) for _ in range(20_000)] for rng in (random.Random(1), random.Random(1))]
     assert spoiled[0] == spoiled[1]
-    assert all(spoiled[0].count(name) / 20_000 == pytest.approx(0.1, abs=0.01) for name in SPOILERS)
+    assert all(spoiled[0].count(name) / 20_000 == pytest.approx(0.1, abs=0.01) for name in FATAL_FAULTS)
     rng = random.Random(2)
-    bent = [draw_bends(faults, rng) for _ in range(20_000)]
-    assert all(sum(name in bends for bends in bent) / 20_000 == pytest.approx(0.3, abs=0.015) for name in BENDS)
+    bent = [draw_response_faults(faults, rng) for _ in range(20_000)]
+    assert all(
+        sum(name in bends for bends in bent) / 20_000 == pytest.approx(0.3, abs=0.015) for name in RESPONSE_FAULTS
+    )
 
 
-def test_a_younger_fault_leaves_the_older_ones_where_they_were():
+def test_a_later_fault_leaves_the_older_ones_where_they_were():
     rng, same = random.Random(3), random.Random(3)
-    older = [name for name in BENDS if name not in YOUNGER]
+    older = [name for name in RESPONSE_FAULTS if name not in LATER_FAULTS]
     for _ in range(100):
-        bends = draw_bends(Faults(**dict.fromkeys(older, 0.3)), rng)
+        bends = draw_response_faults(Faults(**dict.fromkeys(older, 0.3)), rng)
         assert bends == {name for name in older if same.random() < 0.3}
 
 
 def test_without_faults_none_comes():
     rng = random.Random(0)
-    assert {draw_spoiler(Faults(), rng) for _ in range(1000)} == {None}
-    assert {draw_bends(Faults(), rng) for _ in range(1000)} == {frozenset()}
+    assert {draw_fatal_fault(Faults(), rng) for _ in range(1000)} == {None}
+    assert {draw_response_faults(Faults(), rng) for _ in range(1000)} == {frozenset()}
 
 
 def test_every_rate_is_explained():
     explained = {field.name for field in fields(Faults) if field.metadata["help"].endswith(".")}
-    assert explained == {*SPOILERS, *BENDS, "slow_seconds", "retry_after"}
+    assert explained == {*FATAL_FAULTS, *RESPONSE_FAULTS, "slow_seconds", "retry_after"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pets.confidence import measure
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs, top_logprobs
-from pets.mock.speech import Said, speak
+from pets.mock.text import TraceSpec, render
 
 
 @given(st.floats(0.0, 60.0), st.integers(1, 20))
@@ -27,10 +27,10 @@ def test_they_are_probabilities_wherever_that_can_be(confidence):
 @pytest.mark.parametrize("extra", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_both_forms_hold_the_recorded_confidence(k, extra):
-    said = Said("A", 30, confidence=11.25)
-    pieces = speak(said).pieces()
-    content = [json.loads(entry) for entry in chat_content(said, pieces, k, extra)]
-    plain = json.loads(completion_form(pieces, completion_logprobs(said, pieces, k, extra)))
+    spec = TraceSpec("A", 30, confidence=11.25)
+    pieces = render(spec).pieces()
+    content = [json.loads(entry) for entry in chat_content(spec, pieces, k, extra)]
+    plain = json.loads(completion_form(pieces, completion_logprobs(spec, pieces, k, extra)))
     assert [entry["token"] for entry in content] == plain["tokens"] == pieces
     for entry, tops, sampled in zip(content, plain["top_logprobs"], plain["token_logprobs"], strict=True):
         assert {top["token"]: top["logprob"] for top in entry["top_logprobs"]} == tops
@@ -42,20 +42,20 @@ def test_both_forms_hold_the_recorded_confidence(k, extra):
 
 
 def test_a_confidence_that_was_not_recorded_rises_and_falls():
-    said = Said("A", 100, mood=0.5)
-    pieces = speak(said).pieces()
-    entries = (json.loads(tops) for _, tops in completion_logprobs(said, pieces, 20, False))
+    spec = TraceSpec("A", 100, mood=0.5)
+    pieces = render(spec).pieces()
+    entries = (json.loads(tops) for _, tops in completion_logprobs(spec, pieces, 20, False))
     result = measure((tops.values() for tops in entries), window=8)
     assert 8 < result.lowest < result.bottom + 1e-9 < result.mean < 16 and result.tail != result.mean
 
 
 def test_offsets_are_where_the_tokens_start():
-    pieces = speak(Said("A", 9)).pieces()
-    form = json.loads(completion_form(pieces, completion_logprobs(Said("A", 9), pieces, 0, False), offset=4))
+    pieces = render(TraceSpec("A", 9)).pieces()
+    form = json.loads(completion_form(pieces, completion_logprobs(TraceSpec("A", 9), pieces, 0, False), offset=4))
     assert [("____" + "".join(pieces)).index(piece, at) for piece, at in zip(pieces, form["text_offset"], strict=True)]
     assert form["text_offset"][:3] == [4, 11, 14] and all(len(tops) == 1 for tops in form["top_logprobs"])
 
 
 def test_without_top_the_chat_form_has_an_empty_list():
-    entries = [json.loads(entry) for entry in chat_content(Said("A", 2), ["x", "y"], 0, False)]
+    entries = [json.loads(entry) for entry in chat_content(TraceSpec("A", 2), ["x", "y"], 0, False)]
     assert [entry["top_logprobs"] for entry in entries] == [[], []] and all(entry["logprob"] <= 0 for entry in entries)

@@ -10,18 +10,18 @@ import httpx
 import pytest
 
 from pets.errors import InputError
-from pets.mock import Faults, Known, Mock, app, running
+from pets.mock import DistributionAnswers, Faults, MockModel, app, running
 
-BOOK = Known({"q": {"A": 1.0}})
+ANSWERS = DistributionAnswers({"q": {"A": 1.0}})
 
 
 def test_the_port_is_given_back():
-    with running(Mock(BOOK)) as url:
+    with running(MockModel(ANSWERS)) as url:
         assert httpx.get(f"{url}/models").status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/models")
     port = int(url.split(":")[2].removesuffix("/v1"))
-    with running(Mock(BOOK), port=port) as again:
+    with running(MockModel(ANSWERS), port=port) as again:
         assert again == url
 
 
@@ -32,19 +32,19 @@ def test_a_busy_port_is_one_clear_line():
         port = taken.getsockname()[1]
         with (
             pytest.raises(InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*Choose another"),
-            running(Mock(BOOK), port=port),
+            running(MockModel(ANSWERS), port=port),
         ):
             pass
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_that_is_none_is_refused(port):
-    with pytest.raises(InputError, match="cannot listen"), running(Mock(BOOK), port=port):
+    with pytest.raises(InputError, match="cannot listen"), running(MockModel(ANSWERS), port=port):
         pass
 
 
 def test_hanging_clients_do_not_hold_up_the_end():
-    mock = Mock(BOOK, faults=Faults(hang=1))
+    mock = MockModel(ANSWERS, faults=Faults(hang=1))
 
     def ask(url):
         with contextlib.suppress(httpx.HTTPError):
@@ -66,12 +66,12 @@ def test_hanging_clients_do_not_hold_up_the_end():
 
 
 def test_an_error_inside_the_block_gets_out():
-    with pytest.raises(ZeroDivisionError), running(Mock(BOOK)):
+    with pytest.raises(ZeroDivisionError), running(MockModel(ANSWERS)):
         _ = 1 / 0
 
 
 def test_under_another_server_a_disconnect_is_an_error():
-    transport = httpx.ASGITransport(app(Mock(BOOK, faults=Faults(disconnect=1))))
+    transport = httpx.ASGITransport(app(MockModel(ANSWERS, faults=Faults(disconnect=1))))
 
     async def ask():
         async with httpx.AsyncClient(transport=transport, base_url="http://mock") as client:
@@ -84,4 +84,4 @@ def test_under_another_server_a_disconnect_is_an_error():
 @pytest.mark.parametrize("wrong", [{"tokens_per_second": -1}, {"n_limit": 0}, {"model": ""}, {"api_key": ""}])
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(InputError):
-        Mock(BOOK, **wrong)
+        MockModel(ANSWERS, **wrong)

@@ -9,7 +9,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.sources import samplers_of
 from pets.errors import BusyError, RefusedError, ReplyError
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.plans import SampledTraces, Stream
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -92,7 +92,7 @@ def test_a_wrong_key_or_address_ends_the_stream(error):
 
 
 def test_a_stream_over_http_answers_every_question_within_its_budget(plan):
-    mock = Mock(synthetic(12, strength=0.3))
+    mock = MockModel(synthetic(12, strength=0.3))
 
     async def run(url):
         found = []

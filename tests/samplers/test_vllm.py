@@ -9,7 +9,7 @@ import pytest
 
 from pets.confidence import FLOOR
 from pets.errors import BusyError, RefusedError, ReplyError
-from pets.mock import Faults, Known, Mock, running
+from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.samplers import Prompt, Sampling
 from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
@@ -202,7 +202,7 @@ def of_the_mock(faults, n=2, stream=False, **settings):
         async with OpenAISampler(url, "mock", stream=stream, loopback=True) as sampler:
             return await sampler.sample(Prompt.chat("Capital?"), n, 3, Sampling(**settings))
 
-    with running(Mock(Known({"Capital?": {"Paris": 1.0}}, tokens=12), faults=faults)) as url:
+    with running(MockModel(DistributionAnswers({"Capital?": {"Paris": 1.0}}, tokens=12), faults=faults)) as url:
         return asyncio.run(go(url))
 
 

@@ -10,7 +10,7 @@ import click
 import pets.mock
 from pets.cli._groups import option, verb
 from pets.errors import InputError
-from pets.mock import Book, Faults, Known, Mock, Recorded, synthetic
+from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, synthetic
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
@@ -60,11 +60,11 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
     pets mock --rate-limit 0.1 --error-500 0.05 --hang 0.02 --half-body 0.02
     curl localhost:8000/v1/completions -d '{"model": "mock", "prompt": "q7", "n": 4}'
     """
-    model = Mock(
-        _book(pool, answers),
+    model = MockModel(
+        _answer_source(pool, answers),
         faults=faults,
         prompts=_starter_prompts(),
-        puzzled=_warn,
+        on_unmatched=_warn,
         model=server.model,
         api_key=server.api_key,
         n_limit=server.n_limit,
@@ -98,7 +98,7 @@ def _warn(prompt: str) -> None:
     )
 
 
-def _book(pool: Path | None, answers: MockAnswerOptions) -> Book:
+def _answer_source(pool: Path | None, answers: MockAnswerOptions) -> AnswerSource:
     """What to answer from."""
     if pool is not None and answers.answers is not None:
         raise InputError("a POOL and --answers are two sources; give one.")
@@ -106,9 +106,9 @@ def _book(pool: Path | None, answers: MockAnswerOptions) -> Book:
         files = pool_files([pool])
         if len(files) > 1:
             raise InputError(f'folder "{pool}" holds {len(files)} pools, and one is served. Name it: {files[0]}')
-        return Recorded(read_pool(files[0]), tokens=answers.tokens, seed=answers.seed)
+        return PoolAnswers(read_pool(files[0]), tokens=answers.tokens, seed=answers.seed)
     if answers.answers is not None:
-        return Known(_distributions(answers.answers), tokens=answers.tokens, seed=answers.seed)
+        return DistributionAnswers(_distributions(answers.answers), tokens=answers.tokens, seed=answers.seed)
     return synthetic(answers.count, answers.options, answers.strength, tokens=answers.tokens, seed=answers.seed)
 
 

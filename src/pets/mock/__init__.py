@@ -1,43 +1,49 @@
 """An OpenAI-compatible endpoint that answers from recorded pools or known distributions, and misbehaves on demand.
 
-book.py      what can be said: a recorded pool, known answer distributions
-finding.py   which question a prompt asks
-speech.py    the words of a trace
-thoughts.py  which of them are thoughts, where a server sends those apart
-logprobs.py  log-probabilities with a given confidence
-faults.py    what goes wrong, and how often
-stats.py     the books
-asking.py    requests: parsed and checked
-wire.py      replies: JSON and server-sent events
-mind.py      Mock: all of the above, without a socket
-asgi.py      the ASGI application
-server.py    serve, and running for tests
+answers.py    what can be answered: a recorded pool, known answer distributions
+matching.py   which question a prompt asks
+text.py       the text of a trace
+logprobs.py   log-probabilities with a given confidence
+faults.py     what goes wrong and how often, and the limit on requests
+requests.py   requests: parsed and checked
+responses.py  responses: JSON and server-sent events
+model.py      MockModel: all of the above without a socket, and its statistics
+server.py     the ASGI application; serve, and running for tests
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
-from pets.errors import InputError
-from pets.mock.book import Book, Known, Recorded, synthetic
-from pets.mock.faults import Faults
-from pets.mock.mind import Mock
-from pets.mock.speech import Said
-from pets.mock.stats import Stats
+from pets._extras import require
+from pets.mock.answers import AnswerSource, DistributionAnswers, PoolAnswers, synthetic
+from pets.mock.faults import Faults, RequestLimit
+from pets.mock.model import MockModel, MockStats
+from pets.mock.text import TraceSpec
 
 if TYPE_CHECKING:
-    from pets.mock.asgi import app
-    from pets.mock.server import running, serve
+    from pets.mock.server import app, running, serve
 
-__all__ = ["Book", "Faults", "Known", "Mock", "Recorded", "Said", "Stats", "app", "running", "serve", "synthetic"]
+__all__ = [
+    "AnswerSource",
+    "DistributionAnswers",
+    "Faults",
+    "MockModel",
+    "MockStats",
+    "PoolAnswers",
+    "RequestLimit",
+    "TraceSpec",
+    "app",
+    "running",
+    "serve",
+    "synthetic",
+]
 
-SERVED = {"app": "pets.mock.asgi", "running": "pets.mock.server", "serve": "pets.mock.server"}
+OLD_NAMES = {"Mock": MockModel, "Known": DistributionAnswers, "Recorded": PoolAnswers}
 
 
 def __getattr__(name: str) -> object:
     """What needs starlette and uvicorn is imported when it is used: they are an extra, other verbs do without."""
-    if name not in SERVED:
+    if name in OLD_NAMES:
+        return OLD_NAMES[name]
+    if name not in ("app", "running", "serve"):
         raise AttributeError(f"module 'pets.mock' has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module(SERVED[name]), name)
-    except ImportError as error:
-        raise InputError(f'the mock needs {error.name}, which is not here. Try: pip install "pets[mock]"') from None
+    return getattr(require("pets.mock.server", "mock"), name)

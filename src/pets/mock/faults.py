@@ -1,29 +1,45 @@
-"""The ways in which the mock misbehaves, each at a rate of its own.
+"""The ways in which the mock misbehaves, each at a rate of its own, and its limit on requests.
 
-Eight faults spoil a reply, at most one at a time; the others bend a reply that is not spoiled, in any combination. One
-that would change nothing (no log-probabilities where none were asked for) does not happen and is not counted.
+Eight fatal faults spoil a response, at most one at a time; the others change a response that is not spoiled, in any
+combination. One that would change nothing (no log-probabilities where none were asked for) does not happen and is not
+counted.
 """
 
 import math
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from pets.errors import InputError
 
-__all__ = ["BENDS", "SPOILERS", "Bend", "Faults", "Spoiler", "draw_bends", "draw_spoiler"]
+__all__ = [
+    "FATAL_FAULTS",
+    "RESPONSE_FAULTS",
+    "FatalFault",
+    "Faults",
+    "RequestLimit",
+    "ResponseFault",
+    "TokenBucket",
+    "draw_fatal_fault",
+    "draw_response_faults",
+]
 
-Spoiler = Literal[
+FatalFault = Literal[
     "rate_limit", "rate_limit_bare", "error_500", "hang", "half_body", "wrong_json", "disconnect", "error_event"
 ]
-Bend = Literal["fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow", "reasoning_apart"]
-SPOILERS: tuple[Spoiler, ...] = get_args(Spoiler)
-BENDS: tuple[Bend, ...] = get_args(Bend)
-YOUNGER = {"reasoning_apart"}  # drawn only where it can happen, so that the same seed still brings the same older ones
+ResponseFault = Literal[
+    "fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow", "reasoning_apart"
+]
+FATAL_FAULTS: tuple[FatalFault, ...] = get_args(FatalFault)
+RESPONSE_FAULTS: tuple[ResponseFault, ...] = get_args(ResponseFault)
+# Drawn only where they can happen, so that the same seed still brings the same older faults.
+LATER_FAULTS = {"reasoning_apart"}
 
 
-def _rate(says: str) -> float:
-    return field(default=0.0, metadata={"help": says, "metavar": "RATE"})
+def _rate(help_text: str) -> float:
+    return field(default=0.0, metadata={"help": help_text, "metavar": "RATE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +48,7 @@ class Faults:
 
     >>> Faults(hang=0.7, error_500=0.5)
     Traceback (most recent call last):
-    pets.errors.InputError: the faults that spoil a reply add up to 1.2; a reply is spoiled once. Give at most 1.
+    pets.errors.InputError: the faults that spoil a response add up to 1.2; a response is spoiled once. Give at most 1.
     """
 
     rate_limit: float = _rate("A 429 with Retry-After.")
@@ -56,30 +72,81 @@ class Faults:
     retry_after: float = field(default=1.0, metadata={"help": "How many seconds a 429 asks to wait."})
 
     def __post_init__(self) -> None:
-        for name in (*SPOILERS, *BENDS):
+        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS):
             rate = getattr(self, name)
             if not 0 <= rate <= 1:
                 raise InputError(f"{name} is {rate}; a rate lies between 0 and 1.")
-        if (total := math.fsum(getattr(self, name) for name in SPOILERS)) > 1 + 1e-9:
+        if (total := math.fsum(getattr(self, name) for name in FATAL_FAULTS)) > 1 + 1e-9:
             raise InputError(
-                f"the faults that spoil a reply add up to {total:g}; a reply is spoiled once. Give at most 1."
+                f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
             )
         for seconds in (self.slow_seconds, self.retry_after):
             if not 0 <= seconds < math.inf:
                 raise InputError(f"a fault lasts {seconds} seconds; give a number, 0 or more.")
 
 
-def draw_spoiler(faults: Faults, rng: random.Random) -> Spoiler | None:
-    """Which fault spoils the next reply, if one does: always one draw, so that rates do not shift each other."""
+def draw_fatal_fault(faults: Faults, rng: random.Random) -> FatalFault | None:
+    """The fault that spoils the next response, if any: always one draw, so that rates do not shift each other."""
     left = rng.random()
-    for name in SPOILERS:
+    for name in FATAL_FAULTS:
         left -= getattr(faults, name)
         if left < 0:
             return name
     return None
 
 
-def draw_bends(faults: Faults, rng: random.Random) -> frozenset[Bend]:
-    """Which faults bend the next reply."""
-    rates = {name: getattr(faults, name) for name in BENDS}
-    return frozenset(name for name, rate in rates.items() if (rate or name not in YOUNGER) and rng.random() < rate)
+def draw_response_faults(faults: Faults, rng: random.Random) -> frozenset[ResponseFault]:
+    """The faults that change the next response."""
+    rates = {name: getattr(faults, name) for name in RESPONSE_FAULTS}
+    return frozenset(name for name, rate in rates.items() if (rate or name not in LATER_FAULTS) and rng.random() < rate)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimit:
+    """At most ``requests`` at once; what was used comes back evenly, all of it within ``per_s`` seconds."""
+
+    requests: int
+    per_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.requests < 1 or not 0 < self.per_s < math.inf:
+            raise InputError(
+                f"a limit is at least 1 request in more than 0 seconds; got {self.requests}, {self.per_s}."
+            )
+
+
+class TokenBucket:
+    """A :class:`RequestLimit` while it is used; ``clock`` gives seconds.
+
+    >>> bucket = TokenBucket(RequestLimit(2, per_s=10.0), clock=lambda: 0.0)
+    >>> [bucket.take() for _ in range(3)]
+    [0.0, 0.0, 5.0]
+    """
+
+    def __init__(self, limit: RequestLimit, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._clock = limit, clock
+        self._level, self._updated = float(limit.requests), clock()
+
+    def take(self) -> float:
+        """Take one request and return 0, or return the seconds until there is one to take."""
+        self._refill()
+        if self._level >= 1:
+            self._level -= 1
+            return 0.0
+        return (1 - self._level) * self._limit.per_s / self._limit.requests
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The limit, what is left of it, and when all of it will be back, as OpenAI's servers say it."""
+        self._refill()
+        reset_s = (self._limit.requests - self._level) * self._limit.per_s / self._limit.requests
+        texts = {
+            "limit": str(self._limit.requests),
+            "remaining": str(int(self._level)),
+            "reset": f"{math.ceil(reset_s * 1e3)}ms",
+        }
+        return [(f"x-ratelimit-{name}-requests".encode(), text.encode()) for name, text in texts.items()]
+
+    def _refill(self) -> None:
+        now = self._clock()
+        refill = (now - self._updated) * self._limit.requests / self._limit.per_s
+        self._level, self._updated = min(float(self._limit.requests), self._level + refill), now

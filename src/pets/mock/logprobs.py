@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from pets.mock.speech import Said
+from pets.mock.text import TraceSpec
 
 __all__ = ["chat_content", "completion_form", "completion_logprobs", "top_logprobs"]
 
@@ -40,18 +40,18 @@ def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in values)
 
 
-def chat_content(said: Said, pieces: list[str], k: int, extra: bool) -> Iterator[str]:
+def chat_content(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[str]:
     """For each token, its entry in ``logprobs.content``, as JSON."""
-    for piece, confidence in zip(pieces, _levels(said), strict=False):
+    for piece, confidence in zip(pieces, _levels(spec), strict=False):
         sampled, others = _chat_others(confidence, k, extra)
         named = f'{{"token":{_text(piece)},"logprob":{sampled},"bytes":{_bytes(piece)}'
         tops = "" if k == 0 else f"{others}{named}}}" if extra else f"{named}}}{others}"
         yield f'{named},"top_logprobs":[{tops}]}}'
 
 
-def completion_logprobs(said: Said, pieces: list[str], k: int, extra: bool) -> Iterator[tuple[str, str]]:
+def completion_logprobs(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[tuple[str, str]]:
     """For each token, its log-probability and its entry in ``top_logprobs``, as JSON."""
-    for piece, confidence in zip(pieces, _levels(said), strict=False):
+    for piece, confidence in zip(pieces, _levels(spec), strict=False):
         sampled, others = _completion_others(confidence, k, extra)
         named = f"{_text(piece)}:{sampled}"
         yield str(sampled), f"{{{others}{named}}}" if extra else f"{{{named}{others}}}"
@@ -67,12 +67,12 @@ def completion_form(pieces: Sequence[str], entries: Iterable[tuple[str, str]], o
     )
 
 
-def _levels(said: Said) -> Iterator[float]:
+def _levels(spec: TraceSpec) -> Iterator[float]:
     """The confidence of each token, without end."""
-    if said.confidence is not None:
+    if spec.confidence is not None:
         while True:
-            yield said.confidence
-    level = 8 + 8 * int(said.mood * LEVELS) / LEVELS
+            yield spec.confidence
+    level = 8 + 8 * int(spec.mood * LEVELS) / LEVELS
     while True:
         for factor in WAVE:
             for _ in range(RUN):

@@ -1,18 +1,241 @@
-"""Serving a mock: in the foreground for a user, in a thread for a test."""
+"""The mock over HTTP: the ASGI application with its paths, keys, time and faults, and two ways to serve it."""
 
 import asyncio
 import contextlib
+import json
+import secrets
 from collections.abc import Callable, Iterator
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from pets.mock.asgi import app
-from pets.mock.mind import Mock
-from pets.openai.asgi import CLOSE_CONNECTION
+from pets.mock.faults import FatalFault
+from pets.mock.model import MockModel
+from pets.mock.requests import parse_request
+from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
+from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
+from pets.openai.errors import ApiError
 from pets.openai.serving import Server, foreground, in_thread
 
-__all__ = ["running", "serve"]
+__all__ = ["app", "running", "serve"]
+
+STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
+MAX_BODY_BYTES = 32 << 20
+
+
+def serve(mock: MockModel, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``ready`` is told the URL as soon as connections are taken. Port 0 takes a free one."""
+    foreground(_server(mock), host, port, lambda url: ready(f"{url}/v1"))
+
+
+@contextlib.contextmanager
+def running(mock: MockModel, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """A mock in a thread of its own for as long as the block lasts; the value is the URL for an OpenAI client.
+
+    >>> import httpx
+    >>> from pets.mock import DistributionAnswers
+    >>> with running(MockModel(DistributionAnswers({"capital": {"Paris": 1.0}}))) as url:
+    ...     reply = httpx.post(f"{url}/completions", json={"model": "mock", "prompt": "capital", "max_tokens": 3})
+    >>> reply.json()["choices"][0]["text"]
+    '<think> so we'
+    """
+    with in_thread(_server(mock), host, port) as url:
+        yield f"{url}/v1"
+
+
+def app(mock: MockModel) -> ASGIApp:
+    """The ASGI application of a mock; :func:`running` and ``pets mock`` serve it.
+
+    Two faults (``half_body``, ``disconnect``) need to close the connection. The server of ``pets.mock`` lets them;
+    under another one they raise :class:`ConnectionAbortedError` and the server does what it does then.
+    """
+    pages = _Pages(mock)
+    routes = [
+        Route("/v1/models", pages.models),
+        Route("/v1/models/{model:path}", pages.model),
+        Route("/v1/chat/completions", _Completions(mock, chat=True), methods=["POST"]),
+        Route("/v1/completions", _Completions(mock, chat=False), methods=["POST"]),
+        Route("/mock/stats", pages.stats),
+        Route("/mock/questions", pages.questions),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _unknown_url, ApiError: _refused})
+
+
+class _Pages:
+    """The paths that are read with GET."""
+
+    def __init__(self, mock: MockModel) -> None:
+        self._mock = mock
+
+    async def models(self, request: Request) -> Response:
+        """The one model there is."""
+        _authorize(self._mock, request.scope)
+        return JSONResponse({"object": "list", "data": [self._model()]})
+
+    async def model(self, request: Request) -> Response:
+        """One model by name."""
+        _authorize(self._mock, request.scope)
+        if (name := request.path_params["model"]) != self._mock.model:
+            message = f"The model {name!r} does not exist; this server has {self._mock.model!r}."
+            raise ApiError(message, param="model", status=404, code="model_not_found")
+        return JSONResponse(self._model())
+
+    async def stats(self, request: Request) -> Response:
+        """The statistics; with ``?questions=1`` also the traces per question."""
+        return JSONResponse(self._mock.stats.to_plain("questions" in request.query_params))
+
+    async def questions(self, request: Request) -> Response:
+        """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
+        answers = self._mock.answers
+        rows = (
+            {"id": id, "question": f"Question {id}", "gold": answers.gold(id), "vote": answers.greedy(id).answer}
+            for id in answers.ids()
+        )
+        return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
+
+    def _model(self) -> dict[str, object]:
+        return {"id": self._mock.model, "object": "model", "created": 0, "owned_by": "pets"}
+
+
+class _Completions:
+    """Both POST paths, as plain ASGI."""
+
+    def __init__(self, mock: MockModel, *, chat: bool) -> None:
+        self._mock, self._chat = mock, chat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        mock = self._mock
+        mock.stats.requests += 1
+        exchange = Exchange(scope, receive, send)
+        try:
+            _authorize(mock, scope)
+            request = parse_request(await exchange.body(MAX_BODY_BYTES), mock.model, self._chat)
+            mock.admit(request)
+        except ClientGoneError:
+            mock.stats.abandoned += 1
+            return
+        except ApiError as error:
+            mock.stats.refused += error.status != 429  # a limit is no mistake of the client's
+            await exchange.respond(error.status, error.body(), [*error.headers(), *mock.rate_limit_headers()])
+            return
+        fault = mock.fatal_fault()
+        if fault in ("rate_limit", "rate_limit_bare", "error_500", "hang", "disconnect"):
+            await self._fail(exchange, fault)
+            return
+        response, late = mock.respond(request, spoiled=fault is not None)
+        if late and not await exchange.wait(mock.faults.slow_seconds):
+            mock.count_lost(response, abandoned=True)
+            return
+        await (self._send_stream if request.stream else self._send_whole)(exchange, response, fault)
+
+    async def _fail(self, exchange: Exchange, fault: FatalFault) -> None:
+        """The faults that leave no response."""
+        if fault == "hang":
+            await exchange.wait_gone()
+        elif fault == "disconnect":
+            await exchange.drop()
+        elif fault == "error_500":
+            await exchange.respond_error(ApiError("The server had an error (on purpose).", status=500))
+        else:
+            after = f"{self._mock.faults.retry_after:g}".encode()
+            headers = [(b"retry-after", after)] if fault == "rate_limit" else []
+            error = ApiError("Rate limit reached (on purpose).", status=429, code="rate_limit_exceeded")
+            await exchange.respond(429, error.body(), headers)
+
+    async def _send_whole(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault | None) -> None:
+        """The choices run side by side, so the longest says when the response is there."""
+        mock = self._mock
+        seconds = max(map(mock.seconds, response.choices))
+        if seconds and not await exchange.wait(seconds):
+            mock.count_lost(response, abandoned=True)
+            return
+        body = whole_body(response)
+        if fault is None:
+            mock.count_served(response)
+            await exchange.respond(200, body, mock.rate_limit_headers())
+            return
+        mock.count_lost(response)
+        half = body[: len(body) // 2]
+        if fault == "error_event":
+            await exchange.respond(500, ERROR.encode())
+        elif fault == "wrong_json":
+            await exchange.respond(200, half)
+        else:
+            await exchange.start(200, [JSON, (b"content-length", b"%d" % len(body))])
+            await exchange.send(half)
+            await exchange.drop()
+
+    async def _send_stream(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault | None) -> None:
+        """Token by token, all choices in step, each token at its time."""
+        if fault is not None:
+            await self._send_broken_stream(exchange, response, fault)
+            return
+        await exchange.start_events(self._mock.rate_limit_headers())
+        token_s = 1 / self._mock.tokens_per_second if self._mock.tokens_per_second else 0.0
+        clock = asyncio.get_running_loop().time
+        started, unsent = clock(), ""
+        longest = max(choice.tokens for choice in response.choices)  # the step after it, the finish, takes no time
+        for number, step in enumerate(response.steps(), 1):
+            early_s = started + min(number, longest) * token_s - clock() if token_s else 0.0
+            if (unsent and early_s > 0) or len(unsent) > STREAM_BATCH_CHARACTERS:
+                await exchange.send(unsent.encode())
+                unsent = ""
+            if early_s > 0 and not await exchange.wait(early_s):
+                self._mock.count_lost(response, abandoned=True)
+                return
+            unsent += step
+        self._mock.count_served(response)
+        await exchange.send((unsent + response.last()).encode(), end=True)
+
+    async def _send_broken_stream(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault) -> None:
+        """Half of the events; then the end of the connection, or an error or half an event and a proper end."""
+        seconds = max(map(self._mock.seconds, response.choices)) / 2
+        gone = seconds > 0 and not await exchange.wait(seconds)
+        self._mock.count_lost(response, abandoned=gone)
+        if gone:
+            return
+        steps = list(response.steps())
+        half = "".join(steps[: len(steps) // 2])
+        await exchange.start_events()
+        if fault == "error_event":
+            await exchange.send(f"{half}data: {ERROR}\n\n{DONE}".encode(), end=True)
+        elif fault == "wrong_json":
+            event = steps[len(steps) // 2].split("\n")[0]
+            await exchange.send(f"{half}{event[: len(event) // 2]}\n\n{response.last()}".encode(), end=True)
+        else:
+            await exchange.send(half.encode() or steps[0][:20].encode())
+            await exchange.drop()
+
+
+def _authorize(mock: MockModel, scope: Scope) -> None:
+    """Refuse a request without the key."""
+    if mock.api_key is None:
+        return
+    key = dict(scope["headers"]).get(b"authorization", b"").removeprefix(b"Bearer ")
+    if not secrets.compare_digest(key, mock.api_key.encode()):
+        raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
+
+
+async def _unknown_url(request: Request, error: Exception) -> Response:
+    """Unknown paths and methods, in OpenAI's form."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    message = f"Unknown request URL: {request.method} {request.url.path}."
+    return _error_response(ApiError(message, status=status, code="unknown_url"))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return _error_response(error if isinstance(error, ApiError) else ApiError(str(error), status=500))
+
+
+def _error_response(error: ApiError) -> Response:
+    return Response(error.body(), error.status, media_type="application/json")
 
 
 class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -25,27 +248,7 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.close}
 
 
-def serve(mock: Mock, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``ready`` is told the URL as soon as connections are taken. Port 0 takes a free one."""
-    foreground(_server(mock), host, port, lambda url: ready(f"{url}/v1"))
-
-
-@contextlib.contextmanager
-def running(mock: Mock, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """A mock in a thread of its own for as long as the block lasts; the value is the URL for an OpenAI client.
-
-    >>> import httpx
-    >>> from pets.mock import Known
-    >>> with running(Mock(Known({"capital": {"Paris": 1.0}}))) as url:
-    ...     reply = httpx.post(f"{url}/completions", json={"model": "mock", "prompt": "capital", "max_tokens": 3})
-    >>> reply.json()["choices"][0]["text"]
-    '<think> so we'
-    """
-    with in_thread(_server(mock), host, port) as url:
-        yield f"{url}/v1"
-
-
-def _server(mock: Mock) -> Server:
+def _server(mock: MockModel) -> Server:
     config = uvicorn.Config(
         app(mock),
         http=_Protocol,

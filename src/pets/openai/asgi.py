@@ -74,11 +74,12 @@ class Exchange:
         headers = [*headers, *self._own_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def start_events(self) -> None:
+    async def start_events(self, headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """Send the head of a response in server-sent events, once."""
         if not self.status:
             kind = (b"content-type", b"text/event-stream; charset=utf-8")
-            await self.start(200, [kind, (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")])
+            unbuffered = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+            await self.start(200, [kind, *unbuffered, *(headers or ())])
 
     async def send(self, body: bytes, end: bool = False) -> None:
         """Send a part of the body, the last one with ``end``."""

@@ -1,6 +1,7 @@
 """Errors as an OpenAI-compatible server answers them."""
 
 import json
+import math
 
 from pets.errors import PetsError
 
@@ -45,7 +46,7 @@ class ApiError(PetsError):
         """The headers that say whether and when to come back."""
         headers = []
         if self.retry_after is not None:
-            headers.append((b"retry-after", b"%d" % max(1, round(self.retry_after))))
+            headers.append((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after))))
         if self.should_retry is not None:
             headers.append((b"x-should-retry", b"true" if self.should_retry else b"false"))
         if self.status == 401:

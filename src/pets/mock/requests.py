@@ -1,4 +1,4 @@
-"""What a request asks for: parsed, checked, and the same for both endpoints. Unknown fields are passed over."""
+"""Requests: parsed, checked, and the same for both endpoints. Unknown fields are passed over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,22 +7,23 @@ from typing import Any
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
 
-__all__ = ["Ask", "parse", "prompt_tokens"]
+__all__ = ["CompletionRequest", "parse_request", "prompt_tokens"]
 
-MOST = 128  # choices in a request, as OpenAI has it
-MOST_LOGPROBS = 20
+MAX_N = 128  # as OpenAI has it
+MAX_PROMPTS = 128
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request. ``top`` is how many log-probabilities a token gets; ``None`` means none at all."""
+class CompletionRequest:
+    """One request. ``top`` is how many log-probabilities each token gets; ``None`` means none at all."""
 
     chat: bool
     prompts: tuple[str, ...]
     n: int = 1
     seed: int | None = None
     greedy: bool = False
-    limit: int | None = None
+    max_tokens: int | None = None
     stops: tuple[str, ...] = ()
     top: int | None = None
     stream: bool = False
@@ -30,25 +31,25 @@ class Ask:
     token_ids: bool = False
 
 
-def parse(body: bytes, model: str, chat: bool) -> Ask:
-    """The request in a body, or a :class:`ApiError` that names the field."""
+def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
+    """Parse and check a body; an :class:`ApiError` names the field that is wrong."""
     fields = json_object(body)
-    _known_model(fields.get("model"), model)
+    _check_model(fields.get("model"), model)
     stream = flag(fields, "stream")
     options = object_field(fields, "stream_options")
     if options and not stream:
         raise ApiError("'stream_options' is only allowed when 'stream' is true.", param="stream_options")
     temperature = number(fields, "temperature", 0, 2)
     number(fields, "top_p", 0, 1)
-    return Ask(
+    return CompletionRequest(
         chat=chat,
         prompts=_chat_prompt(fields) if chat else _prompts(fields),
-        n=whole_number(fields, "n", 1, MOST) or 1,
+        n=whole_number(fields, "n", 1, MAX_N) or 1,
         seed=whole_number(fields, "seed", -(2**63), 2**63 - 1),
         greedy=temperature == 0,
-        limit=_limit(fields, chat),
+        max_tokens=_max_tokens(fields, chat),
         stops=_stops(fields),
-        top=_chat_top(fields) if chat else whole_number(fields, "logprobs", 0, MOST_LOGPROBS),
+        top=_chat_top(fields) if chat else whole_number(fields, "logprobs", 0, MAX_LOGPROBS),
         stream=stream,
         include_usage=flag(options, "include_usage", "stream_options."),
         token_ids=flag(fields, "return_token_ids"),
@@ -56,7 +57,7 @@ def parse(body: bytes, model: str, chat: bool) -> Ask:
 
 
 def prompt_tokens(prompt: str) -> int:
-    """About four characters a token.
+    """About four characters per token.
 
     >>> prompt_tokens("What is 2 + 2?")
     4
@@ -64,12 +65,12 @@ def prompt_tokens(prompt: str) -> int:
     return max(1, -(-len(prompt) // 4))
 
 
-def _known_model(asked: object, model: str) -> None:
-    if asked is None:
+def _check_model(name: object, model: str) -> None:
+    if name is None:
         raise ApiError("You must provide a model parameter.", param="model")
-    if asked != model:
-        found = f"The model {asked!r} does not exist; this server has {model!r}."
-        raise ApiError(found, param="model", status=404, code="model_not_found")
+    if name != model:
+        message = f"The model {name!r} does not exist; this server has {model!r}."
+        raise ApiError(message, param="model", status=404, code="model_not_found")
 
 
 def _chat_prompt(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -98,13 +99,18 @@ def _prompts(fields: Mapping[str, Any]) -> tuple[str, ...]:
     prompt = fields.get("prompt")
     if isinstance(prompt, str):
         return (prompt,)
-    if isinstance(prompt, list) and prompt and len(prompt) <= MOST and all(isinstance(one, str) for one in prompt):
+    if (
+        isinstance(prompt, list)
+        and prompt
+        and len(prompt) <= MAX_PROMPTS
+        and all(isinstance(text, str) for text in prompt)
+    ):
         return tuple(prompt)
     raise ApiError("'prompt' is a string or a list of 1 to 128 strings; token ids mean nothing here.", param="prompt")
 
 
 def _chat_top(fields: Mapping[str, Any]) -> int | None:
-    top = whole_number(fields, "top_logprobs", 0, MOST_LOGPROBS)
+    top = whole_number(fields, "top_logprobs", 0, MAX_LOGPROBS)
     if flag(fields, "logprobs"):
         return top or 0
     if top is not None:
@@ -112,7 +118,7 @@ def _chat_top(fields: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _limit(fields: Mapping[str, Any], chat: bool) -> int | None:
+def _max_tokens(fields: Mapping[str, Any], chat: bool) -> int | None:
     newer = whole_number(fields, "max_completion_tokens", 1, 2**53) if chat else None
     older = whole_number(fields, "max_tokens", 1, 2**53)
     return older if newer is None else newer
@@ -121,6 +127,6 @@ def _limit(fields: Mapping[str, Any], chat: bool) -> int | None:
 def _stops(fields: Mapping[str, Any]) -> tuple[str, ...]:
     stop = fields.get("stop")
     stops = [] if stop is None else [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(one, str) for one in stops):
+    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
         raise ApiError("'stop' is a string or a list of strings.", param="stop")
-    return tuple(one for one in stops if one)
+    return tuple(filter(None, stops))

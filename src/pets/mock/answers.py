@@ -1,4 +1,4 @@
-"""What the mock knows: for each question, the traces that a seed can draw.
+"""The answers that the mock can give: for each question, the traces that a seed can draw.
 
 Everything here is a pure function of (question, seed), so the same seed gives the same trace on every run, machine
 and number of clients.
@@ -15,61 +15,61 @@ from typing import Protocol
 import numpy as np
 
 from pets.errors import InputError
-from pets.mock.speech import Said
+from pets.mock.text import TraceSpec
 from pets.pools import Pool, PooledQuestion
 
-__all__ = ["Book", "Known", "Recorded", "synthetic"]
+__all__ = ["AnswerSource", "DistributionAnswers", "PoolAnswers", "synthetic"]
 
-STRETCH = 1 << 16  # seeds in a row that walk through one permutation of a question's recorded traces
+STRETCH_SEEDS = 1 << 16  # seeds in a row that walk through one permutation of a question's recorded traces
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class Book(Protocol):
+class AnswerSource(Protocol):
     """Questions with the traces that can be drawn for each."""
 
     def ids(self) -> Iterator[str]:
         """Every question, in order."""
 
-    def draw(self, question: str, seed: int) -> Said:
+    def draw(self, question: str, seed: int) -> TraceSpec:
         """The trace that this seed stands for."""
 
-    def modal(self, question: str) -> Said:
-        """What temperature 0 says: the population's vote."""
+    def greedy(self, question: str) -> TraceSpec:
+        """The trace at temperature 0: the population's vote."""
 
     def gold(self, question: str) -> str | None:
         """The right answer, where it is known."""
 
 
-class Recorded:
+class PoolAnswers:
     """A recorded pool. Seeds that count up walk through a question's traces in a shuffled order, each trace once
     before any comes again; far-off seeds (another stretch of 65,536) walk in another order.
 
-    >>> book = Recorded(Pool("p", (PooledQuestion("q", ("A", "B", "A", None), tokens=(30, 40, 50, 60)),)))
-    >>> sorted(book.draw("q", seed).tokens for seed in range(7, 11))
+    >>> answers = PoolAnswers(Pool("p", (PooledQuestion("q", ("A", "B", "A", None), tokens=(30, 40, 50, 60)),)))
+    >>> sorted(answers.draw("q", seed).tokens for seed in range(7, 11))
     [30, 40, 50, 60]
-    >>> book.modal("q").answer
+    >>> answers.greedy("q").answer
     'A'
     """
 
     def __init__(self, pool: Pool, *, tokens: int = 64, seed: int = 0) -> None:
         self._questions = {question.id: question for question in pool.questions}
-        self._tokens, self._seed = _length(tokens), seed
+        self._tokens, self._seed = _check_length(tokens), seed
         self._order = lru_cache(maxsize=4096)(self._shuffled)
 
     def ids(self) -> Iterator[str]:
         """Every question, as in the pool."""
         return iter(self._questions)
 
-    def draw(self, question: str, seed: int) -> Said:
+    def draw(self, question: str, seed: int) -> TraceSpec:
         """The recorded trace at the seed's place in the walk."""
-        order = self._order(question, seed // STRETCH)
-        return self._trace(self._questions[question], order[seed % STRETCH % len(order)])
+        order = self._order(question, seed // STRETCH_SEEDS)
+        return self._trace(self._questions[question], order[seed % STRETCH_SEEDS % len(order)])
 
-    def modal(self, question: str) -> Said:
+    def greedy(self, question: str) -> TraceSpec:
         """The first trace that gave the leading answer; of tied answers, the one recorded first."""
-        found = self._questions[question]
-        votes = Counter(answer for answer in found.answers if answer is not None)
-        return self._trace(found, found.answers.index(votes.most_common(1)[0][0]) if votes else 0)
+        pooled = self._questions[question]
+        votes = Counter(answer for answer in pooled.answers if answer is not None)
+        return self._trace(pooled, pooled.answers.index(votes.most_common(1)[0][0]) if votes else 0)
 
     def gold(self, question: str) -> str | None:
         """As recorded."""
@@ -80,32 +80,34 @@ class Recorded:
         random.Random(f"{self._seed} {stretch} {question}").shuffle(order)
         return order
 
-    def _trace(self, question: PooledQuestion, at: int) -> Said:
-        length = question.tokens[at] if question.tokens else round(self._tokens * (0.5 + _uniform(question.id, at, 1)))
-        confidence = question.confidence[at] if question.confidence else None
-        return Said(question.answers[at], max(1, length), confidence, _uniform(question.id, at, 2))
+    def _trace(self, question: PooledQuestion, index: int) -> TraceSpec:
+        length = (
+            question.tokens[index] if question.tokens else round(self._tokens * (0.5 + _uniform(question.id, index, 1)))
+        )
+        confidence = question.confidence[index] if question.confidence else None
+        return TraceSpec(question.answers[index], max(1, length), confidence, _uniform(question.id, index, 2))
 
 
-class Known:
+class DistributionAnswers:
     """Known answer distributions; what they leave of 1 is the chance of no answer. Seeds are independent draws.
 
-    >>> book = Known({"q": {"yes": 0.75, "no": 0.2}})
-    >>> said = [book.draw("q", seed).answer for seed in range(1000)]
-    >>> said.count("yes"), said.count("no"), said.count(None)
+    >>> answers = DistributionAnswers({"q": {"yes": 0.75, "no": 0.2}})
+    >>> drawn = [answers.draw("q", seed).answer for seed in range(1000)]
+    >>> drawn.count("yes"), drawn.count("no"), drawn.count(None)
     (756, 191, 53)
     """
 
     def __init__(self, answers: Mapping[str, Mapping[str, float]], *, tokens: int = 64, seed: int = 0) -> None:
         if not answers:
             raise InputError("there are no questions; give at least one, with its answers and their probabilities.")
-        self._answers = {question: _checked(question, chances) for question, chances in answers.items()}
-        self._tokens, self._seed = _length(tokens), seed
+        self._answers = {question: _check_chances(question, chances) for question, chances in answers.items()}
+        self._tokens, self._seed = _check_length(tokens), seed
 
     def ids(self) -> Iterator[str]:
         """Every question, in the order given."""
         return iter(self._answers)
 
-    def draw(self, question: str, seed: int) -> Said:
+    def draw(self, question: str, seed: int) -> TraceSpec:
         """An answer with its probability."""
         left = _uniform(question, seed, self._seed)
         for answer, chance in self._answers[question].items():
@@ -114,7 +116,7 @@ class Known:
                 return self._trace(question, answer, seed)
         return self._trace(question, None, seed)
 
-    def modal(self, question: str) -> Said:
+    def greedy(self, question: str) -> TraceSpec:
         """The likeliest answer, the first of equals; none where none has any probability."""
         chances = self._answers[question]
         best = max(chances, key=chances.__getitem__, default=None)
@@ -124,12 +126,14 @@ class Known:
         """Nobody knows."""
         return None
 
-    def _trace(self, question: str, answer: str | None, seed: int) -> Said:
+    def _trace(self, question: str, answer: str | None, seed: int) -> TraceSpec:
         length = round(self._tokens * (0.5 + _uniform(question, seed, f"{self._seed} tokens")))
-        return Said(answer, max(1, length), None, _uniform(question, seed, f"{self._seed} confidence"))
+        return TraceSpec(answer, max(1, length), None, _uniform(question, seed, f"{self._seed} confidence"))
 
 
-def synthetic(questions: int, options: int = 4, strength: float = 0.5, *, tokens: int = 64, seed: int = 0) -> Known:
+def synthetic(
+    questions: int, options: int = 4, strength: float = 0.5, *, tokens: int = 64, seed: int = 0
+) -> DistributionAnswers:
     """Questions ``q0``, ``q1``, ... whose answers A, B, ... have probabilities from a symmetric Dirichlet.
 
     ``strength`` is its parameter: near 0 the model is of one mind, at 1 anything goes, above it is torn.
@@ -142,11 +146,11 @@ def synthetic(questions: int, options: int = 4, strength: float = 0.5, *, tokens
     if not 1e-3 <= strength <= 1e6:
         raise InputError(f"the strength lies between 0.001 and 1000000; got {strength}.")
     theta = np.random.default_rng(seed).dirichlet([strength] * options, questions)
-    chances = {f"q{at}": dict(zip(LETTERS, row, strict=False)) for at, row in enumerate(theta.tolist())}
-    return Known(chances, tokens=tokens, seed=seed)
+    chances = {f"q{i}": dict(zip(LETTERS, row, strict=False)) for i, row in enumerate(theta.tolist())}
+    return DistributionAnswers(chances, tokens=tokens, seed=seed)
 
 
-def _checked(question: str, chances: Mapping[str, float]) -> dict[str, float]:
+def _check_chances(question: str, chances: Mapping[str, float]) -> dict[str, float]:
     if not question or "" in chances:
         raise InputError(f"question {question!r}: a question and an answer are not empty strings. Fill them in.")
     for answer, chance in chances.items():
@@ -157,7 +161,7 @@ def _checked(question: str, chances: Mapping[str, float]) -> dict[str, float]:
     return dict(chances)
 
 
-def _length(tokens: int) -> int:
+def _check_length(tokens: int) -> int:
     if tokens < 1:
         raise InputError(f"a trace has at least 1 token on average; got {tokens}.")
     return tokens

@@ -3,10 +3,10 @@
 Prompts without an id can be given whole, each with its question. Any other one gets the question that its hash picks:
 always the same one, and counted as unmatched.
 
->>> finder = Finder(["q1", "q12", "Capital of France?"])
->>> finder.find("Q: q1. And now q12:"), finder.find("What is the Capital of France? One word."), finder.find("q123")
+>>> matcher = QuestionMatcher(["q1", "q12", "Capital of France?"])
+>>> matcher.find("Q: q1. And now q12:"), matcher.find("What is the Capital of France? One word."), matcher.find("q123")
 (('q12', True), ('Capital of France?', True), ('q12', False))
->>> Finder(["q1", "q2"], {"Q: 1 + 1?": "q2"}).find("Q: 1 + 1?")
+>>> QuestionMatcher(["q1", "q2"], {"Q: 1 + 1?": "q2"}).find("Q: 1 + 1?")
 ('q2', True)
 """
 
@@ -15,14 +15,14 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-__all__ = ["Finder"]
+__all__ = ["QuestionMatcher"]
 
 WORD = re.compile(r"\w")
 STARTS = re.compile(r"(?<!\w)(?=\S)")
 
 
-class Finder:
-    """The ids of a book, by length: a prompt of W words is looked up W times for each length, however many ids."""
+class QuestionMatcher:
+    """The ids of all questions by length: a prompt of W words is looked up W times per length, however many ids."""
 
     def __init__(self, ids: Iterable[str], prompts: Mapping[str, str] | None = None) -> None:
         self._ids = list(ids)
@@ -37,7 +37,7 @@ class Finder:
             return prompt, True
         if (whole := self._prompts.get(prompt)) is not None:
             return whole, True
-        starts = [found.start() for found in STARTS.finditer(prompt)]
+        starts = [match.start() for match in STARTS.finditer(prompt)]
         for length in self._lengths:
             for start in reversed(starts):
                 end = start + length

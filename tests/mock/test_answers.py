@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from pets.errors import InputError
-from pets.mock import Known, Recorded, synthetic
+from pets.mock import DistributionAnswers, PoolAnswers, synthetic
 from pets.pools import Pool, PooledQuestion
 
 ANSWERS = st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=40)
@@ -19,58 +19,62 @@ ANSWERS = st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=
 
 def recorded(answers, **rest):
     lengths = tuple(range(10, 10 + len(answers)))
-    return Recorded(Pool("p", (PooledQuestion("q", tuple(answers), tokens=lengths, gold="A"),)), **rest)
+    return PoolAnswers(Pool("p", (PooledQuestion("q", tuple(answers), tokens=lengths, gold="A"),)), **rest)
 
 
 @given(ANSWERS, st.integers(0, 2**40))
 def test_seeds_that_count_up_draw_every_recorded_trace_once(answers, start):
     start -= start % 65_536  # within a stretch of seeds that walk in one order
-    book = recorded(answers)
-    drawn = [book.draw("q", start + 100 + at) for at in range(len(answers))]
-    assert sorted(said.tokens for said in drawn) == list(range(10, 10 + len(answers)))
-    assert all(said.answer == answers[said.tokens - 10] for said in drawn)
+    source = recorded(answers)
+    drawn = [source.draw("q", start + 100 + at) for at in range(len(answers))]
+    assert sorted(spec.tokens for spec in drawn) == list(range(10, 10 + len(answers)))
+    assert all(spec.answer == answers[spec.tokens - 10] for spec in drawn)
 
 
 def test_the_walk_is_shuffled_and_another_far_off():
-    book = recorded(["A"] * 50)
-    near, far = ([book.draw("q", start + at).tokens for at in range(50)] for start in (0, 1 << 20))
+    answers = recorded(["A"] * 50)
+    near, far = ([answers.draw("q", start + at).tokens for at in range(50)] for start in (0, 1 << 20))
     assert near != sorted(near) and near != far
     assert abs(np.corrcoef(near, far)[0, 1]) < 0.4
 
 
 @pytest.mark.parametrize("stride", [1, 64, 1 << 16, 1_000_003])
 def test_over_spaced_seeds_answers_come_as_often_as_they_were_recorded(stride):
-    book = recorded(["A"] * 31 + ["B"] * 20 + [None] * 10)  # 61: prime, so that no stride here skips traces
-    drawn = Counter(book.draw("q", stride * at).answer for at in range(6100))
+    answers = recorded(["A"] * 31 + ["B"] * 20 + [None] * 10)  # 61: prime, so that no stride here skips traces
+    drawn = Counter(answers.draw("q", stride * at).answer for at in range(6100))
     assert chisquare([drawn["A"], drawn["B"], drawn[None]], [3100, 2000, 1000]).pvalue > 1e-4
 
 
 def test_temperature_zero_says_the_vote_of_the_pool():
-    assert recorded([None, "B", "A", "A", "B"]).modal("q").answer == "B"
-    assert recorded([None, None]).modal("q").answer is None
+    assert recorded([None, "B", "A", "A", "B"]).greedy("q").answer == "B"
+    assert recorded([None, None]).greedy("q").answer is None
     assert recorded(["A"]).gold("q") == "A"
 
 
 def test_lengths_that_were_not_recorded_are_drawn_around_the_mean():
-    book = Recorded(Pool("p", (PooledQuestion("q", ("A",) * 400),)), tokens=100)
-    lengths = [book.draw("q", seed).tokens for seed in range(400)]
+    answers = PoolAnswers(Pool("p", (PooledQuestion("q", ("A",) * 400),)), tokens=100)
+    lengths = [answers.draw("q", seed).tokens for seed in range(400)]
     assert min(lengths) >= 50 and max(lengths) <= 150 and np.mean(lengths) == pytest.approx(100, abs=6)
 
 
 def test_known_answers_come_with_their_probabilities_and_seeds_are_independent():
-    book = Known({"q": {"yes": 0.5, "no": 0.3}, "r": {"yes": 0.5, "no": 0.3}})
-    first, second = ([book.draw(id, seed).answer for seed in range(5000)] for id in ("q", "r"))
+    answers = DistributionAnswers({"q": {"yes": 0.5, "no": 0.3}, "r": {"yes": 0.5, "no": 0.3}})
+    first, second = ([answers.draw(id, seed).answer for seed in range(5000)] for id in ("q", "r"))
     assert chisquare([first.count(one) for one in ("yes", "no", None)], [2500, 1500, 1000]).pvalue > 1e-4
     for one, other in ((first, second), (first[1:], first[:-1])):
         pairs = np.corrcoef([[answer == "yes" for answer in side] for side in (one, other[: len(one)])])
         assert abs(pairs[0, 1]) < 0.06
-    assert book.modal("q").answer == "yes" and book.gold("q") is None
-    assert Known({"q": {}}).modal("q").answer is None is Known({"q": {"A": 0.0}}).modal("q").answer
+    assert answers.greedy("q").answer == "yes" and answers.gold("q") is None
+    assert (
+        DistributionAnswers({"q": {}}).greedy("q").answer
+        is None
+        is DistributionAnswers({"q": {"A": 0.0}}).greedy("q").answer
+    )
 
 
 def test_made_up_questions_are_the_same_for_the_same_seed():
     one, same, other = (synthetic(3, 5, 0.5, seed=seed) for seed in (1, 1, 2))
-    draws = [[book.draw("q2", seed) for seed in range(50)] for book in (one, same, other)]
+    draws = [[answers.draw("q2", seed) for seed in range(50)] for answers in (one, same, other)]
     assert draws[0] == draws[1] != draws[2]
 
 
@@ -83,14 +87,14 @@ def test_draws_do_not_depend_on_the_process():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Known({}),
-        lambda: Known({"q": {"A": 0.8, "B": 0.3}}),
-        lambda: Known({"q": {"A": -0.1}}),
-        lambda: Known({"q": {"A": float("nan")}}),
-        lambda: Known({"q": {"A": "0.5"}}),
-        lambda: Known({"q": {"": 0.5}}),
-        lambda: Known({"": {"A": 0.5}}),
-        lambda: Known({"q": {"A": 1}}, tokens=0),
+        lambda: DistributionAnswers({}),
+        lambda: DistributionAnswers({"q": {"A": 0.8, "B": 0.3}}),
+        lambda: DistributionAnswers({"q": {"A": -0.1}}),
+        lambda: DistributionAnswers({"q": {"A": float("nan")}}),
+        lambda: DistributionAnswers({"q": {"A": "0.5"}}),
+        lambda: DistributionAnswers({"q": {"": 0.5}}),
+        lambda: DistributionAnswers({"": {"A": 0.5}}),
+        lambda: DistributionAnswers({"q": {"A": 1}}, tokens=0),
         lambda: synthetic(0),
         lambda: synthetic(5, options=27),
         lambda: synthetic(5, strength=0),

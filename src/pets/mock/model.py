@@ -1,0 +1,196 @@
+"""The mock without its socket: settings, statistics, and how a request becomes a response."""
+
+import itertools
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pets.errors import InputError
+from pets.mock.answers import AnswerSource
+from pets.mock.faults import (
+    FatalFault,
+    Faults,
+    RequestLimit,
+    ResponseFault,
+    TokenBucket,
+    draw_fatal_fault,
+    draw_response_faults,
+)
+from pets.mock.matching import QuestionMatcher
+from pets.mock.requests import CompletionRequest, prompt_tokens
+from pets.mock.responses import CompletionResponse
+from pets.mock.text import TraceText, render
+from pets.openai.errors import ApiError
+
+__all__ = ["MockModel", "MockStats"]
+
+
+@dataclass(slots=True)
+class MockStats:
+    """Counts since the start, for a client that wants to check its own.
+
+    ``traces`` went out in whole responses; ``lost`` in responses that were cut, garbled or given up by the client: a
+    server would charge for those too.
+    """
+
+    requests: int = 0
+    refused: int = 0
+    traces: int = 0
+    lost: int = 0
+    abandoned: int = 0
+    unmatched: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    questions: Counter[str] = field(default_factory=Counter)
+
+    def to_plain(self, questions: bool = False) -> dict[str, Any]:
+        """The counts as JSON has them; with ``questions`` also the traces served per question."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name not in ("faults", "questions")}
+        plain["faults"] = dict(self.faults)
+        return plain | ({"questions": dict(self.questions)} if questions else {})
+
+
+class MockModel:
+    """A model that answers from a source of known answers. ``seed`` drives the faults and the requests without a seed.
+
+    ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
+    passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
+    ``refused_questions`` get 400, more than ``request_limit`` allows get 429.
+
+    >>> from pets.mock import DistributionAnswers
+    >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
+    >>> mock.stats.traces
+    0
+    """
+
+    def __init__(
+        self,
+        answers: AnswerSource,
+        *,
+        model: str = "mock",
+        tokens_per_second: float = 0.0,
+        faults: Faults | None = None,
+        n_limit: int | None = None,
+        request_limit: RequestLimit | None = None,
+        refused_questions: Collection[str] = (),
+        api_key: str | None = None,
+        seed: int = 0,
+        prompts: Mapping[str, str] | None = None,
+        on_unmatched: Callable[[str], None] = lambda prompt: None,
+    ) -> None:
+        if not 0 <= tokens_per_second < math.inf:
+            raise InputError(f"tokens per second are 0 (at once) or more; got {tokens_per_second}.")
+        if n_limit is not None and n_limit < 1:
+            raise InputError(f"a limit on n is at least 1; got {n_limit}.")
+        if not model or api_key == "":
+            raise InputError("the model's name and the API key are not empty; leave the key out to need none.")
+        if unknown := set(refused_questions) - set(answers.ids()):
+            raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
+        self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
+        self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
+        self.stats = MockStats()
+        self._bucket = None if request_limit is None else TokenBucket(request_limit)
+        self._refused_questions = frozenset(refused_questions)
+        self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
+        self._faults, self._seeds = random.Random(f"faults {seed}"), random.Random(f"seeds {seed}")
+        self._numbers = itertools.count(1)
+
+    def rate_limit_headers(self) -> list[tuple[bytes, bytes]]:
+        """The ``x-ratelimit-*`` headers of the next response; none where requests are not limited."""
+        return [] if self._bucket is None else self._bucket.headers()
+
+    def admit(self, request: CompletionRequest) -> None:
+        """Refuse a request that comes too soon, wants more choices than there are slots, or asks what is refused."""
+        if self._bucket is not None and (wait_s := self._bucket.take()) > 0:
+            self.stats.faults["request_limit"] += 1
+            raise ApiError("Rate limit reached.", status=429, code="rate_limit_exceeded", retry_after=wait_s)
+        if self.n_limit is not None and request.n > self.n_limit:
+            self.stats.faults["n_refused"] += 1
+            raise ApiError(f"'n' is {request.n}; this server has {self.n_limit} slots.", param="n")
+        for prompt in request.prompts if self._refused_questions else ():
+            if self._matcher.find(prompt)[0] in self._refused_questions:
+                self.stats.faults["question_refused"] += 1
+                raise ApiError("This prompt is too long (on purpose).", code="context_length_exceeded")
+
+    def fatal_fault(self) -> FatalFault | None:
+        """The fault that spoils the next response, counted."""
+        fault = draw_fatal_fault(self.faults, self._faults)
+        if fault is not None:
+            self.stats.faults[fault] += 1
+        return fault
+
+    def respond(self, request: CompletionRequest, spoiled: bool = False) -> tuple[CompletionResponse, bool]:
+        """The response, changed as the faults have it unless it is spoiled anyway; and whether it comes late."""
+        faults = frozenset() if spoiled else draw_response_faults(self.faults, self._faults)
+        n = self._count(request.n, faults)
+        seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
+        tells_usage = request.include_usage or not request.stream
+        questions = [self._question(prompt) for prompt in request.prompts]
+        choices = tuple(self._choice(request, question, seed + i) for question in questions for i in range(n))
+        response = CompletionResponse(
+            id=f"{'chatcmpl' if request.chat else 'cmpl'}-{next(self._numbers)}",
+            model=self.model,
+            created=int(time.time()),
+            request=request,
+            choices=choices,
+            prompt_tokens=sum(map(prompt_tokens, request.prompts)),
+            top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
+            extra=self._happens("extra_logprob", faults, bool(request.top) and "no_logprobs" not in faults),
+            apart=self._happens("reasoning_apart", faults, request.chat),
+            usage_of_one=self._happens("usage_of_one", faults, tells_usage and len(choices) > 1),
+        )
+        return response, self._happens("slow", faults, True)
+
+    def seconds(self, choice: TraceText) -> float:
+        """How long a trace takes."""
+        return choice.tokens / self.tokens_per_second if self.tokens_per_second else 0.0
+
+    def count_served(self, response: CompletionResponse) -> None:
+        """Count a response that went out whole."""
+        self.stats.traces += len(response.choices)
+        self._charge(response)
+        per_prompt = len(response.choices) // len(response.request.prompts)
+        for prompt in response.request.prompts:
+            self.stats.questions[self._matcher.find(prompt)[0]] += per_prompt
+
+    def count_lost(self, response: CompletionResponse, abandoned: bool = False) -> None:
+        """Count a response that did not reach the client whole."""
+        self.stats.lost += len(response.choices)
+        self.stats.abandoned += abandoned
+        self._charge(response)
+
+    def _charge(self, response: CompletionResponse) -> None:
+        self.stats.prompt_tokens += response.prompt_tokens
+        self.stats.completion_tokens += sum(choice.tokens for choice in response.choices)
+
+    def _question(self, prompt: str) -> str:
+        """The prompt's question; a prompt that names none is counted, and the first of them reported."""
+        question, named = self._matcher.find(prompt)
+        if not named:
+            self.stats.unmatched += 1
+            if self.stats.unmatched == 1:
+                self._on_unmatched(prompt)
+        return question
+
+    def _choice(self, request: CompletionRequest, question: str, seed: int) -> TraceText:
+        spec = self.answers.greedy(question) if request.greedy else self.answers.draw(question, seed)
+        return render(spec, request.max_tokens, request.stops)
+
+    def _count(self, n: int, faults: frozenset[ResponseFault]) -> int:
+        if self._happens("one_choice", faults, n > 1):
+            return 1
+        if self._happens("fewer_choices", faults, n > 1):
+            return self._faults.randint(1, n - 1)
+        return n
+
+    def _happens(self, name: ResponseFault, faults: frozenset[ResponseFault], matters: bool) -> bool:
+        """Whether a fault was drawn and changes something; then it is counted."""
+        happens = name in faults and matters
+        if happens:
+            self.stats.faults[name] += 1
+        return happens

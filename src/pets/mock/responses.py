@@ -1,0 +1,122 @@
+"""Responses in OpenAI's JSON forms, whole and as server-sent events."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
+from pets.mock.requests import CompletionRequest
+from pets.mock.text import TraceText, split_delta, split_message
+
+__all__ = ["DONE", "ERROR", "CompletionResponse", "whole_body"]
+
+DONE = "data: [DONE]\n\n"
+ERROR = (
+    '{"error":{"message":"Internal server error (on purpose).","type":"InternalServerError","param":null,"code":500}}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionResponse:
+    """What goes back for one request: choices in order of their index."""
+
+    id: str
+    model: str
+    created: int
+    request: CompletionRequest
+    choices: tuple[TraceText, ...]
+    prompt_tokens: int
+    top: int | None
+    extra: bool = False
+    usage_of_one: bool = False
+    apart: bool = False
+
+    def usage(self) -> str:
+        """The ``usage`` object, as JSON."""
+        counted = self.choices[:1] if self.usage_of_one else self.choices
+        completion = sum(choice.tokens for choice in counted)
+        return (
+            f'{{"prompt_tokens":{self.prompt_tokens},"completion_tokens":{completion},'
+            f'"total_tokens":{self.prompt_tokens + completion}}}'
+        )
+
+    def steps(self) -> Iterator[str]:
+        """The events of a stream: one string per step, in which every choice that goes on gives one token."""
+        tail = ',"usage":null}\n\n' if self.request.include_usage else "}\n\n"
+        streams = [self._events(index, choice, tail) for index, choice in enumerate(self.choices)]
+        while streams:
+            pairs = [(stream, event) for stream in streams if (event := next(stream, None)) is not None]
+            streams = [stream for stream, _ in pairs]
+            if pairs:
+                yield "".join(event for _, event in pairs)
+
+    def last(self) -> str:
+        """What ends a stream after its steps."""
+        return (
+            f'data: {self._head()},"choices":[],"usage":{self.usage()}}}\n\n{DONE}'
+            if self.request.include_usage
+            else DONE
+        )
+
+    def _head(self) -> str:
+        kind = "chat.completion.chunk" if self.request.chat else "text_completion"
+        return f'{{"id":"{self.id}","object":"{kind}","created":{self.created},"model":{json.dumps(self.model)}'
+
+    def _events(self, index: int, choice: TraceText, tail: str) -> Iterator[str]:
+        """One choice, one event per token; the role comes with the first token, the finish with the last."""
+        start = f'data: {self._head()},"choices":[{{"index":{index},'
+        end = f'"finish_reason":"{choice.finish}"}}]{tail}'
+        going = f'"finish_reason":null}}]{tail}'
+        key, close = ('"delta":{"content":', "}") if self.request.chat else ('"text":', "")
+        before = (
+            f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{going}' if self.request.chat else ""
+        )
+        pieces = choice.pieces()
+        thinks = choice.text.startswith("<think>")
+        for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
+            content = f'"delta":{{{split_delta(piece, thinks)}}}' if self.apart else f"{key}{json.dumps(piece)}{close}"
+            ids = f'"token_ids":[{i}],' if self.request.token_ids else ""
+            yield f'{before}{start}{content},{ids}"logprobs":{logprobs},{going}'
+            before = ""
+        empty = '"delta":{}' if self.request.chat else '"text":""'
+        yield f'{before}{start}{empty},"logprobs":null,{end}'
+
+    def _logprobs(self, choice: TraceText, pieces: list[str]) -> Iterator[str]:
+        """The ``logprobs`` object of each token's event."""
+        if self.top is None:
+            yield from ("null" for _ in pieces)
+        elif self.request.chat:
+            for content in chat_content(choice.spec, pieces, self.top, self.extra):
+                yield f'{{"content":[{content}]}}'
+        else:
+            entries = completion_logprobs(choice.spec, pieces, self.top, self.extra)
+            for piece, entry, offset in zip(pieces, entries, accumulate(map(len, pieces), initial=0), strict=False):
+                yield completion_form([piece], [entry], offset)
+
+
+def whole_body(response: CompletionResponse) -> bytes:
+    """The response as one JSON object."""
+    kind = "chat.completion" if response.request.chat else "text_completion"
+    choices = ",".join(_choice(response, index, choice) for index, choice in enumerate(response.choices))
+    return (
+        f'{{"id":"{response.id}","object":"{kind}","created":{response.created},"model":{json.dumps(response.model)},'
+        f'"choices":[{choices}],"usage":{response.usage()}}}'
+    ).encode()
+
+
+def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
+    text, logprobs = json.dumps(choice.text), "null"
+    content = split_message(choice.text) if response.apart else f'"content":{text}'
+    body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
+    if response.request.token_ids:
+        body += f',"token_ids":[{",".join(map(str, range(choice.tokens)))}]'
+    if response.top is not None:
+        pieces = choice.pieces()
+        if response.request.chat:
+            entries = ",".join(chat_content(choice.spec, pieces, response.top, response.extra))
+            logprobs = f'{{"content":[{entries}]}}'
+        else:
+            tops = completion_logprobs(choice.spec, pieces, response.top, response.extra)
+            logprobs = completion_form(pieces, tops)
+    return f'{{"index":{index},{body},"logprobs":{logprobs},"finish_reason":"{choice.finish}"}}'
