@@ -58,17 +58,17 @@ def test_beyond_the_exact_groups_bottom_is_at_most_one_bin_too_high(seed, length
     tokens = [[-value] for value in walk(length, seed)]
     exact = brute_force(tokens, window, 20)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confidence, "EXACT", 50)
+        patch.setattr(confidence, "MAX_EXACT_GROUPS", 50)
         result = measure(tokens, window)
     assert four(result)[:3] == pytest.approx(exact[:3], rel=1e-10)
-    assert -1e-9 <= result.bottom - exact[3] <= 1 / confidence.BINS + 1e-9
+    assert -1e-9 <= result.bottom - exact[3] <= 1 / confidence.BINS_PER_UNIT + 1e-9
 
 
 def test_the_switch_to_bins_happens_where_it_is_said_to():
-    tokens = [[-value] for value in walk(confidence.EXACT + 10, seed=1)]
-    at, beyond = measure(tokens[: confidence.EXACT], window=1), measure(tokens, window=1)
-    assert at.bottom == pytest.approx(brute_force(tokens[: confidence.EXACT], 1, 20)[3], rel=1e-13)
-    assert beyond.bottom == pytest.approx(brute_force(tokens, 1, 20)[3], abs=1 / confidence.BINS)
+    tokens = [[-value] for value in walk(confidence.MAX_EXACT_GROUPS + 10, seed=1)]
+    at, beyond = measure(tokens[: confidence.MAX_EXACT_GROUPS], window=1), measure(tokens, window=1)
+    assert at.bottom == pytest.approx(brute_force(tokens[: confidence.MAX_EXACT_GROUPS], 1, 20)[3], rel=1e-13)
+    assert beyond.bottom == pytest.approx(brute_force(tokens, 1, 20)[3], abs=1 / confidence.BINS_PER_UNIT)
 
 
 def test_a_trace_no_longer_than_the_window_is_one_group():

@@ -32,8 +32,8 @@ FLOOR = math.log(2.0**-126)
 """-87.34, the logarithm of the smallest normal float32: no token counts as less likely."""
 
 ROUNDING = 1e-3
-EXACT = 4096  # groups whose means are kept one by one
-BINS = 256  # in one unit of confidence, for the groups beyond
+MAX_EXACT_GROUPS = 4096  # whose means are kept one by one
+BINS_PER_UNIT = 256  # of confidence, for the groups beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class Meter:
             self._bin(mean)
             return
         self._means.append(mean)
-        if len(self._means) > EXACT:
+        if len(self._means) > MAX_EXACT_GROUPS:
             for kept in self._means:
                 self._bin(kept)
             self._means = array("d")
 
     def _bin(self, mean: float) -> None:
-        bin_ = int(mean * BINS)
+        bin_ = int(mean * BINS_PER_UNIT)
         self._counts[bin_] = self._counts.get(bin_, 0) + 1
         self._sums[bin_] = self._sums.get(bin_, 0.0) + mean
 
@@ -164,13 +164,13 @@ class Meter:
         if not self._counts:
             lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
             return math.fsum(lowest) / len(lowest)
-        wanted = left = max(1, sum(self._counts.values()) // 10)
+        wanted = remaining = max(1, sum(self._counts.values()) // 10)
         total = 0.0
         for bin_ in sorted(self._counts):
-            count, here = self._counts[bin_], self._sums[bin_]
-            if count >= left:
-                return (total + here * left / count) / wanted
-            total, left = total + here, left - count
+            count, bin_sum = self._counts[bin_], self._sums[bin_]
+            if count >= remaining:
+                return (total + bin_sum * remaining / count) / wanted
+            total, remaining = total + bin_sum, remaining - count
         raise AssertionError("a tenth of the groups is fewer than all of them")
 
 

@@ -30,8 +30,8 @@ class Broken(AnswerType):
     def canonical(self, answer: str) -> str | None:
         return {"growing": answer + "!", "empty": ""}.get(self.how, answer)
 
-    def same(self, one: str, other: str) -> bool:
-        return one == other or (self.how == "one-way" and one < other)
+    def same(self, first: str, second: str) -> bool:
+        return first == second or (self.how == "one-way" and first < second)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 DIGITS = 300
-MEMORY = 4 << 30
-POINTS = 3
+MAX_MEMORY_BYTES = 4 << 30
+POINTS = 3  # at which formulas with symbols are evaluated
 
 
 def main() -> None:
@@ -36,35 +36,35 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if resource is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     _write("ready")
     for line in sys.stdin:
         verb, seconds, *texts = json.loads(line)
-        with_limit(seconds)
+        _limit_cpu(seconds)
         try:
             reply = VERBS[verb](*texts)
         except Exception:  # noqa: BLE001 - whatever sympy trips over, the answer is "cannot say"
             reply = None
-        with_limit(0)
+        _limit_cpu(0)
         _write(reply)
 
 
-def with_limit(seconds: float) -> None:
-    """The kernel ends this process after so much processor time, in C code too; 0 lifts the limit."""
+def _limit_cpu(seconds: float) -> None:
+    """Let the kernel end this process after that much processor time, in C code too; 0 lifts the limit."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # a parent that ignores it would have handed that down
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def fingerprint(text: str) -> str | None:
-    """Equal digests: equal structure, and values that agree to 300 digits."""
+    """A digest of structure and values: equal ones have equal structure and agree to 300 digits."""
     structure = _structure(_parse(text))
     return hashlib.sha256(structure.encode()).hexdigest()
 
 
-def agree(one: str, other: str) -> str:
-    """math-verify both ways: it is not symmetric."""
-    a, b = _parse(one), _parse(other)
+def agree(first: str, second: str) -> str:
+    """Whether math-verify takes each for the other: it is not symmetric."""
+    a, b = _parse(first), _parse(second)
     both = verify(a, b, timeout_seconds=None) and verify(b, a, timeout_seconds=None)
     return "yes" if both else "no"
 

@@ -1,4 +1,4 @@
-"""What an answer type is: two readings of a string and one equivalence.
+"""The base of answer types: how an answer is read from a text, and which answers are the same.
 
 Whoever writes one writes ``canonical``, on a frozen slotted dataclass whose fields are plain data, and ``extract``
 where the final answer stands somewhere special:
@@ -25,7 +25,7 @@ __all__ = ["AnswerType", "Classes"]
 
 
 class AnswerType(ABC):
-    """Canonical answers, and which of them are one answer.
+    """Reads answers into canonical forms, and says which forms are one answer.
 
     Law: ``canonical`` is idempotent and never ``""``; ``extract`` gives canonical forms; ``same`` is symmetric and
     pure. :func:`pets.testing.check_answer_type` proves it.
@@ -54,12 +54,12 @@ class AnswerType(ABC):
 
         The last ``\\boxed{...}`` decides alone; then what follows the last "answer is"; then the last line.
         """
-        found = (self.canonical(place) for _, place in places(text))
-        return next((answer for answer in found if answer is not None), None)
+        answers = (self.canonical(passage) for _, passage in places(text))
+        return next((answer for answer in answers if answer is not None), None)
 
-    def same(self, one: str, other: str) -> bool:
+    def same(self, first: str, second: str) -> bool:
         """Whether two canonical forms are one answer. Where canonical forms are unique, equality is all."""
-        return one == other
+        return first == second
 
     def classes(self) -> "Classes":
         """The growing partition of one question's answers."""
@@ -84,7 +84,7 @@ class Classes:
 
     Each component is named by its member that was seen first. A new answer that equals two classes makes them one:
 
-    >>> classes = Classes(lambda one, other: abs(int(one) - int(other)) <= 1)
+    >>> classes = Classes(lambda first, second: abs(int(first) - int(second)) <= 1)
     >>> classes.add("1"), classes.add("3"), classes.add("2")
     ([], [], [('2', '1'), ('3', '1')])
     >>> classes.find("3")
@@ -99,16 +99,16 @@ class Classes:
         self._members: dict[str, list[str]] = {}  # in order of the first member
 
     def add(self, answer: str) -> list[tuple[str, str]]:
-        """Take an answer in; what it merged, as ``(absorbed, into)`` names: votes for the first go to the second."""
+        """Add an answer; returns what it merged, as ``(absorbed, into)``: votes for the first go to the second."""
         if answer in self._name:
             return []
-        alike = [name for name, members in self._members.items() if any(self._same(m, answer) for m in members)]
+        equal = [name for name, members in self._members.items() if any(self._same(m, answer) for m in members)]
         self._name[answer] = answer
         self._members[answer] = [answer]
-        if not alike:
+        if not equal:
             return []
-        into = alike[0]
-        merges = [(name, into) for name in (answer, *alike[1:])]
+        into = equal[0]
+        merges = [(name, into) for name in (answer, *equal[1:])]
         for name, _ in merges:
             for member in self._members.pop(name):
                 self._name[member] = into

@@ -31,7 +31,7 @@ RANGE = re.compile(r"([0-9])-([0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Choice(AnswerType):
-    """``options`` is how many letters there are, from A; ``None`` takes any letter.
+    """One letter of a closed set. ``options`` is how many letters there are, from A; ``None`` takes any letter.
 
     ``digits`` declares digits in their place, "0-1" or "1-5": then a digit of that range is the answer, if it stands
     alone, and no letter is one.
@@ -58,7 +58,7 @@ class Choice(AnswerType):
             raise InputError(f"digits={self.digits} says how many options there are; leave options={self.options} out.")
 
     def canonical(self, answer: str) -> str | None:
-        """The option that the string starts with; the digit that it is."""
+        """The option that the string starts with; where digits are declared, the digit that it is."""
         bare = _undress(answer)
         if self.digits is not None:
             alone = DIGIT.fullmatch(bare)
@@ -66,18 +66,18 @@ class Choice(AnswerType):
             return digit if self.digits[0] <= digit <= self.digits[-1] else None
         if SEVERAL.match(bare):
             return None
-        found = LETTER.match(bare)
-        return self._within(found[1] or found[2]) if found else None
+        letter = LETTER.match(bare)
+        return self._within(letter[1] or letter[2]) if letter else None
 
     def extract(self, text: str) -> str | None:
-        """A box, then "answer is", then the last line; there also the only option in brackets."""
-        for place, said in places(text):
-            option = self.canonical(said)
+        """The option in a box, else after "answer is", else of the last line, where the only one in brackets counts."""
+        for place, passage in places(text):
+            option = self.canonical(passage)
             if self.digits is not None and option is None:
                 continue
-            if option is None and place == "cue" and (running := RUNNING.match(_undress(said))):
+            if option is None and place == "cue" and (running := RUNNING.match(_undress(passage))):
                 option = self._within(running[1] or running[2])
-            if option is None and place == "line" and len(letters := set(BRACKETED.findall(_undress(said)))) == 1:
+            if option is None and place == "line" and len(letters := set(BRACKETED.findall(_undress(passage)))) == 1:
                 option = self._within(letters.pop())
             if option is not None:
                 return option

@@ -139,6 +139,6 @@ def fingerprint(text: str, seconds: float) -> str | None:
 
 
 @lru_cache(maxsize=1 << 16)
-def agree(one: str, other: str, seconds: float) -> bool:
+def agree(first: str, second: str, seconds: float) -> bool:
     """Whether math-verify takes each for the other."""
-    return WORKER.ask("agree", one, other, seconds=seconds) == "yes"
+    return WORKER.ask("agree", first, second, seconds=seconds) == "yes"

@@ -1,4 +1,4 @@
-"""Where in a free text the final answer stands.
+"""Finds the passages of a free text in which the final answer may stand.
 
 >>> list(places(r"First 3, then 4. So \\boxed{7}. Check: the answer is 7."))
 [('boxed', '7')]
@@ -17,22 +17,27 @@ Place = Literal["boxed", "cue", "line"]
 CUE = re.compile(
     r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^\s*####)[*_:：\s]*", re.I | re.M
 )
-LONGEST = 2000  # of a line; what runs on longer is prose, and only its near end is read
+MAX_LINE_CHARS = 2000  # what runs on longer is prose, and only its near end is read
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 
 def places(text: str) -> Iterator[tuple[Place, str]]:
-    """Where the answer may stand, best first. A box decides alone; thoughts that were not closed hold no answer."""
-    said = _said(text)
-    if (box := boxed(said)) is not None:
+    """The passages where the answer may stand, best first, each with its kind.
+
+    A box decides alone; thoughts that were not closed hold no answer.
+    """
+    visible = _after_thoughts(text)
+    if (box := boxed(visible)) is not None:
         yield "boxed", box
         return
-    cues = list(CUE.finditer(said))
-    if cues and (rest := said[cues[-1].end() :].split("\n", 1)[0].strip()):
-        yield "cue", rest[:LONGEST]
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    if lines and (line := lines[-1] if len(lines[-1]) <= LONGEST else lines[-1][-LONGEST:].partition(" ")[2]):
-        yield "line", line
+    cues = list(CUE.finditer(visible))
+    if cues and (rest := visible[cues[-1].end() :].split("\n", 1)[0].strip()):
+        yield "cue", rest[:MAX_LINE_CHARS]
+    last = next((line.strip() for line in reversed(visible.splitlines()) if line.strip()), "")
+    if len(last) > MAX_LINE_CHARS:
+        last = last[-MAX_LINE_CHARS:].partition(" ")[2]
+    if last:
+        yield "line", last
 
 
 def boxed(text: str) -> str | None:
@@ -68,7 +73,7 @@ def _braced(text: str, start: int, end: int) -> str | None:
     return None
 
 
-def _said(text: str) -> str:
-    """What follows the thoughts."""
-    said = text.rpartition("</think>")[2]
-    return "" if "<think>" in said else said
+def _after_thoughts(text: str) -> str:
+    """The text that follows the model's thoughts; empty where they never end."""
+    visible = text.rpartition("</think>")[2]
+    return "" if "<think>" in visible else visible

@@ -1,4 +1,4 @@
-r"""LaTeX, rewritten until only what carries meaning is left: cheap, and enough for most pairs.
+r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough for most pairs.
 
 >>> print(normalize(r"$\left(3,\ \dfrac{\pi}{2}\right)$."), normalize(r"\displaystyle x^5 - \cotx"))
 (3,\frac{\pi}{2}) x^{5}-\cot x
@@ -31,7 +31,7 @@ OTHERS = (
 )
 # What the comparison may see. A command outside this vocabulary is never interpreted, hence never merged.
 MATH = frozenset(f"{FUNCTIONS} {ALPHABET} {OPERATIONS}".split())
-KNOWN = MATH | frozenset(OTHERS.split())
+COMMANDS = MATH | frozenset(OTHERS.split())
 
 UNICODE = str.maketrans({
     **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
@@ -80,7 +80,7 @@ LETTERS = re.compile(r"[a-zA-Z]+")
 DOUBTFUL = re.compile(
     r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?![{\[])|(?<![\\a-zA-Z{])[a-zA-Z]{4,}"
 )
-LONGEST_COMPARED = 400
+MAX_COMPARED_CHARS = 400
 WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
 
 
@@ -110,8 +110,8 @@ def comparable(text: str) -> bool:
     """
     items = _split_list(text)
     repeats = len(items) != len(set(items))  # a set would swallow the double root
-    known = all(command in MATH for command in COMMAND.findall(text))
-    return len(text) <= LONGEST_COMPARED and known and not repeats and not DOUBTFUL.search(text)
+    interpreted = all(command in MATH for command in COMMAND.findall(text))
+    return len(text) <= MAX_COMPARED_CHARS and interpreted and not repeats and not DOUBTFUL.search(text)
 
 
 def _rewrite(text: str) -> str:
@@ -128,10 +128,10 @@ def _rewrite(text: str) -> str:
 def _split_command(match: re.Match[str]) -> str:
     r"""``\cotx``, squashed from ``\cot x``, back into command and letters."""
     name = match[1]
-    if name in KNOWN:
+    if name in COMMANDS:
         return match[0]
-    known = next((name[:size] for size in range(len(name) - 1, 1, -1) if name[:size] in KNOWN), None)
-    return match[0] if known is None else f"\\{known} {name[len(known) :]}"
+    command = next((name[:size] for size in range(len(name) - 1, 1, -1) if name[:size] in COMMANDS), None)
+    return match[0] if command is None else f"\\{command} {name[len(command) :]}"
 
 
 def _respace(text: str) -> str:
@@ -149,8 +149,8 @@ def _unname(text: str) -> str:
     exact, approx, value = text.partition(r"\approx")
     if approx:
         text = value if NAME.fullmatch(exact) else exact
-    if found := re.match(rf"({NAME.pattern})\\in ?(?![a-z])", text):
-        return text if found[1] == "y" else text[found.end() :]
+    if membership := re.match(rf"({NAME.pattern})\\in ?(?![a-z])", text):
+        return text if membership[1] == "y" else text[membership.end() :]
     items = [item.split("=") for item in _split_list(text)]
     if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
         return text

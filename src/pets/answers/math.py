@@ -20,7 +20,7 @@ from pets.errors import InputError
 
 __all__ = ["Math"]
 
-LONGEST = 2000  # characters; what is longer is no answer
+MAX_CHARS = 2000  # what is longer is no answer
 EXACT = re.compile(r"-?\d+(?:/\d+)?")
 LONE_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 SCIENTIFIC = re.compile(r"[\d.,]+[eE][+-]?\d+")
@@ -30,7 +30,7 @@ SENTENCE = re.compile(r"\.(?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Math(AnswerType):
-    r"""``seconds`` of processor time is what one comparison may cost.
+    r"""Formulas and numbers in LaTeX; one comparison may cost ``seconds`` of processor time.
 
     >>> print(Math().canonical(r"\dfrac{1}{2}"), Math().canonical("0.50"), Math().canonical(r"$x = 2\sqrt 3$"))
     1/2 1/2 2\sqrt{3}
@@ -47,42 +47,42 @@ class Math(AnswerType):
         return _canonical(answer)
 
     def extract(self, text: str) -> str | None:
-        """A box, then what follows "answer is", then the last formula or the number that is the last line."""
-        for place, said in places(text):
+        """The formula in a box, else after "answer is", else the last one, or the number that the last line is."""
+        for place, passage in places(text):
             if place == "boxed":
-                return self.canonical(said)
-            formulas = [one or other for one, other in DOLLARS.findall(said)]
+                return self.canonical(passage)
+            formulas = [dollars or brackets for dollars, brackets in DOLLARS.findall(passage)]
             if place == "cue":
-                said = formulas[0] if formulas else SENTENCE.split(said.strip("*_ "))[0].strip("*_ ")
-                found = self.canonical(said)
+                sentence = SENTENCE.split(passage.strip("*_ "))[0].strip("*_ ")
+                answer = self.canonical(formulas[0] if formulas else sentence)
             else:
-                found = self.canonical(formulas[-1]) if formulas else _number(said)
-            if found is not None:
-                return found
+                answer = self.canonical(formulas[-1]) if formulas else _number(passage)
+            if answer is not None:
+                return answer
         return None
 
-    def same(self, one: str, other: str) -> bool:
+    def same(self, first: str, second: str) -> bool:
         """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
-        if one == other:
+        if first == second:
             return True
-        if EXACT.fullmatch(one) and EXACT.fullmatch(other):
+        if EXACT.fullmatch(first) and EXACT.fullmatch(second):
             return False
-        if (key := word(one)) is not None or word(other) is not None:
-            return key == word(other)
-        if not (comparable(one) and comparable(other)) or _cases_clash(one, other):
+        if (key := word(first)) is not None or word(second) is not None:
+            return key == word(second)
+        if not (comparable(first) and comparable(second)) or _cases_clash(first, second):
             return False
-        first, second = sorted((one, other))
-        mark = fingerprint(first, self.seconds)
-        return mark is not None and mark == fingerprint(second, self.seconds) and agree(first, second, self.seconds)
+        first, second = sorted((first, second))  # symmetric, and one entry of the cache
+        digest = fingerprint(first, self.seconds)
+        return digest is not None and digest == fingerprint(second, self.seconds) and agree(first, second, self.seconds)
 
 
 @lru_cache(maxsize=1 << 16)
 def _canonical(answer: str) -> str | None:
-    if len(answer) > LONGEST:
+    if len(answer) > MAX_CHARS:
         return None
     text = _number(answer) or normalize(answer)
     text = _number(text) or text
-    return text if 0 < len(text) <= LONGEST else None
+    return text if 0 < len(text) <= MAX_CHARS else None
 
 
 def _number(text: str) -> str | None:
@@ -93,7 +93,7 @@ def _number(text: str) -> str | None:
     return None if value is None else show(value)
 
 
-def _cases_clash(one: str, other: str) -> bool:
+def _cases_clash(first: str, second: str) -> bool:
     """Whether ``R`` meets ``r``: the parser does not tell them apart."""
-    letters = set(re.sub(r"\\[a-zA-Z]+", "", one + other))
+    letters = set(re.sub(r"\\[a-zA-Z]+", "", first + second))
     return any(letter.isupper() and letter.lower() in letters for letter in letters)

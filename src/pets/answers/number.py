@@ -37,14 +37,14 @@ class Number(AnswerType):
         return None if value is None else show(value)
 
     def extract(self, text: str) -> str | None:
-        """A box, then the number that follows "answer is" (a list of them is none), then the last line's last."""
-        for place, said in places(text):
-            found = self.canonical(said.strip("*_ "))
-            if found is None and place == "cue" and (first := NUMBER.match(said.lstrip("*_(= \\"))):
+        """The number in a box, else the one after "answer is" (a list of them is none), else the last line's last."""
+        for place, passage in places(text):
+            number = self.canonical(passage.strip("*_ "))
+            if number is None and place == "cue" and (first := NUMBER.match(passage.lstrip("*_(= \\"))):
                 return None if LIST.match(first.string, first.end()) else self.canonical(first[0])
-            if found is None and place == "line":
-                numbers = NUMBER.findall(said)
-                found = self.canonical(numbers[-1]) if numbers else None
-            if found is not None:
-                return found
+            if number is None and place == "line":
+                numbers = NUMBER.findall(passage)
+                number = self.canonical(numbers[-1]) if numbers else None
+            if number is not None:
+                return number
         return None

@@ -1,4 +1,4 @@
-r"""Plain numbers, read exactly.
+r"""Reads plain numbers exactly, as fractions.
 
 >>> [show(read(text)) for text in ("073", "1,234", "-0", r"\frac12", "1.5e-3", r"1\frac{4}{5}", r"15\text{ cm}^2")]
 ['73', '1234', '0', '1/2', '3/2000', '9/5', '15']
@@ -11,7 +11,7 @@ from fractions import Fraction
 
 __all__ = ["UNIT", "read", "show"]
 
-DIGITS_MAX, EXPONENT_MAX, LONGEST = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
+MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
 
 SIGNS = str.maketrans({**dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%"})
 WIDE = {ord("０") + i: str(i) for i in range(10)} | dict.fromkeys(map(ord, "\u00a0\u2009\u202f\u2007"), " ")
@@ -43,7 +43,7 @@ FRAC = re.compile(r"([+-]?)\s*(\d*)\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:
 
 def read(text: str) -> Fraction | None:
     """The exact value of a string that is one number and nothing else but dressing; ``None`` otherwise."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_CHARS:
         return None
     bare = _undress(text)
     value = _decimal(bare)
@@ -51,7 +51,7 @@ def read(text: str) -> Fraction | None:
         value = _fraction(ratio[1], ratio[2], ratio[3], ratio[4])
     if value is None and (frac := FRAC.fullmatch(bare)):
         value = _fraction(frac[1], frac[2], frac[3] or frac[4], frac[5] or frac[6])
-    too_long = value is not None and max(abs(value.numerator), value.denominator) >= 10**DIGITS_MAX
+    too_long = value is not None and max(abs(value.numerator), value.denominator) >= 10**MAX_DIGITS
     return None if too_long else value
 
 
@@ -62,10 +62,10 @@ def show(value: Fraction) -> str:
 
 def _decimal(text: str) -> Fraction | None:
     match = DECIMAL.fullmatch(text.strip())
-    if not match or len(match[2]) > DIGITS_MAX + 1:
+    if not match or len(match[2]) > MAX_DIGITS + 1:
         return None
     exponent = match[3] or match[4] or match[5] or "0"
-    if len(exponent) > 5 or abs(int(exponent)) > EXPONENT_MAX:
+    if len(exponent) > 5 or abs(int(exponent)) > MAX_EXPONENT:
         return None
     whole, _, decimals = match[2].replace(",", "").partition(".")
     value = Fraction(int((whole + decimals) or "0")) * Fraction(10) ** (int(exponent) - len(decimals))
@@ -77,7 +77,7 @@ def _fraction(sign: str, whole: str | None, above: str | None, below: str | None
     top, bottom = _decimal(above or ""), _decimal(below or "")
     if top is None or bottom is None or bottom == 0 or (whole and (top < 0 or bottom < 0)):
         return None
-    if whole and len(whole) > DIGITS_MAX:
+    if whole and len(whole) > MAX_DIGITS:
         return None
     value = top / bottom + int(whole or "0")
     return -value if sign == "-" else value

@@ -22,7 +22,7 @@ WRAPPED = re.compile(r"\$(.*)\$|\\(?:boxed|text|textbf|mathrm)\{([^{}]*)\}", re.
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType):
-    """Folded text.
+    """Short text, compared after folding.
 
     >>> Text().canonical(' “New  York.” '), Text().canonical("05/01/2021"), Text().canonical("...")
     ('new york', '05/01/2021', None)

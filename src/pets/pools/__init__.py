@@ -9,9 +9,9 @@ Strings are kept as they were recorded: which of them mean the same is the busin
 """
 
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import METRICS, Metric, check_pool, load, pool_files, read_pool, read_pools
+from pets.pools.reading import Metric, check_pool, load, pool_files, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 
-__all__ = ["METRICS", "Metric", "Pool", "PooledQuestion", "Summary"]
+__all__ = ["Metric", "Pool", "PooledQuestion", "Summary"]
 __all__ += ["check_pool", "load", "pool_files", "read_pool", "read_pools", "summarize", "write_pool"]

@@ -9,7 +9,7 @@ from pets.errors import PoolError
 
 __all__ = ["Pool", "PooledQuestion"]
 
-AGAIN = "Drop the line or sample it again."
+RESAMPLE = "Drop the line or sample it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PooledQuestion:
         if not self.id or self.gold == "":
             raise PoolError(f'"{"gold" if self.id else "id"}" is an empty string. Fill it in or drop the line.')
         if not self.answers:
-            raise PoolError(f'"answers" is empty; every question needs at least one trace. {AGAIN}')
+            raise PoolError(f'"answers" is empty; every question needs at least one trace. {RESAMPLE}')
         if "" in self.answers:
             at = self.answers.index("")
             raise PoolError(f"answers[{at}] is an empty string; a trace without an answer is null. Write null.")

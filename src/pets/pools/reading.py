@@ -7,21 +7,19 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pets._extras import require
+from pets.confidence import KINDS
+from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
-from pets.pools.question import AGAIN, Pool, PooledQuestion, as_json
+from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
 
-__all__ = ["METRICS", "SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
+__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
 """The pools that come with PETS, by name."""
-
-Metric = Literal["mean", "tail", "lowest", "bottom"]
-METRICS: tuple[Metric, ...] = ("mean", "tail", "lowest", "bottom")
-"""The kinds of trace confidence, as :mod:`pets.confidence` defines them."""
 
 PAPER_KEYS = {
     "mean": "mean_confidence",
@@ -118,8 +116,8 @@ def suffix_of(path: Path) -> str:
 
 def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
     """The good questions of a file, and what is wrong with the others."""
-    if metric not in METRICS:
-        raise InputError(f"confidence is one of {', '.join(METRICS)}; got {metric!r}.")
+    if metric not in KINDS:
+        raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
     questions: list[PooledQuestion] = []
     problems: list[str] = []
     place_of: dict[str, str] = {}
@@ -165,7 +163,7 @@ def _lines(file: Iterable[bytes]) -> Iterator[tuple[str, object]]:
 
 
 def _json_entries(path: Path) -> Iterator[tuple[str, object]]:
-    """A list of questions, an object of them by id, a single one, or (not JSON as a whole) one a line."""
+    """A list of questions, an object of them by id, a single one, or (where the file is not JSON) one per line."""
     raw = path.read_bytes()
     try:
         content = _parse(raw)
@@ -215,7 +213,7 @@ def _question(raw: object, metric: Metric) -> PooledQuestion:
     answers = [_text(answer, f"answers[{at}]") for at, answer in enumerate(_list(record, "answers") or ())]
     if answers and all(answer is None for answer in answers):
         failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
-        raise PoolError(f"{failure}. {AGAIN}")
+        raise PoolError(f"{failure}. {RESAMPLE}")
     tokens, confidence = _list(record, "tokens"), _list(record, "confidence")
     kinds = _kinds(record)
     if kinds and confidence is None:

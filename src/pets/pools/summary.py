@@ -57,12 +57,12 @@ def summarize(pool: Pool) -> Summary:
     if not questions:
         raise PoolError(f'pool "{pool.name}" has no question; there is nothing to summarize. Read it again.')
     votes = [Counter(answer for answer in question.answers if answer is not None) for question in questions]
-    cast = [count for count in votes if count]
+    voted = [count for count in votes if count]
     sizes = [len(question.answers) for question in questions]
-    judged = [question for question in questions if question.gold is not None]
+    with_gold = [question for question in questions if question.gold is not None]
     tokens = [count for question in questions for count in question.tokens or ()]
-    recorded = [question.confidence for question in questions if question.confidence is not None]
-    confidences = [value for values in recorded for value in values if value is not None]
+    measured = [question.confidence for question in questions if question.confidence is not None]
+    confidences = [value for values in measured for value in values if value is not None]
     return Summary(
         pool=pool.name,
         kind=pool.kind,
@@ -73,10 +73,10 @@ def summarize(pool: Pool) -> Summary:
         traces_max=max(sizes),
         answers_mean=sum(map(len, votes)) / len(votes),
         answers_max=max(map(len, votes)),
-        pass_at_1=_mean([q.answers.count(q.gold) / len(q.answers) for q in judged]),
-        vote_accuracy=_mean([majority(q.answers) == q.gold for q in judged]),
-        unanimous=_mean([len(count) == 1 for count in cast]),
-        leader_share=_mean([max(count.values()) / count.total() for count in cast]),
+        pass_at_1=_mean([q.answers.count(q.gold) / len(q.answers) for q in with_gold]),
+        vote_accuracy=_mean([majority(q.answers) == q.gold for q in with_gold]),
+        unanimous=_mean([len(count) == 1 for count in voted]),
+        leader_share=_mean([max(count.values()) / count.total() for count in voted]),
         no_answer=(sum(sizes) - sum(count.total() for count in votes)) / sum(sizes),
         tokens_mean=_mean(tokens),
         tokens_median=float(np.median(tokens)) if tokens else None,
@@ -84,7 +84,7 @@ def summarize(pool: Pool) -> Summary:
         tokens_max=max(tokens, default=None),
         confidence_mean=_mean(confidences),
         confidence_sd=float(np.std(confidences)) if confidences else None,
-        confidence_missing=(sum(sizes) - len(confidences)) / sum(sizes) if recorded else None,
+        confidence_missing=(sum(sizes) - len(confidences)) / sum(sizes) if measured else None,
     )
 
 

@@ -48,12 +48,12 @@ def _json_bytes(pool: Pool, suffix: str) -> bytes:
 
 def _parquet_bytes(pool: Pool) -> bytes:
     arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    text, many = arrow.string(), arrow.list_
-    columns = {"id": text, "gold": text, "answers": many(text)}
-    columns |= {"tokens": many(arrow.int64()), "confidence": many(arrow.float64())}
+    text, list_of = arrow.string(), arrow.list_
+    columns = {"id": text, "gold": text, "answers": list_of(text)}
+    columns |= {"tokens": list_of(arrow.int64()), "confidence": list_of(arrow.float64())}
     kinds = dict.fromkeys(kind for question in pool.questions for kind in question.confidences)
     if kinds:
-        columns["confidences"] = arrow.struct([(kind, many(arrow.float64())) for kind in kinds])
+        columns["confidences"] = arrow.struct([(kind, list_of(arrow.float64())) for kind in kinds])
     table = arrow.Table.from_pylist([_record(q) for q in pool.questions], schema=arrow.schema(columns.items()))
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink)

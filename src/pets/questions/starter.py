@@ -21,7 +21,7 @@ __all__ = ["starter"]
 
 SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
 SIGNS = {"sum": "+", "difference": "-", "product": "x"}
-WORKED = {
+WORKED_EXAMPLE = {
     "sum": "We work out {a} + {b} = {c}, so together {a} and {b} make {c}.",
     "difference": "We work out {a} - {b} = {c}, so taking {b} from {a} leaves {c}.",
     "product": "We work out {a} x {b} = {c}, so {a} times {b} makes {c} in all.",
@@ -31,11 +31,11 @@ SHOTS = {
     "difference": ((9, 4), (38, 15), (64, 27)),
     "product": ((3, 4), (9, 6), (12, 3)),
 }
-KNOWN = (
+FACT_EXAMPLE = (
     "{c} is the word that fits here. Anyone who has learned this at school would also say {c}, "
     "and every book agrees on {c}."
 )
-KNOWN_SHOTS = (
+FACT_SHOTS = (
     ("What is the capital of Italy?", "Rome"),
     ("Which animal says moo?", "cow"),
     ("What is the opposite of up?", "down"),
@@ -54,48 +54,48 @@ BATCHES = ((2026, (20, 36, 16, 30, 40), 114), (2027, (3, 6, 3, 5, 5), 22))
 
 @cache
 def starter() -> QuestionSet:
-    """The set itself.
+    """The starter set: 300 questions and how their traces are drawn.
 
     >>> problems = starter().problems
     >>> sorted({problem.level for problem in problems})[:2]
     ['difference of one digit', 'difference of two digits']
     """
-    taken = {kind: set(shots) for kind, shots in SHOTS.items()}
+    used = {kind: set(shots) for kind, shots in SHOTS.items()}
     facts = _knowledge()
     problems: list[Problem] = []
-    for seed, many, known in BATCHES:
-        batch = [*_arithmetic(seed, many, taken), *islice(facts, known)]
-        problems += (batch[at] for at in np.random.default_rng(seed).permutation(len(batch)))
+    for seed, counts, fact_count in BATCHES:
+        batch = [*_arithmetic(seed, counts, used), *islice(facts, fact_count)]
+        problems += (batch[index] for index in np.random.default_rng(seed).permutation(len(batch)))
     return QuestionSet("starter", tuple(problems), SAMPLING)
 
 
-def _arithmetic(seed: int, many: Sequence[int], taken: dict[str, set[tuple[int, int]]]) -> Iterator[Problem]:
-    """So many of each level, with operands that are not ``taken`` yet."""
+def _arithmetic(seed: int, counts: Sequence[int], used: dict[str, set[tuple[int, int]]]) -> Iterator[Problem]:
+    """``counts`` questions of each level, with operands that are not in ``used`` yet."""
     rng = np.random.default_rng(seed)
-    for (level, (low, high)), left in zip(RANGES.items(), many, strict=True):
+    for (level, (low, high)), remaining in zip(RANGES.items(), counts, strict=True):
         kind = level.split()[0]
-        while left:
+        while remaining:
             a, b = (int(x) for x in rng.integers(low, high, size=2, endpoint=True))
             if kind == "difference":
                 a, b = max(a, b), min(a, b)
-            if (a, b) in taken[kind]:
+            if (a, b) in used[kind]:
                 continue
-            taken[kind].add((a, b))
-            left -= 1
-            prompt = _shots(kind) + _asked(f"What is {a} {SIGNS[kind]} {b}?")
+            used[kind].add((a, b))
+            remaining -= 1
+            prompt = _shots(kind) + _question(f"What is {a} {SIGNS[kind]} {b}?")
             yield Problem(f"{kind}-{a}-{b}", Prompt(prompt), "number", str(_result(kind, a, b)), level)
 
 
 def _knowledge() -> Iterator[Problem]:
-    shots = "".join(_asked(question) + _answered(KNOWN, c=gold) for question, gold in KNOWN_SHOTS)
+    shots = "".join(_question(question) + _answer(FACT_EXAMPLE, c=gold) for question, gold in FACT_SHOTS)
     for line in files(__package__).joinpath("knowledge.tsv").read_text("utf-8").splitlines():
         id, question, gold = line.split("\t")
-        yield Problem(f"fact-{id}", Prompt(shots + _asked(question)), "text", gold, "general knowledge")
+        yield Problem(f"fact-{id}", Prompt(shots + _question(question)), "text", gold, "general knowledge")
 
 
 def _shots(kind: str) -> str:
     return "".join(
-        _asked(f"What is {a} {SIGNS[kind]} {b}?") + _answered(WORKED[kind], a=a, b=b, c=_result(kind, a, b))
+        _question(f"What is {a} {SIGNS[kind]} {b}?") + _answer(WORKED_EXAMPLE[kind], a=a, b=b, c=_result(kind, a, b))
         for a, b in SHOTS[kind]
     )
 
@@ -104,9 +104,9 @@ def _result(kind: str, a: int, b: int) -> int:
     return a + b if kind == "sum" else a - b if kind == "difference" else a * b
 
 
-def _asked(question: str) -> str:
+def _question(question: str) -> str:
     return f"Question: {question}\nAnswer:"
 
 
-def _answered(form: str, **values: object) -> str:
+def _answer(form: str, **values: object) -> str:
     return f" {form.format(**values)} The answer is {values['c']}.\n\n"
