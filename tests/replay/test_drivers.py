@@ -4,12 +4,14 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.core.queues.walk import Walk
 from pets.core.tally import majority
+from pets.errors import BudgetError
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import curve_of_order
 from pets.replay.draws import draw
-from pets.replay.drivers import batch_order, stream_sizes
+from pets.replay.drivers import batch_order, online_sizes, stream_sizes
 from pets.replay.labelled import read_answers
 
 
@@ -55,3 +57,16 @@ def test_a_stream_keeps_to_its_budget(drawn):
     arrivals = [5, 1, 9, 0]
     sizes = stream_sizes(make_policy("uniform"), drawn, arrivals, 13, 0)
     assert sizes.sum() == 13 and sizes.max() <= 4
+
+
+@pytest.mark.parametrize("spec", ["uniform", "price:rounds=2", "esc:window=2,cap=8", "price:cold=true"])
+def test_a_stream_on_the_fast_path_is_that_of_the_allocator(drawn, spec):
+    """What sees whole traces, or learns on its way, is left to the allocator itself."""
+    policy, walk = make_policy(spec), Walk(drawn.traces, drawn.pool.options)
+    expected = stream_sizes(policy, drawn, [5, 1, 9, 0], 24, 3)
+    assert online_sizes(policy, drawn, walk, [5, 1, 9, 0], 24, 3).tolist() == expected.tolist()
+
+
+def test_a_budget_that_cannot_warm_all_up_is_refused_as_the_allocator_does(drawn):
+    with pytest.raises(BudgetError, match="warm-up of 4 traces for 4 questions"):
+        online_sizes(make_policy("price"), drawn, Walk(drawn.traces), [5, 1, 9, 0], 15, 0)

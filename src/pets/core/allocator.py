@@ -22,16 +22,16 @@ True
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from pets.core.admission import check_questions, check_trace, check_warmup, queue_for
 from pets.core.budget import Budget
 from pets.core.policy import Policy, View, frozen, plain
+from pets.core.queues import queue_for
 from pets.core.record import Record
 from pets.core.tally import Tally
-from pets.errors import InputError, StateError
+from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
@@ -123,7 +123,7 @@ class Allocator:
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
         for trace in traces:
             record = self._record(trace.question)
-            check_trace(trace)
+            _check_trace(trace)
             if trace.number < record.launched:
                 raise InputError(
                     f"trace {trace.number} of {record.id!r} is adopted where number {record.launched} is next; "
@@ -157,7 +157,7 @@ class Allocator:
         A trace that failed is told with ``answer=None``: it was paid for.
         """
         record, number = self._record(trace.question), trace.number
-        check_trace(trace)
+        _check_trace(trace)
         if number >= record.launched or number < 0:
             raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
@@ -431,15 +431,51 @@ class Allocator:
 
     def _check_new(self, questions: Sequence[Question]) -> None:
         """Refuse questions that do not fit, before anything is changed."""
-        check_questions(questions, self._records)
+        _check_ids(questions, self._records)
         window = self.budget.window
         coming = 0 if window is None else window.amount * self._windows_opened(len(questions))
-        check_warmup(self.policy, len(questions), self.budget.expected + coming // self.budget.currency.hold)
+        _check_warmup(self.policy, len(questions), self.budget.expected + coming // self.budget.currency.hold)
 
     def _check_horizon(self) -> None:
         """Refuse a budget that cannot warm up every question of the declared horizon, or of one window."""
         window = self.budget.window
         if window is not None:
-            check_warmup(self.policy, window.questions, window.amount // self.budget.currency.hold)
+            _check_warmup(self.policy, window.questions, window.amount // self.budget.currency.hold)
         elif self.horizon is not None and self.budget.free == self.budget.total:
-            check_warmup(self.policy, self.horizon, self.budget.affordable)
+            _check_warmup(self.policy, self.horizon, self.budget.affordable)
+
+
+def _check_ids(questions: Sequence[Question], known: Container[str]) -> None:
+    """Refuse an id that is there already, and a closed set of fewer than two answers."""
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in known or question.id in seen:
+            raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
+        if question.options is not None and question.options < 2:
+            raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
+        seen.add(question.id)
+
+
+def _check_warmup(policy: Policy, questions: int, traces: int) -> None:
+    """Refuse to promise N questions a warm-up that the traces there are cannot pay for."""
+    need = policy.warmup * questions
+    if need > traces:
+        raise BudgetError(
+            f"a warm-up of {policy.warmup} traces for {questions} questions needs {need} traces, there are "
+            f"{traces}. Raise the budget, ask fewer questions, declare the horizon of a stream, or take a policy "
+            "without warm-up (okg, uniform)."
+        )
+
+
+def _check_trace(trace: Trace) -> None:
+    """Refuse what no model can have returned."""
+    confidence = trace.confidence
+    if trace.answer == "":
+        fault = "answers ''; a trace without an answer has answer=None."
+    elif confidence is not None and not 0.0 <= confidence < math.inf:
+        fault = f"has confidence {confidence}; it is finite and not negative, or None."
+    elif trace.tokens < 0 or trace.prompt_tokens < 0:
+        fault = "has a negative number of tokens."
+    else:
+        return
+    raise InputError(f"trace {trace.number} of {trace.question!r} {fault}")

@@ -14,15 +14,14 @@ from typing import Literal
 import numpy as np
 
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
+from pets.core.queues.walk import Walk
 from pets.errors import InputError
 from pets.registry import as_policy, spec_of
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import Curve, curve_of_order, curve_of_sizes
 from pets.replay.draws import Draw
-from pets.replay.drivers import batch_order
+from pets.replay.drivers import batch_order, online_sizes
 from pets.replay.labelled import LabelledPool
-from pets.replay.stopping import States, stop_sizes
-from pets.replay.streams import Prefixes, walked_sizes
 
 __all__ = ["Contender", "Setting", "Split", "contenders", "name_of", "split"]
 
@@ -82,19 +81,19 @@ class Contender:
             raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
         return within
 
-    def run(self, drawn: Draw, config: ReplayConfig, states: States, parts: Split | None) -> Curve:
+    def run(self, drawn: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Curve:
         """The curve of one repetition."""
         seed = int(np.random.SeedSequence(config.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
         if self.setting == "offline":
             return curve_of_order(batch_order(self.policy, drawn, seed), drawn)
         if self.setting == "online":
             assert parts is not None
-            return _online(self, drawn, config, states, parts, seed)
+            return _online(self, drawn, config, walk, parts, seed)
         rules = [self.rule(value, drawn.size) for value in self.values or (None,)]
         if self.setting == "stopping":
-            return curve_of_sizes(np.array([stop_sizes(rule, drawn, states) for rule in rules]), drawn)
-        ranking, prefixes = hardest_first(drawn), Prefixes(drawn, states)
-        sizes = np.array([walked_sizes(rule, prefixes, ranking, drawn.paths.size, seed) for rule in rules])
+            return curve_of_sizes(np.array([walk.stops(rule) for rule in rules]), drawn)
+        ranking = hardest_first(drawn)
+        sizes = np.array([online_sizes(rule, drawn, walk, ranking, drawn.paths.size, seed) for rule in rules])
         return curve_of_sizes(sizes, drawn, np.array(ranking))
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
@@ -168,12 +167,12 @@ def _contender(given: str | Policy) -> Contender:
     return Contender(name, policy, setting, option, (getattr(policy, option),) if fixed else values)
 
 
-def _online(contender: Contender, drawn: Draw, config: ReplayConfig, states: States, parts: Split, seed: int) -> Curve:
+def _online(contender: Contender, drawn: Draw, config: ReplayConfig, walk: Walk, parts: Split, seed: int) -> Curve:
     policy = contender.policy.fit(parts.training())
     assert isinstance(policy, QuotaPolicy)
-    arrivals, prefixes = parts.arrivals, Prefixes(drawn, states)
+    arrivals = parts.arrivals
     totals = [int(budget * len(arrivals)) for budget in contender.at(config, drawn.size)]
-    sizes = [walked_sizes(policy, prefixes, arrivals, total, seed) for total in totals]
+    sizes = [online_sizes(policy, drawn, walk, arrivals, total, seed) for total in totals]
     return curve_of_sizes(np.array(sizes), drawn, np.array(arrivals))
 
 

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.policy import Policy
+from pets.core.policy import Policy, QuotaPolicy
+from pets.core.queues.walk import Walk
 from pets.replay.draws import Draw
 
-__all__ = ["batch_order", "stream_sizes"]
+__all__ = ["batch_order", "online_sizes", "stream_sizes"]
 
 
 def batch_order(policy: Policy, drawn: Draw, seed: int) -> NDArray[np.int64]:
@@ -48,3 +49,15 @@ def stream_sizes(policy: Policy, drawn: Draw, arrivals: Sequence[int], total: in
             told += len(launches)
         sizes.append(told)
     return np.array(sizes, dtype=np.int64)
+
+
+def online_sizes(
+    policy: QuotaPolicy, drawn: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int
+) -> NDArray[np.int64]:
+    """What :func:`stream_sizes` finds, by the fast path over ``walk``.
+
+    A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.
+    """
+    if policy.learns or policy.sees == "traces" or policy.warmup * len(arrivals) > total:
+        return stream_sizes(policy, drawn, arrivals, total, seed)
+    return walk.arrivals(policy, arrivals, total, seed)

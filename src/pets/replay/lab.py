@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pets.core.policy import Policy
+from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
 from pets.pools import Pool
 from pets.replay.calibration import Certified, Floats, moment
@@ -26,7 +27,6 @@ from pets.replay.draws import Draw, draw, size_of, vote_accuracy
 from pets.replay.labelled import LabelledPool, read_answers
 from pets.replay.limit import attainable
 from pets.replay.results import PoolResult, Result, stacked
-from pets.replay.stopping import States
 
 __all__ = ["Progress", "replay"]
 
@@ -184,7 +184,8 @@ def run_task(task: Task) -> list[Repetition]:
     for repetition in task.repetitions:
         drawn = draw(task.pool, task.config, repetition)
         parts = split(task.pool, task.config, repetition) if online else None
-        curves = tuple(contender.run(drawn, task.config, states, parts) for contender in task.contenders)
+        walk = Walk(drawn.traces, drawn.pool.options, states)
+        curves = tuple(contender.run(drawn, task.config, walk, parts) for contender in task.contenders)
         moments = tuple(_moments(curve, drawn, task.config) for curve in curves)
         if repetition >= KEPT:
             curves = tuple(replace(curve, allocation=None) for curve in curves)

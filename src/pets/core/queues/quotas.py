@@ -26,7 +26,7 @@ from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.types import Launch
 
-__all__ = ["QuotaQueue"]
+__all__ = ["STOPS_KEPT", "QuotaQueue", "coin_of"]
 
 STOPS_KEPT = 64  # how many past stops a policy may look back on
 COINS = 1024  # drawn at a time
@@ -180,7 +180,7 @@ class QuotaQueue:
         """What the policy may know when it is asked about ``record``."""
         budget_left = self._budget.expected + self._open - self._owed_final
         questions_left = max(1, self._expected - self._finals)
-        coin = _coins(self._seed, record.position // COINS)[record.position % COINS]
+        coin = coin_of(self._seed, record.position)
         return View(budget_left, questions_left, self._budget.cap, coin, tuple(self._stops))
 
     @property
@@ -254,8 +254,13 @@ class QuotaQueue:
             heappush(self._heap, (grant.record.spent, grant.record.position, grant.version))
 
 
+def coin_of(seed: int, position: int) -> float:
+    """A question's uniform draw from [0, 1): it depends on the seed and on the question's place of arrival alone."""
+    return _coins(seed, position // COINS)[position % COINS]
+
+
 @lru_cache(maxsize=64)
 def _coins(seed: int, block: int) -> list[float]:
-    """Uniform draws of a block of questions: each question's coin depends on the seed and its position alone."""
+    """The draws of a block of questions."""
     coins: list[float] = np.random.default_rng([seed, block]).random(COINS).tolist()
     return coins

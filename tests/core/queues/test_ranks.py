@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.core.policy import IndexPolicy
-from pets.core.ranks import RankQueue
+from pets.core.queues.ranks import RankQueue
 from pets.core.record import Record
 from pets.types import Trace
 

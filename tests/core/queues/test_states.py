@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from pets.core.policy import IndexPolicy
+from pets.core.queues.states import StateQueue, _voted
 from pets.core.record import NULL, Record
-from pets.core.states import StateQueue, _voted
 
 CALLS = Counter()
 

@@ -1,0 +1,27 @@
+"""Queues: who is served next, one kind for each kind of policy.
+
+states.py   an index policy that sees counts: questions in the same belief state share one entry
+ranks.py    an index policy that sees whole traces: one entry for each question
+quotas.py   a quota policy: what is granted, fewest launched first
+walk.py     where a quota policy stops along recorded paths, without launching a trace
+"""
+
+from pets.core.budget import Budget
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
+from pets.core.queues.quotas import QuotaQueue
+from pets.core.queues.ranks import RankQueue
+from pets.core.queues.states import StateQueue
+from pets.errors import InputError
+
+__all__ = ["Queue", "queue_for"]
+
+Queue = StateQueue | RankQueue | QuotaQueue
+
+
+def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> Queue:
+    """The queue that serves this kind of policy."""
+    if isinstance(policy, QuotaPolicy):
+        return QuotaQueue(policy, budget, horizon, seed)
+    if isinstance(policy, IndexPolicy):
+        return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
+    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")
