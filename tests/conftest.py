@@ -1,5 +1,7 @@
-"""What every test shares: settings of hypothesis, the real model, and which tests are slow by nature."""
+"""What every test shares: child processes, ports, the real model, and which tests are slow by nature."""
 
+import socket
+import subprocess
 from importlib.util import find_spec
 
 import pytest
@@ -29,3 +31,28 @@ def weights():
         return default_weights()
     except LocalModelError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def popen():
+    """``popen(command, ...)`` starts a child process that speaks text; what still runs after the test is killed."""
+    children = []
+
+    def start(command, **options):
+        children.append(subprocess.Popen([*map(str, command)], text=True, **options))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def port():
+    """A port of the loopback that no other process is given: bound all the while, without listening to it."""
+    with socket.socket() as holder:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            holder.setsockopt(socket.SOL_SOCKET, option, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]

@@ -15,32 +15,29 @@ from pets.cli.main import cli
 from pets.mock.faults import FATAL_FAULTS, RESPONSE_FAULTS
 from pets.questions import question_set
 
+from ..waiting import PATIENCE_S, wait_until
+
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
 
 
 @pytest.fixture
-def start():
+def start(popen):
     """``start(...)`` runs the verb until the test is over; gives the process and its URL."""
-    running = []
 
     def run(*args):
-        command = [sys.executable, "-c", MAIN, "mock", "--port", "0", *map(str, args)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        running.append(process)
+        command = [sys.executable, "-c", MAIN, "mock", "--port", "0", *args]
+        process = popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = process.stderr.readline()
         found = re.match(r"(http://127\.0\.0\.1:\d+/v1) ", line)
         assert found, line + process.stderr.read()
         return process, found[1]
 
-    yield run
-    for process in running:
-        process.kill()
-        process.communicate()
+    return run
 
 
 def pets(*args, before=""):
     command = [sys.executable, "-c", before + MAIN, "mock", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def refused(*args, **rest):
@@ -57,16 +54,18 @@ def test_it_serves_until_interrupted(start):
     process, url = start("--count", 3)
     assert ask(url, "q1", n=4).json()["usage"]["completion_tokens"] > 4
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, "", "Requests: 1, traces served: 4.\n")
 
 
 def test_a_hanging_client_does_not_keep_it_from_stopping(start):
     process, url = start("--hang", 1)
-    with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.3) as client:
+    with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=httpx.Timeout(PATIENCE_S, read=0.3)) as client:
         client.post(f"{url}/completions", json={"model": "mock", "prompt": "q1"})
+    stats = url.removesuffix("/v1") + "/mock/stats"
+    wait_until(lambda: httpx.get(stats).json()["faults"] == {"hang": 1})
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=20) == ("", "Requests: 1, traces served: 0, hang 1.\n")
+    assert process.communicate(timeout=PATIENCE_S) == ("", "Requests: 1, traces served: 0, hang 1.\n")
     assert process.returncode == 0
 
 
@@ -93,7 +92,7 @@ def test_the_starter_sets_own_prompts_get_their_own_answers(start):
     stats = httpx.get(url.removesuffix("/v1") + "/mock/stats?questions=1").json()
     assert (stats["questions"], stats["unmatched"]) == ({"fact-square": 4}, 0)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=20)[1] == "Requests: 2, traces served: 4.\n"
+    assert process.communicate(timeout=PATIENCE_S)[1] == "Requests: 2, traces served: 4.\n"
 
 
 def test_a_prompt_that_names_no_question_is_told_once(start):
@@ -101,7 +100,7 @@ def test_a_prompt_that_names_no_question_is_told_once(start):
     for prompt in ("q1", "What is\n2 + 2?", "x" * 500):
         ask(url, prompt)
     process.send_signal(signal.SIGINT)
-    told, last = process.communicate(timeout=20)[1].splitlines()
+    told, last = process.communicate(timeout=PATIENCE_S)[1].splitlines()
     assert told.startswith(r'A prompt names no question: "What is\n2 + 2?".')
     assert last == "Requests: 3, traces served: 3, prompts that name no question: 2."
 

@@ -12,6 +12,8 @@ import pytest
 from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.pools import read_pool
 
+from ..waiting import PATIENCE_S
+
 BOOK = DistributionAnswers({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
 
 
@@ -70,15 +72,15 @@ class Slow(MockModel):
         self.asked.set()
 
 
-def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_says_that_the_same_command_goes_on(popen, tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n')
     mock = Slow()
     with running(mock) as url:
         command = (*PETS, "mine.jsonl", "-o", "pool.jsonl", "--traces", "2", "--endpoint", url, "--model", "mock")
-        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-            assert mock.asked.wait(60)
-            process.send_signal(signal.SIGINT)
-            words = process.communicate(timeout=60)[1]
+        process = popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+        assert mock.asked.wait(PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        words = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 130
     assert words.endswith('Stopped. What "pool.jsonl" holds is kept; the same command goes on from there.\n')
     assert "Traceback" not in words and "Aborted" not in words

@@ -15,11 +15,13 @@ from pets.cli.serve import _limits, _span
 from pets.errors import BudgetError, InputError
 from pets.mock import DistributionAnswers, MockModel, running
 
+from ..waiting import PATIENCE_S
+
 MAIN = [sys.executable, "-c", "from pets.cli.main import main; main()"]
 ASK = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
 
 
-def test_served_stopped_and_remembered(tmp_path):
+def test_served_stopped_and_remembered(popen, tmp_path):
     store = tmp_path / "g.db"
     made = subprocess.run([*MAIN, "keys", "add", "alice", "--store", str(store)], check=True, capture_output=True)
     headers = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
@@ -28,14 +30,14 @@ def test_served_stopped_and_remembered(tmp_path):
         command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5"]
         environment = os.environ | {"PETS_UPSTREAM_KEY": "sk-up"}
         for turn in range(2):
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+            process = popen(command, stderr=subprocess.PIPE, env=environment)
             url = process.stderr.readline().split()[0]
-            with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+            with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client:
                 assert client.post("/chat/completions", json=ASK).status_code == 401
                 reply = client.post("/chat/completions", json=ASK, headers=headers)
             assert reply.status_code == (200, 429)[turn]  # what was spent is remembered
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=30)
+            _, log = process.communicate(timeout=PATIENCE_S)
             assert process.returncode in (0, -signal.SIGTERM) and "sk-up" not in log
             assert re.search(r'"status": (200|429)', log) and headers["authorization"][7:] not in log
 

@@ -100,15 +100,15 @@ def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
     assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted")
 
 
-def test_ctrl_c_brings_home_what_is_in_flight(questions, serve, tmp_path):
+def test_ctrl_c_brings_home_what_is_in_flight(popen, questions, serve, tmp_path):
     mock, at = serve(tokens_per_second=200)
     store = tmp_path / "runs.db"
     words = ["solve", questions, *at, "--budget", "30x", "--concurrency", "4", "--store", store]
-    command = [sys.executable, "-c", "from pets.cli.main import main; main()", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
-        wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
-        child.send_signal(signal.SIGINT)
-        told = child.communicate(timeout=PATIENCE_S)[1]
+    command = [sys.executable, "-c", "from pets.cli.main import main; main()", *words]
+    child = popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
+    child.send_signal(signal.SIGINT)
+    told = child.communicate(timeout=PATIENCE_S)[1]
     assert child.returncode == 130 and "--resume goes on with it" in told
     with Store.open(store) as opened:
         assert not list(opened.view().lost())

@@ -16,6 +16,8 @@ from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
 from pets.pools import read_pool
 
+from ..waiting import PATIENCE_S
+
 
 def pets(*args, lines=None):
     text = None if lines is None else "".join(json.dumps(line) + "\n" for line in lines)
@@ -130,21 +132,20 @@ def test_a_mistake_is_one_line(options, said):
     assert "\n" not in line
 
 
-def begun(plan, url, stderr=subprocess.PIPE):
+def begun(popen, plan, url):
     command = [sys.executable, "-c", "from pets.cli.main import main; main()"]
     options = ["stream", "--plan", str(plan), "--endpoint", url, "--model", "mock", "--at-once", "2"]
-    return subprocess.Popen(
-        [*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
-    )
+    return popen([*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(plan):
-    with running(MockModel(synthetic(4, strength=0.3))) as url, begun(plan, url) as process:
+def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
+    with running(MockModel(synthetic(4, strength=0.3))) as url:
+        process = begun(popen, plan, url)
         process.stdin.write(json.dumps({"id": "q1", "question": "Question q1", "answer": "choice:options=4"}) + "\n")
         process.stdin.flush()
         first = json.loads(process.stdout.readline())  # stdin is still open
         os.kill(process.pid, signal.SIGINT)
-        rest, words = process.communicate(timeout=60)
+        rest, words = process.communicate(timeout=PATIENCE_S)
     assert (first["id"], first["complete"], rest) == ("q1", True, "")
     assert process.returncode == 130
     assert "Stopped before the end" in words

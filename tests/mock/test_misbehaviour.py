@@ -9,6 +9,8 @@ import pytest
 
 from pets.mock import Faults
 
+from ..waiting import PATIENCE_S, wait_until
+
 
 def test_a_rate_limit_says_when_to_come_back(serve):
     client = serve(faults=Faults(rate_limit=1, retry_after=2.5))
@@ -34,8 +36,9 @@ def test_a_server_error(serve):
 def test_a_hang_says_nothing(serve):
     client = serve(faults=Faults(hang=1))
     with pytest.raises(httpx.ReadTimeout):
-        client.post("/v1/completions", json={"model": "mock", "prompt": "q1"}, timeout=0.2)
-    assert client.stats()["faults"] == {"hang": 1}
+        body = {"model": "mock", "prompt": "q1"}
+        client.post("/v1/completions", json=body, timeout=httpx.Timeout(PATIENCE_S, read=0.2))
+    wait_until(lambda: client.stats()["faults"] == {"hang": 1})
 
 
 def test_a_disconnect_sends_no_byte(serve):

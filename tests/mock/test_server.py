@@ -1,10 +1,8 @@
 """Serving: a URL that works at once, a port that is given back, hanging clients that hold nothing up."""
 
 import asyncio
-import contextlib
 import socket
 import threading
-import time
 
 import httpx
 import pytest
@@ -12,15 +10,16 @@ import pytest
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, app, running
 
+from ..waiting import PATIENCE_S, wait_until
+
 ANSWERS = DistributionAnswers({"q": {"A": 1.0}})
 
 
-def test_the_port_is_given_back():
-    with running(MockModel(ANSWERS)) as url:
+def test_the_port_is_given_back(port):
+    with running(MockModel(ANSWERS), port=port) as url:
         assert httpx.get(f"{url}/models").status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/models")
-    port = int(url.split(":")[2].removesuffix("/v1"))
     with running(MockModel(ANSWERS), port=port) as again:
         assert again == url
 
@@ -46,23 +45,23 @@ def test_a_port_that_is_none_is_refused(port):
 def test_hanging_clients_do_not_hold_up_the_end():
     mock = MockModel(ANSWERS, faults=Faults(hang=1))
 
+    ends = []
+
     def ask(url):
-        with contextlib.suppress(httpx.HTTPError):
-            httpx.post(f"{url}/completions", json={"model": "mock", "prompt": "q"}, timeout=30)
+        try:
+            ends.append(httpx.post(f"{url}/completions", json={"model": "mock", "prompt": "q"}, timeout=PATIENCE_S))
+        except httpx.HTTPError as error:
+            ends.append(error)
 
     with running(mock) as url:
         threads = [threading.Thread(target=ask, args=[url]) for _ in range(3)]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 10
-        while mock.stats.faults["hang"] < 3 and time.monotonic() < deadline:
-            httpx.get(f"{url}/models")
-        assert mock.stats.faults["hang"] == 3 and all(thread.is_alive() for thread in threads)
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 5
+        wait_until(lambda: mock.stats.faults["hang"] == 3)
+        assert all(thread.is_alive() for thread in threads)
     for thread in threads:
-        thread.join(10)
-    assert not any(thread.is_alive() for thread in threads)
+        thread.join(PATIENCE_S)
+    assert len(ends) == 3 and not any(isinstance(end, httpx.TimeoutException) for end in ends)
 
 
 def test_an_error_inside_the_block_gets_out():

@@ -115,14 +115,9 @@ def test_a_port_that_is_none(weights):
         start(LocalSampler(slots=1, context=64, port=70_000))
 
 
-def test_a_port_by_name(weights):
-    with socket.socket() as reserved:  # bound, not listening: nobody else gets the port, the model may share it
-        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-            reserved.setsockopt(socket.SOL_SOCKET, option, 1)
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-        sampler = LocalSampler(slots=1, context=64, port=port)
-        start(sampler)
+def test_a_port_by_name(weights, port):
+    sampler = LocalSampler(slots=1, context=64, port=port)
+    start(sampler)
     assert sampler.url == f"http://127.0.0.1:{port}/v1"
 
 

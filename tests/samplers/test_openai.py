@@ -281,7 +281,7 @@ def test_a_server_that_is_silent_for_too_long():
 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        async with server, OpenAISampler(url, "m", timeout=0.05) as sampler:
+        async with server, OpenAISampler(url, "m", timeout=0.5) as sampler:
             with pytest.raises(BusyError, match="in time") as caught:
                 await sampler.sample(TEXT, 1, 0, Sampling())
             released.set()
