@@ -64,7 +64,7 @@ def test_a_new_window_brings_a_new_allowance_and_says_when(writer):
     async def work(ledger):
         reservation = await ledger.reserve(BOB, 5, 1, "r")
         refusal = ledger.refusal(BOB)
-        assert (refusal.status, refusal.retry_after, refusal.again) == (429, 20.0, True)  # 1000 = 16 * 60 + 40
+        assert (refusal.status, refusal.retry_after, refusal.should_retry) == (429, 20.0, True)  # 1000 = 16 * 60 + 40
         clock.now += 21
         assert ledger.affordable_traces(BOB, 1) == 5
         ledger.settle(reservation, cost=5, delivered=5)  # counts where it was held
