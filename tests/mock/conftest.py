@@ -1,10 +1,12 @@
 """A client of a mock that runs for one test."""
 
 import contextlib
+import json
 
 import httpx
 import pytest
 
+from pets.answers.choice import Choice
 from pets.mock import MockModel, PoolAnswers, running
 from pets.pools import Pool, PooledQuestion
 
@@ -34,6 +36,19 @@ class Client(httpx.Client):
 
     def stats(self):
         return self.get("/mock/stats").json()
+
+
+def answers(reply):
+    """What the choices of a reply say."""
+    texts = [choice.get("text") or choice["message"]["content"] for choice in reply.json()["choices"]]
+    return [Choice().extract(text) for text in texts]
+
+
+def events(reply):
+    """The JSON events of a stream; it must end as streams do."""
+    lines = [line for line in reply.text.split("\n\n") if line]
+    assert reply.headers["content-type"].startswith("text/event-stream") and lines.pop() == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
 @pytest.fixture

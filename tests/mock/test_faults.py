@@ -6,8 +6,15 @@ from dataclasses import fields
 import pytest
 
 from pets.errors import InputError
-from pets.mock import Faults
-from pets.mock.faults import FATAL_FAULTS, LATER_FAULTS, RESPONSE_FAULTS, draw_fatal_fault, draw_response_faults
+from pets.mock import Faults, RequestLimit
+from pets.mock.faults import (
+    FATAL_FAULTS,
+    LATER_FAULTS,
+    RESPONSE_FAULTS,
+    TokenBucket,
+    draw_fatal_fault,
+    draw_response_faults,
+)
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
@@ -55,3 +62,20 @@ def test_every_rate_is_explained():
 def test_a_rate_or_a_time_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(InputError):
         Faults(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [(0, 60.0), (1, 0.0), (1, float("inf"))])
+def test_a_limit_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(InputError, match="at least 1 request"):
+        RequestLimit(*wrong)
+
+
+def test_a_bucket_fills_evenly_and_no_further_than_its_limit():
+    now = 0.0
+    bucket = TokenBucket(RequestLimit(4, per_s=8.0), clock=lambda: now)
+    assert [bucket.take() for _ in range(5)] == [0.0] * 4 + [2.0]
+    assert bucket.headers()[2] == (b"x-ratelimit-reset-requests", b"8000ms")
+    now = 3.0
+    assert [bucket.take() for _ in range(2)] == [0.0, 1.0]
+    now = 100.0
+    assert [bucket.take() > 0 for _ in range(5)] == [False] * 4 + [True]

@@ -10,7 +10,7 @@ import click
 import pets.mock
 from pets.cli._groups import option, verb
 from pets.errors import InputError
-from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, synthetic
+from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
@@ -42,6 +42,10 @@ class MockServerOptions:
     model: str = option("The model's name.", "mock")
     api_key: str | None = option("Refuse requests without this key.")
     n_limit: int | None = option("Refuse requests with a larger n, as a server with this many slots does.")
+    requests_per_minute: int | None = option(
+        "Refuse more requests with 429, and say in x-ratelimit headers what is left."
+    )
+    refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
@@ -68,6 +72,8 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         model=server.model,
         api_key=server.api_key,
         n_limit=server.n_limit,
+        request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
+        refused_questions=server.refuse,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
     )

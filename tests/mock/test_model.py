@@ -1,0 +1,129 @@
+"""What the model answers, what it refuses, and how it counts."""
+
+from collections import Counter
+
+import httpx
+import pytest
+from scipy.stats import chisquare
+
+from pets.errors import InputError
+from pets.mock import DistributionAnswers, Faults, MockModel, PoolAnswers
+from pets.pools import Pool, PooledQuestion
+
+from .conftest import TRACES, answers
+
+ANSWERS = DistributionAnswers({"q": {"A": 1.0}})
+
+
+def test_eight_choices_are_the_eight_recorded_traces(serve):
+    for reply in (serve().chat(n=8, seed=40), serve().complete(n=8, seed=40)):
+        body = reply.json()
+        assert Counter(answers(reply)) == Counter(TRACES)
+        assert [choice["index"] for choice in body["choices"]] == list(range(8))
+        finishes = [choice["finish_reason"] for choice in body["choices"]]
+        assert finishes.count("length") == 1 and finishes.count("stop") == 7
+        assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 130, "total_tokens": 133}
+
+
+def test_choice_i_has_seed_plus_i(serve):
+    client = serve()
+    together = client.chat(n=5, seed=7).json()["choices"]
+    alone = [client.chat(seed=7 + at).json()["choices"][0] for at in range(5)]
+    assert [choice["message"] for choice in together] == [choice["message"] for choice in alone]
+    assert client.chat(n=5, seed=7).json()["choices"] == together
+
+
+def test_without_a_seed_the_server_draws_by_its_own(serve):
+    first, same, other = (serve(seed=seed) for seed in (1, 1, 2))
+    said = [[answers(client.chat(n=2)) for _ in range(12)] for client in (first, same, other)]
+    assert said[0] == said[1] != said[2] and len(set(map(tuple, said[0]))) > 1
+
+
+def test_over_many_seeds_answers_come_as_often_as_in_the_pool(serve):
+    recorded = ["A"] * 60 + ["B"] * 30 + ["C"] * 10
+    client = serve(PoolAnswers(Pool("p", (PooledQuestion("q", tuple(recorded)),))))
+    said = Counter()
+    for request in range(20):
+        said.update(answers(client.complete("q", n=100, seed=request * 1_000_003)))
+    assert chisquare([said["A"], said["B"], said["C"]], [1200, 600, 200]).pvalue > 1e-4
+
+
+def test_temperature_zero_gives_the_vote(serve):
+    assert set(answers(serve().chat(n=8, temperature=0))) == {"A"}
+
+
+def test_the_statistics_add_up(serve):
+    client = serve()
+    tokens = [client.chat(n=3).json()["usage"]["total_tokens"] for _ in range(4)] + [
+        client.complete("nothing that is known").json()["usage"]["total_tokens"]
+    ]
+    client.chat(n=0)
+    stats = client.stats()
+    assert (stats["requests"], stats["traces"], stats["refused"], stats["unmatched"]) == (6, 13, 1, 1)
+    assert stats["prompt_tokens"] + stats["completion_tokens"] == sum(tokens)
+    assert stats["lost"] == stats["abandoned"] == 0 and stats["faults"] == {}
+
+
+def test_fewer_choices_than_asked(serve):
+    client = serve(faults=Faults(fewer_choices=1))
+    counts = []
+    for _ in range(40):
+        body = client.chat(n=4, max_tokens=2).json()
+        assert [choice["index"] for choice in body["choices"]] == list(range(len(body["choices"])))
+        assert body["usage"]["completion_tokens"] == 2 * len(body["choices"])
+        counts.append(len(body["choices"]))
+    assert set(counts) == {1, 2, 3} and client.stats()["traces"] == sum(counts)
+    assert len(client.chat(n=1).json()["choices"]) == 1 and client.stats()["faults"] == {"fewer_choices": 40}
+
+
+def test_n_is_ignored(serve):
+    client = serve(faults=Faults(one_choice=1, fewer_choices=1))
+    assert len(client.chat(n=8).json()["choices"]) == 1
+    assert client.stats()["faults"] == {"one_choice": 1} and client.stats()["traces"] == 1
+
+
+def test_n_is_refused_above_a_limit(serve):
+    client = serve(n_limit=4, faults=Faults(slow=1, slow_seconds=0))
+    reply = client.chat(n=5)
+    assert reply.status_code == 400 and reply.json()["error"]["param"] == "n" and "4 slots" in reply.text
+    assert len(client.chat(n=4).json()["choices"]) == 4 and client.stats()["faults"] == {"n_refused": 1, "slow": 1}
+
+
+def test_mixed_faults_come_at_their_rates_the_same_way_each_time_and_the_statistics_add_up(serve):
+    def run():
+        client = serve(faults=Faults(rate_limit=0.1, error_500=0.05, half_body=0.05, fewer_choices=0.1), seed=3)
+        seen, traces = Counter(), 0
+        for seed in range(400):
+            try:
+                reply = client.chat(n=2, seed=2 * seed)
+            except httpx.RemoteProtocolError:
+                seen["half_body"] += 1
+                continue
+            choices = len(reply.json()["choices"]) if reply.status_code == 200 else 0
+            traces += choices
+            seen[{429: "rate_limit", 500: "error_500"}.get(reply.status_code, f"choices {choices}")] += 1
+        return client.stats(), seen, traces
+
+    (stats, seen, traces), again = run(), run()
+    assert again == (stats, seen, traces)
+    assert stats["traces"] == traces and stats["lost"] == 2 * seen["half_body"]
+    assert stats["faults"].pop("fewer_choices") == seen["choices 1"]
+    assert stats["faults"] == {name: seen[name] for name in ("rate_limit", "error_500", "half_body")}
+    assert 20 <= seen["rate_limit"] <= 62 and 5 <= seen["half_body"] <= 38
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"tokens_per_second": -1}, {"n_limit": 0}, {"model": ""}, {"api_key": ""}, {"refused_questions": ["r"]}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(InputError):
+        MockModel(ANSWERS, **wrong)
+
+
+def test_a_refused_question_is_refused_every_time_and_others_are_not(serve):
+    client = serve(refused_questions=["q2"])
+    for _ in range(2):
+        reply = client.chat("Question q2")
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert client.chat("Question q1").status_code == 200
+    assert client.stats()["faults"] == {"question_refused": 2} and client.stats()["refused"] == 2

@@ -1,0 +1,76 @@
+"""Requests are read for both endpoints; a field that is wrong is named."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n": 0}, "n"),
+        ({"n": 129}, "n"),
+        ({"n": True}, "n"),
+        ({"n": 10**400}, "n"),
+        ({"seed": "7"}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": -1}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": 5}, "stop"),
+        ({"stop": ["a", 5]}, "stop"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"stream": True, "stream_options": 3}, "stream_options"),
+        ({"top_logprobs": 5}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": 5}, "logprobs"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": [{"content": "no role"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages"),
+        ({"model": None}, "model"),
+    ],
+)
+def test_a_bad_field_is_named(serve, fields, param):
+    client = serve()
+    reply = client.chat(**fields)
+    error = reply.json()["error"]
+    assert reply.status_code == 400 and error["param"] == param
+    assert error["type"] == "invalid_request_error" and set(error) == {"message", "type", "param", "code"}
+    assert client.stats()["refused"] == 1 and client.stats()["traces"] == 0
+
+
+@pytest.mark.parametrize("prompt", [None, 5, [], ["a", 5], [1, 2, 3], ["q"] * 129])
+def test_a_prompt_is_text(serve, prompt):
+    reply = serve().complete(prompt)
+    assert reply.status_code == 400 and reply.json()["error"]["param"] == "prompt"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'"x"', b"nul"])
+def test_a_body_that_is_no_object_is_refused(serve, body):
+    reply = serve().post("/v1/chat/completions", content=body)
+    assert reply.status_code == 400 and reply.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_the_last_user_message_names_the_question(serve):
+    turns = [
+        {"role": "user", "content": "q1"},
+        {"role": "assistant", "content": "A"},
+        {"role": "user", "content": [{"type": "text", "text": "q2?"}]},
+        {"role": "assistant", "content": "q1"},
+    ]
+    client = serve()
+    client.chat(messages=turns, n=2)
+    assert client.get("/mock/stats?questions=1").json()["questions"] == {"q2": 2}
+
+
+def test_several_prompts_give_n_choices_each_in_order(serve):
+    client = serve()
+    body = client.complete(["q1", "q2"], n=2, seed=0).json()
+    texts = [choice["text"] for choice in body["choices"]]
+    alone = [
+        client.complete(prompt, n=2, seed=0).json()["choices"][at]["text"] for prompt in ("q1", "q2") for at in (0, 1)
+    ]
+    assert texts == alone
