@@ -83,7 +83,7 @@ async def run(rounds: int) -> dict[str, object]:
                 print(f"{case}: sampler {ours:.0f} tokens/s, bare client {bare:.0f} tokens/s (medians of {rounds})")
                 print(f"  ratio of a round: median {median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
                 figures[case] = {"sampler": ours, "bare": bare, "ratio": median(ratios), "ratios": ratios}
-        figures["plan"] = repr(sampler.plan)
+        figures["plan"] = repr(sampler.config)
     return figures
 
 

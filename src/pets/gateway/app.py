@@ -75,7 +75,7 @@ def build_gateway(
     """
     settings = settings or Settings()
     if isinstance(upstream, LocalSampler):  # more at once than it has slots would wait there, or be refused
-        slots = upstream.plan.slots
+        slots = upstream.config.slots
         settings = replace(settings, most=min(settings.most, slots), concurrency=min(settings.concurrency, slots))
     answer_type(settings.answer)  # not in the first request: a wrong one is said at once, and loading takes a while
     stream = Stream(policy, mean_budget, window=window, cap=settings.max_traces)

@@ -20,9 +20,9 @@ from typing import Any, TextIO
 
 from pets._extras import require
 from pets.errors import InputError, PetsError, SpecError
+from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
 from pets.registry import make_answer_type
-from pets.samplers.base import Message, Prompt, Sampling
 
 __all__ = ["SUFFIXES", "Record", "parse_fields", "problem_from", "read_questions", "read_records", "renamed"]
 __all__ += ["stream_questions", "write_questions"]

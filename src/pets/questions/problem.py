@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pets.errors import InputError
-from pets.samplers.base import Prompt, Sampling
+from pets.prompts import Prompt, Sampling
 
 __all__ = ["Problem", "QuestionSet"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from pets.errors import InputError, PetsError
+from pets.prompts import Prompt, Sampling
 from pets.questions.files import Record
 from pets.questions.hub import hub_rows, local_rows
 from pets.questions.problem import Problem, QuestionSet
 from pets.questions.starter import starter
-from pets.samplers.base import Prompt, Sampling
 
 __all__ = ["BENCHMARKS", "Benchmark", "named_sets", "question_set"]
 

@@ -14,8 +14,8 @@ from itertools import islice
 
 import numpy as np
 
+from pets.prompts import Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
-from pets.samplers.base import Prompt, Sampling
 
 __all__ = ["starter"]
 

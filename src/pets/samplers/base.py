@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Self
 
 from pets.openai.headers import RateLimits
-from pets.prompts import Completion, Message, Prompt, Role, Sampling
+from pets.prompts import Completion, Prompt, Sampling
 
-__all__ = ["Completion", "Message", "Prompt", "Role", "Sampler", "Sampling"]
+__all__ = ["Sampler"]
 
 
 class Sampler(ABC):

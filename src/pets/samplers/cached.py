@@ -3,7 +3,8 @@
 from itertools import groupby
 from types import TracebackType
 
-from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.base import Sampler
 
 __all__ = ["CachedSampler"]
 

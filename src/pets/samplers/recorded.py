@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pets.errors import RefusedError
-from pets.samplers.base import Completion, Prompt, Sampler, Sampling
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.base import Sampler
 
 __all__ = ["RecordedSampler"]
 
@@ -25,12 +26,12 @@ class RecordedSampler(Sampler):
 
     def __init__(self, traces: Mapping[Prompt, Sequence[Completion]], shuffle: int = 0) -> None:
         rng = np.random.default_rng(shuffle)
-        self._traces = {prompt: [kept[at] for at in rng.permutation(len(kept))] for prompt, kept in traces.items()}
+        self._traces = {prompt: [own[i] for i in rng.permutation(len(own))] for prompt, own in traces.items()}
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`."""
         await asyncio.sleep(0)  # as any other sampler, it lets others go on
-        kept = self._traces.get(prompt)
-        if not kept:
+        traces = self._traces.get(prompt)
+        if not traces:
             raise RefusedError("nothing was recorded for this prompt.")
-        return [kept[at % len(kept)] for at in range(seed, seed + n)]
+        return [traces[own % len(traces)] for own in range(seed, seed + n)]

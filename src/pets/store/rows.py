@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pets.confidence import Confidence
+from pets.prompts import Message
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.samplers.base import Message
 from pets.store.records import StoredTrace
 
 __all__ = ["problem_of", "question_row", "text_rows", "trace_of", "trace_row"]
