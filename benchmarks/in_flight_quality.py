@@ -26,7 +26,7 @@ from pets.engine.width import in_flight_limit
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
-from pets.replay.draws import Draw, draw
+from pets.replay.draws import Draw, draw_traces
 from pets.replay.drivers import batch_order
 from pets.replay.labelled import read_answers
 from pets.types import Trace
@@ -95,7 +95,7 @@ def measure(path: Path, repetitions: int) -> dict[str, object]:
     values: dict[str, list[list[float]]] = {"one at a time": [], "64 in flight": [], "64, finish order": []}
     rules: dict[str, list[tuple[float, float]]] = {"launch order": [], "finish order": []}
     for repetition in range(repetitions):
-        drawn = draw(pool, protocol, repetition)
+        drawn = draw_traces(pool, protocol, repetition)
         values["one at a time"].append(one_at_a_time(drawn, totals))
         values["64 in flight"].append([played(drawn, total, False) for total in totals])
         values["64, finish order"].append([played(drawn, total, True) for total in totals])

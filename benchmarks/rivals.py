@@ -45,8 +45,8 @@ def against_uniform(results: Sequence[PoolResult]) -> dict[str, float]:
 
 def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, object]:
     both: list[Comparison] = []
-    for chosen in (0, 1):
-        both += compare(results, "okg", RIVALS, level, chosen=chosen)
+    for parity in (0, 1):
+        both += compare(results, "okg", RIVALS, level, parity=parity)
     for one in sorted(both, key=lambda c: c.pool):
         print(f"{one.pool:36} rival {one.rival} {one.option}={one.values} ratio {one.ratio} equal {one.equal_ratio} "
               f"advantage {one.advantage} p_holm {one.p_holm}")  # fmt: skip

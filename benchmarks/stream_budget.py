@@ -32,7 +32,7 @@ from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
 from pets.replay import ReplayConfig, replay
 from pets.replay.contenders import split
-from pets.replay.draws import Draw, draw
+from pets.replay.draws import Draw, draw_traces
 from pets.replay.drivers import stream_sizes
 from pets.replay.labelled import LabelledPool, read_answers
 from pets.samplers import Prompt
@@ -90,7 +90,7 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
 
 def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: argparse.Namespace) -> dict[str, Run]:
     """Every way of one repetition, and the lab's driver under the same plan."""
-    drawn, parts = draw(pool, protocol, number), split(pool, protocol, number)
+    drawn, parts = draw_traces(pool, protocol, number), split(pool, protocol, number)
     training = replace(pool, questions=tuple(pool.questions[row] for row in parts.train))
     plan = fit_plan(training, args.mean_budget, args.rounds, cap=drawn.size, seed=number)
     total = int(args.mean_budget * len(parts.arrivals))
@@ -131,7 +131,7 @@ def measured(pool: Pool, args: argparse.Namespace) -> None:
     (found,) = replay([pool], [f"price:rounds={args.rounds}"], config=protocol)
     lab = found.result(f"price:rounds={args.rounds}").consistency
     print(f"\n{pool.name}: {len(pool.questions)} questions, {args.repetitions} repetitions, "
-          f"{args.mean_budget:g} traces a question, {args.rounds} rounds")  # fmt: skip
+          f"{args.mean_budget:g} traces per question, {args.rounds} rounds")  # fmt: skip
     figures = dict(summary(runs))
     for name, one in figures.items():
         print(f"  {name:14} spend {one['spend_lowest']:.3f} to {one['spend_highest']:.3f} of the budget, "

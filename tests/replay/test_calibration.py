@@ -7,7 +7,7 @@ from pets.core.tally import majority
 from pets.errors import InputError
 from pets.replay.calibration import Bin, Certified, calibrate, certify
 from pets.replay.config import ReplayConfig
-from pets.replay.draws import draw
+from pets.replay.draws import draw_traces
 from pets.replay.labelled import read_answers
 
 
@@ -40,9 +40,9 @@ def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
     uniform = found[3]
     expected = []
     for repetition in range(2):
-        drawn = draw(read, config, repetition)
+        draw = draw_traces(read, config, repetition)
         for question in read.questions:
-            path = [trace.answer for trace in drawn.traces[question.id]]
+            path = [trace.answer for trace in draw.traces[question.id]]
             expected.append((majority(path[:4]), path[:4].count(majority(path[:4])), majority(path)))
     assert uniform.right.tolist() == [now is not None and now == end for now, _, end in expected]
     assert all((c > 0) == (now is not None) for c, (now, _, _) in zip(uniform.certificate, expected, strict=True))

@@ -47,7 +47,7 @@ def test_the_best_rival_is_chosen_where_it_is_not_scored():
     steady = result("esc", [(200, 200)], [(96, 96)], values=(5,))
     (found,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95)
     assert found.rival == "asc" and found.rival_spend == 4.0
-    (swapped,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95, chosen=1)
+    (swapped,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95, parity=1)
     assert swapped.rival == "esc" and average_ratio([swapped]) == pytest.approx(0.95 / 2.0)
     assert average_ratio([swapped], equal=True) == pytest.approx(0.96 / 2.0)
 

@@ -12,7 +12,7 @@ from pets.policies.okg import OKG
 from pets.registry import make_policy, policies
 from pets.replay.config import ReplayConfig
 from pets.replay.contenders import contenders, hardest_first, name_of, split
-from pets.replay.draws import draw
+from pets.replay.draws import draw_traces
 from pets.replay.labelled import read_answers
 
 
@@ -46,13 +46,15 @@ def test_budgets_lie_between_warmup_and_size():
 
 
 def test_the_ranking_looks_at_traces_that_were_not_drawn(build):
-    drawn = draw(read_answers(build(traces=40)), ReplayConfig(size=20), 0)
+    draw = draw_traces(read_answers(build(traces=40)), ReplayConfig(size=20), 0)
     shares = []
-    for question, spare in zip(drawn.pool.questions, drawn.spare, strict=True):
+    for question, spare in zip(draw.pool.questions, draw.spare, strict=True):
         votes = [question.labels[j] for j in spare if question.labels[j] is not None]
         shares.append(max(votes.count(a) for a in set(votes)) / len(votes))
-    assert hardest_first(drawn) == np.argsort(shares, kind="stable").tolist()
-    assert sorted(hardest_first(draw(read_answers(build()), ReplayConfig(), 0))) == list(range(12))  # nothing is spare
+    assert hardest_first(draw) == np.argsort(shares, kind="stable").tolist()
+    assert sorted(hardest_first(draw_traces(read_answers(build()), ReplayConfig(), 0))) == list(
+        range(12)
+    )  # nothing is spare
 
 
 def test_unknown_and_missing_policies_are_told():

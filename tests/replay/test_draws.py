@@ -9,54 +9,63 @@ from pets.core.tally import majority, top_p, weighted_majority
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
 from pets.replay.config import ReplayConfig
-from pets.replay.draws import NOBODY, coded, draw, running_votes, running_weighted_votes, size_of, tied, vote_accuracy
+from pets.replay.draws import (
+    NOBODY,
+    coded,
+    draw_traces,
+    running_votes,
+    running_weighted_votes,
+    size_of,
+    tied,
+    vote_accuracy,
+)
 from pets.replay.labelled import read_answers
 
 
-def prefix(drawn, row, n):
-    question = drawn.pool.questions[row]
-    return [question.labels[j] for j in drawn.paths[row][:n]]
+def prefix(draw, row, n):
+    question = draw.pool.questions[row]
+    return [question.labels[j] for j in draw.paths[row][:n]]
 
 
 @pytest.mark.parametrize("target", ["whole", "disjoint"])
 def test_tables_equal_brute_force(pool, target):
     config = ReplayConfig(size=10, target=target)
-    drawn = draw(read_answers(pool), config, 3)
+    draw = draw_traces(read_answers(pool), config, 3)
     rng = np.random.default_rng(config.seeds("toy", 3))
-    for row, question in enumerate(drawn.pool.questions):
+    for row, question in enumerate(draw.pool.questions):
         order = rng.permutation(24)
-        assert drawn.paths[row].tolist() == order[:10].tolist()
+        assert draw.paths[row].tolist() == order[:10].tolist()
         aim = majority([question.labels[j] for j in (order[:10] if target == "whole" else order[12:22])])
         for n in range(11):
-            vote = majority(prefix(drawn, row, n))
-            assert drawn.agree[row, n] == (vote is not None and vote == aim)
-            assert drawn.correct[row, n] == (vote is not None and vote == question.gold)
-            assert drawn.tokens[row, n] == sum(question.tokens[j] for j in drawn.paths[row][:n])
-        assert drawn.judged[row] == (question.gold is not None)
+            vote = majority(prefix(draw, row, n))
+            assert draw.agree[row, n] == (vote is not None and vote == aim)
+            assert draw.correct[row, n] == (vote is not None and vote == question.gold)
+            assert draw.tokens[row, n] == sum(question.tokens[j] for j in draw.paths[row][:n])
+        assert draw.judged[row] == (question.gold is not None)
 
 
 def test_halves_do_not_meet(build):
-    drawn = draw(read_answers(build(traces=9)), ReplayConfig(target="disjoint"), 0)
-    assert drawn.size == 4 and all(
-        set(path) & set(rest) == set() for path, rest in zip(drawn.paths, drawn.spare, strict=True)
+    draw = draw_traces(read_answers(build(traces=9)), ReplayConfig(target="disjoint"), 0)
+    assert draw.size == 4 and all(
+        set(path) & set(rest) == set() for path, rest in zip(draw.paths, draw.spare, strict=True)
     )
 
 
 def test_what_is_spare_is_neither_drawn_nor_the_target(build):
     config = ReplayConfig(size=5, target="disjoint")
-    drawn = draw(read_answers(build(traces=24)), config, 0)
+    draw = draw_traces(read_answers(build(traces=24)), config, 0)
     rng = np.random.default_rng(config.seeds("toy", 0))
-    for spare in drawn.spare:
+    for spare in draw.spare:
         order = rng.permutation(24).tolist()
         assert sorted(spare.tolist()) == sorted(order[5:12] + order[17:])
-    halves = draw(read_answers(build(traces=24)), ReplayConfig(target="disjoint"), 0)
+    halves = draw_traces(read_answers(build(traces=24)), ReplayConfig(target="disjoint"), 0)
     assert all(spare.size == 0 for spare in halves.spare)  # the other half is the target: nobody may rank by it
 
 
 def test_the_traces_are_those_of_the_path(pool):
-    drawn = draw(read_answers(pool), ReplayConfig(size=5), 0)
-    trace = drawn.traces["q2"][4]
-    j = drawn.paths[2][4]
+    draw = draw_traces(read_answers(pool), ReplayConfig(size=5), 0)
+    trace = draw.traces["q2"][4]
+    j = draw.paths[2][4]
     assert (trace.number, trace.answer, trace.tokens) == (4, pool.questions[2].answers[j], pool.questions[2].tokens[j])
 
 
@@ -70,16 +79,16 @@ def test_every_question_gives_what_the_shortest_has(build):
 
 def test_questions_without_a_vote_never_agree(build):
     pool = build(questions=9, traces=4, nulls=1.1)  # only the first trace of each votes
-    drawn = draw(read_answers(pool), ReplayConfig(size=2), 0)
-    missed = [0 not in path for path in drawn.paths]
-    assert any(missed) and not drawn.agree[missed].any()
+    draw = draw_traces(read_answers(pool), ReplayConfig(size=2), 0)
+    missed = [0 not in path for path in draw.paths]
+    assert any(missed) and not draw.agree[missed].any()
 
 
 def test_repetitions_differ_and_pools_differ(pool, build):
     read, other = read_answers(pool), read_answers(build("other"))
-    assert (draw(read, ReplayConfig(), 0).paths == draw(read, ReplayConfig(), 0).paths).all()
-    assert (draw(read, ReplayConfig(), 0).paths != draw(read, ReplayConfig(), 1).paths).any()
-    assert (draw(read, ReplayConfig(), 0).paths != draw(other, ReplayConfig(), 0).paths).any()
+    assert (draw_traces(read, ReplayConfig(), 0).paths == draw_traces(read, ReplayConfig(), 0).paths).all()
+    assert (draw_traces(read, ReplayConfig(), 0).paths != draw_traces(read, ReplayConfig(), 1).paths).any()
+    assert (draw_traces(read, ReplayConfig(), 0).paths != draw_traces(other, ReplayConfig(), 0).paths).any()
 
 
 def test_the_vote_of_all_traces_counts_known_gold_alone():
@@ -92,7 +101,7 @@ def test_the_vote_of_all_traces_counts_known_gold_alone():
 
 def test_the_weighted_vote_needs_confidences(pool):
     with pytest.raises(InputError, match="no confidences"):
-        draw(read_answers(pool), ReplayConfig(weighted=True), 0)
+        draw_traces(read_answers(pool), ReplayConfig(weighted=True), 0)
 
 
 labels = st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=12)

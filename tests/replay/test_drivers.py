@@ -10,63 +10,63 @@ from pets.errors import BudgetError
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import curve_of_order
-from pets.replay.draws import draw
+from pets.replay.draws import draw_traces
 from pets.replay.drivers import batch_order, online_sizes, stream_sizes
 from pets.replay.labelled import read_answers
 
 
 @pytest.fixture
-def drawn(pool):
-    return draw(read_answers(pool), ReplayConfig(size=8), 1)
+def draw(pool):
+    return draw_traces(read_answers(pool), ReplayConfig(size=8), 1)
 
 
-def test_the_curve_is_what_the_allocators_verdicts_say(drawn):
+def test_the_curve_is_what_the_allocators_verdicts_say(draw):
     policy = make_policy("okg")
-    curve = curve_of_order(batch_order(policy, drawn, 5), drawn)
-    allocator = Allocator(policy, Budget(12 * 8, 8), drawn.questions(), seed=5)
-    targets = {q.id: max_vote(drawn, row) for row, q in enumerate(drawn.pool.questions)}
+    curve = curve_of_order(batch_order(policy, draw, 5), draw)
+    allocator = Allocator(policy, Budget(12 * 8, 8), draw.questions(), seed=5)
+    targets = {q.id: max_vote(draw, row) for row, q in enumerate(draw.pool.questions)}
     for n in range(12 * 8 + 1):
         verdicts = {verdict.question: verdict.answer for verdict in allocator.verdicts()}
         assert curve.agree[n] == sum(a is not None and a == targets[id] for id, a in verdicts.items())
-        golds = [(verdicts[q.id], q.gold) for q in drawn.pool.questions if q.gold is not None]
+        golds = [(verdicts[q.id], q.gold) for q in draw.pool.questions if q.gold is not None]
         assert curve.correct[n] == sum(answer == gold for answer, gold in golds) and curve.judged == len(golds)
         for launch in allocator.ask():
-            allocator.tell(drawn.traces[launch.question][launch.number])
-    assert curve.traces[-1] == 96 and curve.tokens[-1] == drawn.tokens[:, -1].sum()
+            allocator.tell(draw.traces[launch.question][launch.number])
+    assert curve.traces[-1] == 96 and curve.tokens[-1] == draw.tokens[:, -1].sum()
 
 
-def max_vote(drawn, row):
-    return majority([trace.answer for trace in drawn.traces[f"q{row}"]])
+def max_vote(draw, row):
+    return majority([trace.answer for trace in draw.traces[f"q{row}"]])
 
 
-def test_uniform_is_breadth_first_at_every_prefix(drawn):
-    order = batch_order(make_policy("uniform"), drawn, 0)
+def test_uniform_is_breadth_first_at_every_prefix(draw):
+    order = batch_order(make_policy("uniform"), draw, 0)
     assert order.tolist() == list(range(12)) * 8
 
 
-def test_a_blind_policy_is_served_as_if_it_had_been_asked_one_by_one(drawn):
-    allocator = Allocator(make_policy("uniform"), Budget(12 * 8, 8), drawn.questions())
+def test_a_blind_policy_is_served_as_if_it_had_been_asked_one_by_one(draw):
+    allocator = Allocator(make_policy("uniform"), Budget(12 * 8, 8), draw.questions())
     served = []
     while launches := allocator.ask():
-        allocator.tell(drawn.traces[launches[0].question][launches[0].number])
+        allocator.tell(draw.traces[launches[0].question][launches[0].number])
         served.append(int(launches[0].question[1:]))
-    assert batch_order(make_policy("uniform"), drawn, 0).tolist() == served
+    assert batch_order(make_policy("uniform"), draw, 0).tolist() == served
 
 
-def test_a_stream_keeps_to_its_budget(drawn):
+def test_a_stream_keeps_to_its_budget(draw):
     arrivals = [5, 1, 9, 0]
-    sizes = stream_sizes(make_policy("uniform"), drawn, arrivals, 13, 0)
+    sizes = stream_sizes(make_policy("uniform"), draw, arrivals, 13, 0)
     assert sizes.sum() == 13 and sizes.max() <= 4
 
 
 @pytest.mark.parametrize("spec", ["uniform", "price:rounds=2", "esc:window=2,cap=8", "price:cold=true"])
-def test_a_stream_on_the_fast_path_is_that_of_the_allocator(drawn, spec):
+def test_a_stream_on_the_fast_path_is_that_of_the_allocator(draw, spec):
     """What sees whole traces, or learns on its way, is left to the allocator itself."""
-    policy, walk = make_policy(spec), Walk(drawn.traces, drawn.pool.options)
-    expected = stream_sizes(policy, drawn, [5, 1, 9, 0], 24, 3)
-    assert online_sizes(policy, drawn, walk, [5, 1, 9, 0], 24, 3).tolist() == expected.tolist()
+    policy, walk = make_policy(spec), Walk(draw.traces, draw.pool.options)
+    expected = stream_sizes(policy, draw, [5, 1, 9, 0], 24, 3)
+    assert online_sizes(policy, draw, walk, [5, 1, 9, 0], 24, 3).tolist() == expected.tolist()
 
 
-def test_a_budget_that_cannot_warm_all_up_is_refused_as_the_allocator_does(drawn):
+def test_a_budget_that_cannot_warm_all_up_is_refused_as_the_allocator_does(draw):
     with pytest.raises(BudgetError, match="warm-up of 4 traces for 4 questions"):
-        online_sizes(make_policy("price"), drawn, Walk(drawn.traces), [5, 1, 9, 0], 15, 0)
+        online_sizes(make_policy("price"), draw, Walk(draw.traces), [5, 1, 9, 0], 15, 0)

@@ -61,7 +61,7 @@ def test_the_value_at_a_spend():
 
 def test_area_is_the_mean_height():
     assert area(curve([0, 0, 2, 2, 2]))[0] == pytest.approx((0 + 0 + 0.5 + 1 + 0.5) / 4 + 0.125)
-    assert area(sweep([[2]], [[2]]))[0] == pytest.approx(0.75)  # up to 1 trace a question, level to 2
+    assert area(sweep([[2]], [[2]]))[0] == pytest.approx(0.75)  # up to 1 trace per question, level to 2
 
 
 def test_the_frontier_drops_what_a_cheaper_point_beats():

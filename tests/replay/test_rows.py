@@ -1,4 +1,4 @@
-"""Rows: one a pool, policy and metric."""
+"""Rows: one for each pool, policy and metric."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_the_limit_and_each_policys_multiple_of_it(build):
     [
         (0.5, {}, "some traces have no answer"),
         (0.0, {"target": "disjoint"}, "unweighted vote of the whole pool"),
-        (0.0, {"size": 70}, "70 traces a question are too many"),
+        (0.0, {"size": 70}, "70 traces per question are too many"),
     ],
 )
 def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):

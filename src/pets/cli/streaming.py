@@ -20,7 +20,7 @@ from pets.plans.traces import Source
 from pets.pools import Pool
 from pets.questions import Problem
 from pets.replay.config import ReplayConfig
-from pets.replay.draws import draw
+from pets.replay.draws import draw_traces
 from pets.replay.labelled import read_answers
 from pets.samplers import Prompt, Sampler
 
@@ -70,7 +70,7 @@ class Replayed:
     def of(cls, pool: Pool, answer: str | None, cap: int, seed: int) -> "Replayed":
         """The draw of a seed."""
         read = read_answers(pool, answer)
-        drawn = draw(read, ReplayConfig(repetitions=1, size=cap, seed=seed), 0)
+        drawn = draw_traces(read, ReplayConfig(repetitions=1, size=cap, seed=seed), 0)
         targets = {id: majority([trace.answer for trace in path]) for id, path in drawn.traces.items()}
         problems = tuple(cls.problem(id) for id in targets)
         return cls(RecordedTraces(drawn.traces, read.options), problems, targets, drawn.size)

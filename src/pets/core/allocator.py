@@ -415,7 +415,7 @@ class Allocator:
 
     @property
     def _lesson(self) -> float:
-        """Traces a question before the policy learns for the first time."""
+        """Traces per question before the policy learns for the first time."""
         return self.policy.warmup or self.policy.refit_growth
 
     def _waits_for_warmup(self) -> bool:

@@ -78,7 +78,7 @@ class Window:
 
 @dataclass(slots=True)
 class Budget:
-    """``total`` units, at most ``cap`` traces a question; the only mutable ledger of the core.
+    """``total`` units, at most ``cap`` traces per question; the only mutable ledger of the core.
 
     >>> budget = Budget(total=10, cap=4)
     >>> budget.reserve(3); budget.settle(Trace("q", 0, "A")); budget.refund(2)
@@ -98,7 +98,7 @@ class Budget:
         if not isinstance(self.total, int) or self.total < 0:
             raise BudgetError(f"a budget is a whole number, 0 or more; got {self.total!r}.")
         if self.cap is not None and self.cap < 1:
-            raise BudgetError(f"the cap is at least 1 trace a question; got {self.cap}. Leave it out for no cap.")
+            raise BudgetError(f"the cap is at least 1 trace per question; got {self.cap}. Leave it out for no cap.")
 
     @classmethod
     def per_window(

@@ -210,12 +210,12 @@ def _vote_matrix(answers: Sequence[str | None], weights: ArrayLike) -> Floats:
     """What each trace adds to each answer that has any vote, shape (traces, answers)."""
     w = np.asarray(weights, dtype=np.float64)
     if w.shape != (len(answers),):
-        raise InputError(f"weights have shape {w.shape}; expected ({len(answers)},). Pass one an answer.")
+        raise InputError(f"weights have shape {w.shape}; expected ({len(answers)},). Pass one for each answer.")
     if not np.all(np.isfinite(w)) or np.any(w < 0):
         raise InputError(f"weights = {w.tolist()}; expected finite values >= 0. Weigh 0 what must not vote.")
     cast = [answer if weight > 0 else None for answer, weight in zip(answers, w, strict=True)]
     distinct = [answer for answer in dict.fromkeys(cast) if answer is not None]
-    same = np.array([[answer == one for one in distinct] for answer in cast], dtype=np.float64)
+    same = np.array([[answer == label for label in distinct] for answer in cast], dtype=np.float64)
     return w[:, None] * same.reshape(len(answers), len(distinct))
 
 

@@ -51,14 +51,14 @@ class _Lattice:
 
     def row(self, alpha: float) -> tuple[Row, Row]:
         """``(log F, log r)`` of Gamma(alpha) at the nodes."""
-        found = self.rows.get(alpha)
-        if found is None:
+        row = self.rows.get(alpha)
+        if row is None:
             if len(self.rows) >= 4096:
                 self.rows.clear()
             log_F = _log_gamma_cdf(alpha, self.t, self.x)
             log_r = alpha * self.t - self.x - gammaln(alpha) - log_F
-            found = self.rows[alpha] = (log_F, log_r)
-        return found
+            row = self.rows[alpha] = (log_F, log_r)
+        return row
 
     def tail(self, alphas: Sequence[float], weights: Sequence[int]) -> float:
         """The trapezoid sum of E = e^{At} / ∏ Gamma(alpha_k + 1) over all nodes left of the first, A = sum alpha."""

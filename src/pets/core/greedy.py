@@ -239,7 +239,7 @@ def ladder(steps: Sequence[Steps], p: ArrayLike, floor: int) -> Ladder:
 
 
 def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Quotas:
-    """The plan that maximizes sum_j p_j SC_j(B_j) at an expected spend of B_bar traces a question.
+    """The plan that maximizes sum_j p_j SC_j(B_j) at an expected spend of B_bar traces per question.
 
     ``steps`` are the K envelopes above the common ``floor``, ``p`` (K,) the shares. The expected spend is
     B_bar, or less when everything that gains is bought. A grid of share 0 costs nothing and gets what the

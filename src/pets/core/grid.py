@@ -137,9 +137,11 @@ def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "av
         raise InputError(f"{len(pools)} pools, none with a vote; train on questions that were answered")
     kinds = [pool for pool in distinct if pool[0]]
     total, voted = weights.sum(axis=0), weights[votes].sum(axis=0)
-    known = np.flatnonzero(voted > 0).tolist()
-    fitted = dict(zip(known, _aggregate(kinds, weights[votes][:, known].T, aggregation, B_max), strict=True))
-    near = [min(known, key=lambda i: (i < j, abs(i - j))) for j in range(K)]
+    voted_grids = np.flatnonzero(voted > 0).tolist()
+    fitted = dict(
+        zip(voted_grids, _aggregate(kinds, weights[votes][:, voted_grids].T, aggregation, B_max), strict=True)
+    )
+    near = [min(voted_grids, key=lambda i: (i < j, abs(i - j))) for j in range(K)]
     source = [j if total[j] > 0 else i for j, i in enumerate(near)]
     voting = tuple(float(voted[i] / total[i]) for i in source)
     return Grid(tuple((total / len(pools)).tolist()), tuple(fitted[i] for i in near), voting)
@@ -200,8 +202,8 @@ def _clusters(points: NDArray[np.float64], K: int, rng: np.random.Generator) -> 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # it is dropped below
         k = min(K, len(np.unique(points, axis=0)))
-        _, found = kmeans2(whitened, k, iter=100, minit="++", rng=rng)
-    names, label = np.unique(found, return_inverse=True)
+        _, assigned = kmeans2(whitened, k, iter=100, minit="++", rng=rng)
+    names, label = np.unique(assigned, return_inverse=True)
     ease = [(points[label == j] @ [K0**0.5, 1.0]).mean() for j in range(names.size)]
     return np.argsort(np.argsort(ease)[::-1])[label]
 
@@ -211,9 +213,9 @@ def _ladder(grid: Grid, floor: int, cap: int) -> Ladder:
     """The merged steps of a grid. A stream plans again at every question; only its mean budget changes."""
     steps = []
     for curve, voting in zip(grid.curves, grid.voting, strict=True):
-        one = probit_steps(curve, floor, cap)
-        n = one.lengths.size if voting > 0 else 0
-        steps.append(Steps(one.lengths[:n], one.log_slopes[:n] + log(voting or 1.0)))
+        rungs = probit_steps(curve, floor, cap)
+        n = rungs.lengths.size if voting > 0 else 0
+        steps.append(Steps(rungs.lengths[:n], rungs.log_slopes[:n] + log(voting or 1.0)))
     return ladder(steps, grid.shares, floor)
 
 

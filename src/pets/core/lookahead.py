@@ -29,19 +29,19 @@ LIMIT = 128  # votes that the tables know; larger counts, and batches, are scale
 @lru_cache(maxsize=4)
 def _tables(strengths: tuple[float, ...]) -> Array:
     """Gain of k pair votes, shape (strengths, k, LIMIT + 1, LIMIT + 1) at [s, k, n_1, n_2], n_1 >= n_2."""
-    most, known = int(BATCHES[-1]) + 1, LIMIT + 1
-    n = np.arange(known + most, dtype=np.float64)
+    most, votes = int(BATCHES[-1]) + 1, LIMIT + 1
+    n = np.arange(votes + most, dtype=np.float64)
     leader, rival = np.maximum(n[:, None], n), np.minimum(n[:, None], n)
-    tables = np.zeros((len(strengths), most + 1, known, known))
+    tables = np.zeros((len(strengths), most + 1, votes, votes))
     for table, a in zip(tables, strengths, strict=True):
         doubt = betainc(leader + a, rival + a, 0.5)
-        start = doubt[:known, :known]
+        start = doubt[:votes, :votes]
         p = (n[:, None] + a) / (n[:, None] + n + 2 * a)
         q = 1 - p
         for k in range(1, most + 1):
             size = len(n) - k  # known at least, after most votes
             doubt = p[:size, :size] * doubt[1:, :size] + q[:size, :size] * doubt[:size, 1:]
-            np.maximum(start - doubt[:known, :known], 0.0, out=table[k])
+            np.maximum(start - doubt[:votes, :votes], 0.0, out=table[k])
     return tables
 
 

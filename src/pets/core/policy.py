@@ -75,7 +75,7 @@ class Policy:
 
     ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
     or whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth``
-    traces a question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks
+    traces per question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks
     at one question alone: of the view it uses the cap at most. A ``blind`` one decides by the view, whatever the traces
     say: the replay lab shows it none.
     ``sweep`` names the option, and its values, over which the replay lab draws the policy's curve.

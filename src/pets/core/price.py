@@ -45,7 +45,7 @@ LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Mean traces a question at each log price, falling prices and rising spends.
+    """Mean traces per question at each log price, falling prices and rising spends.
 
     >>> table = PriceTable(log_prices=(-1.0, -3.0, -9.0), spends=(4.0, 8.0, 32.0))
     >>> table.log_price(6.0), table.log_price(2.0), table.log_price(99.0)

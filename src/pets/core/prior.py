@@ -1,6 +1,6 @@
 """The learned prior: how strongly a model agrees with itself, from the batch itself (empirical Bayes).
 
-A question's theta is Dir_K(a), and a, the strength an option, differs: near 0 where the model always says the same,
+A question's theta is Dir_K(a), and a, the strength per option, differs: near 0 where the model always says the same,
 large where its answers scatter. The batch's tallies have the Dirichlet-multinomial likelihood
 
     P(counts | a) = K! / (K - k)! · Gamma(Ka) / Gamma(Ka + n) · prod_i Gamma(a + n_i) / Gamma(a)
@@ -45,7 +45,7 @@ class LearnedPrior:
     edges: tuple[float, ...] = ()
 
     def mark(self, mean_tokens: float) -> int:
-        """The length class of a question whose traces had so many tokens on average."""
+        """The length class of a question whose traces have this many tokens on average."""
         return bisect_left(self.edges, mean_tokens)
 
     def posterior(self, tally: Tally) -> Array:
@@ -69,7 +69,7 @@ class LearnedPrior:
         return theta
 
     def gain(self, tally: Tally) -> float:
-        """The best expected gain a trace over batches of traces, max_k gain(k) / k, less where traces are in flight.
+        """The best expected gain per trace over batches of traces, max_k gain(k) / k, less where traces are in flight.
 
         The gain of p pending traces is on its way: what is left for more is max_k (gain(p + k) - gain(p)) / k, and not
         more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
@@ -158,7 +158,7 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
 
 
 def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:
-    """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by so many questions more."""
+    """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by ``shrink`` more questions."""
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
     for _ in range(STEPS if len(evidence) else 0):
         weights = evidence + np.log(shares)
@@ -180,7 +180,7 @@ def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
 
 
 def _dealt(tally: Tally, pending: int) -> tuple[int, ...]:
-    """Counts with so many traces dealt out in the counts' proportions, whole votes, the leader's first."""
+    """Counts with ``pending`` traces dealt out in the counts' proportions, whole votes, the leader's first."""
     if not pending:
         return tally.counts
     votes = tally.votes

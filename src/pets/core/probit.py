@@ -136,21 +136,21 @@ def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit
     """
     SC = _check_curves(curves)
     w = _check_weights(weights, len(SC))
-    for one in SC[w > 0]:
-        _probit_points(one)
+    for curve in SC[w > 0]:
+        _probit_points(curve)
 
     def loss(point: Floats) -> float:
         return float(w @ _mean_errors(abs(point[0]), point[1], SC))
 
     def descend(start: Floats) -> Floats:
         simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1]])
-        found = minimize(
+        fit = minimize(
             loss,
             start,
             method="Nelder-Mead",
             options={"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-13, "maxiter": 2000},
         )
-        return np.asarray(found.x)
+        return np.asarray(fit.x)
 
     mean_curve = w @ SC
     x, z, information = _probit_points(mean_curve)

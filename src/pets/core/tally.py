@@ -57,7 +57,7 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
     {'B': 1.5, 'A': 2.0}
     """
     if len(answers) != len(weights):
-        raise InputError(f"{len(answers)} answers but {len(weights)} weights; give one weight a trace.")
+        raise InputError(f"{len(answers)} answers but {len(weights)} weights; give one weight for each trace.")
     votes: dict[str, float] = {}
     for number, (answer, weight) in enumerate(zip(answers, weights, strict=True)):
         if not (math.isfinite(weight) and weight >= 0.0):

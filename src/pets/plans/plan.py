@@ -223,11 +223,11 @@ def from_plain(data: object) -> StreamPlan:
     """The plan that :func:`to_plain` described; ``StateError`` where it is another version, or damaged."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise StateError('this is not a plan: "format" is not "pets-plan". Make one with: pets fit')
-    found = data.get("version")
-    if type(found) is int and found > VERSION:
-        raise StateError(f"it has version {found}, this pets reads {VERSION}. Update pets, or fit it again.")
-    if found != VERSION:
-        raise StateError(f"its version is {found!r}; this pets reads {VERSION}. Fit it again.")
+    version = data.get("version")
+    if type(version) is int and version > VERSION:
+        raise StateError(f"it has version {version}, this pets reads {VERSION}. Update pets, or fit it again.")
+    if version != VERSION:
+        raise StateError(f"its version is {version!r}; this pets reads {VERSION}. Fit it again.")
     try:
         return _plan(data)
     except KeyError as error:
@@ -260,7 +260,7 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
 
 
 def _table(prices: object) -> PriceTable:
-    log_prices, spends = zip(*([_number(one) for one in _listed(row)] for row in _listed(prices)), strict=True)
+    log_prices, spends = zip(*([_number(item) for item in _listed(row)] for row in _listed(prices)), strict=True)
     if any(a <= b for a, b in itertools.pairwise(log_prices)):
         raise ValueError("its prices do not fall.")
     return PriceTable(log_prices, spends)
@@ -308,9 +308,9 @@ def _laid_out(value: object, depth: int) -> str:
         return flat
     inner = depth + 2
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {_laid_out(one, inner)}" for key, one in value.items()]
+        parts = [f"{json.dumps(key)}: {_laid_out(item, inner)}" for key, item in value.items()]
         left, right = "{", "}"
     else:
-        parts, (left, right) = [_laid_out(one, inner) for one in value], "[]"
+        parts, (left, right) = [_laid_out(item, inner) for item in value], "[]"
     pad = "\n" + " " * inner
     return left + pad + ("," + pad).join(parts) + "\n" + " " * depth + right

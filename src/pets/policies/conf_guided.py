@@ -87,5 +87,5 @@ class ConfGuided(QuotaPolicy):
 @lru_cache(maxsize=1 << 12)
 def _bar(warmups: tuple[float | None, ...], keep: float) -> float:
     """The confidence that ``keep`` percent of the warm-ups reach, interpolated; asked again for every later trace."""
-    known = [confidence for confidence in warmups if confidence is not None]
-    return float(np.percentile(known, 100.0 - keep)) if known else 0.0
+    confidences = [confidence for confidence in warmups if confidence is not None]
+    return float(np.percentile(confidences, 100.0 - keep)) if confidences else 0.0

@@ -23,8 +23,8 @@ __all__ = ["OKG"]
 class OKG(IndexPolicy):
     """``prior``: "learned", or pseudo-votes for each option (the paper's is 1), with ``unseen`` slots of an open set.
 
-    ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain a token instead of
-    gain a trace: a question's traces are expected to cost what its length class does. ``shares``, ``edges`` and
+    ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain per token instead of
+    gain per trace: a question's traces are expected to cost what its length class does. ``shares``, ``edges`` and
     ``tokens``: what it has learned.
 
     >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
@@ -77,7 +77,7 @@ class OKG(IndexPolicy):
         return replace(self, shares=learned.shares, edges=learned.edges if self.marks else (), tokens=tokens)
 
     def index(self, tally: Tally, view: View) -> float:
-        """log of the gain a trace times the chance that a trace votes; less the log of what it costs."""
+        """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""
         price = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
             return okg_index(tally, self.prior, self.unseen) - price

@@ -104,7 +104,7 @@ class OKGWeighted(IndexPolicy):
         """Confidences of the votes, answer by answer in the order of first launch; failed traces have none to miss."""
         if len(tally.confidences) != len(tally.answers):
             counts = f"{len(tally.answers)} answers but {len(tally.confidences)} confidences"
-            raise InputError(f"{counts} in {tally.question!r}; give one a trace, None where there is none.")
+            raise InputError(f"{counts} in {tally.question!r}; give one for each trace, None where there is none.")
         cast = [(a, c) for a, c in zip(tally.answers, tally.confidences, strict=True) if a is not None]
         weights = confidence_weights([c for _, c in cast], self.missing)
         unweighted = self.missing == "unweighted" and any(c is None for _, c in cast)

@@ -46,7 +46,7 @@ class Oracle(QuotaPolicy):
         """The plan's budget for the question's cluster."""
         cluster = self.labels.get(tally.question)
         if cluster is None:
-            known = len(self.labels)
-            raise InputError(f"the oracle knows {known} questions, not {tally.question!r}; fit it on its answers.")
+            questions = len(self.labels)
+            raise InputError(f"the oracle knows {questions} questions, not {tally.question!r}; fit it on its answers.")
         cap = NO_CAP if view.cap is None else view.cap
         return plan_for(Grid.from_rows(self.grids), max(view.mean_left, 1.0), 1, cap).budget(cluster, view.coin)

@@ -149,8 +149,8 @@ class Price(QuotaPolicy):
     @property
     def trained(self) -> "Price":
         """The rule in force: this one, or without training that of the declared population."""
-        known = self.grids if self.rounds == 1 else self.table
-        return _declared(self) if known is None else self
+        lesson = self.grids if self.rounds == 1 else self.table
+        return _declared(self) if lesson is None else self
 
     @property
     def belief(self) -> LearnedPrior:
@@ -187,7 +187,7 @@ class Price(QuotaPolicy):
         prior = self.prior
         if isinstance(prior, str):
             return learned_batch(LearnedPrior(self.shares, self.edges), tally, log_price, left, cap)
-        return batch(lambda one: okg_index(one, prior, self.unseen), tally, log_price, left, cap)
+        return batch(lambda state: okg_index(state, prior, self.unseen), tally, log_price, left, cap)
 
 
 def _spread(tallies: Sequence[Tally]) -> list[Tally]:

@@ -19,7 +19,7 @@ from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
-from pets.replay.draws import Draw, draw
+from pets.replay.draws import Draw, draw_traces
 from pets.replay.drivers import batch_order, stream_sizes
 from pets.replay.labelled import LabelledPool
 
@@ -92,22 +92,22 @@ def certify(
     config = config or ReplayConfig()
     if config.target != "whole" or config.weighted:
         raise InputError("certificates are checked against the majority vote of the whole pool; drop the other target.")
-    found: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
+    moments: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
     for repetition in range(config.repetitions):
-        drawn = draw(pool, config, repetition)
+        draw = draw_traces(pool, config, repetition)
         for spec in policies:
-            for budget, sizes in zip(budgets, _sizes(make_policy(spec), drawn, budgets), strict=True):
-                found[spec, budget].append(moment(drawn, sizes))
-    return [Certified.of(pool.name, spec, budget, parts) for (spec, budget), parts in found.items()]
+            for budget, sizes in zip(budgets, _sizes(make_policy(spec), draw, budgets), strict=True):
+                moments[spec, budget].append(moment(draw, sizes))
+    return [Certified.of(pool.name, spec, budget, parts) for (spec, budget), parts in moments.items()]
 
 
 def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
     """One reliability diagram of all that is given, ``bins`` of equal width."""
-    chosen = list(certified)
-    if not chosen or bins < 1:
+    groups = list(certified)
+    if not groups or bins < 1:
         raise InputError("a reliability diagram needs at least one bin and one set of certificates.")
     p, share, right = (
-        np.concatenate([np.asarray(getattr(one, name), dtype=np.float64) for one in chosen])
+        np.concatenate([np.asarray(getattr(group, name), dtype=np.float64) for group in groups])
         for name in ("certificate", "share", "right")
     )
     place = np.minimum((p * bins).astype(np.int64), bins - 1)
@@ -128,28 +128,28 @@ def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
     )
 
 
-def _sizes(policy: Policy, drawn: Draw, budgets: Sequence[float]) -> list[Sizes]:
+def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
     """Traces of each question at each mean budget."""
-    N = len(drawn.pool.questions)
+    N = len(draw.pool.questions)
     totals = [round(budget * N) for budget in budgets]
     if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
-        order = batch_order(policy, drawn, drawn.repetition)
+        order = batch_order(policy, draw, draw.repetition)
         return [np.bincount(order[:total], minlength=N) for total in totals]
-    return [stream_sizes(policy, drawn, range(N), total, drawn.repetition) for total in totals]
+    return [stream_sizes(policy, draw, range(N), total, draw.repetition) for total in totals]
 
 
-def moment(drawn: Draw, sizes: Sizes) -> Floats:
+def moment(draw: Draw, sizes: Sizes) -> Floats:
     """Certificate, leader's share and right or not, of every question; shape (3, N)."""
-    tallies = [_tally(drawn, row, size) for row, size in enumerate(sizes.tolist())]
+    tallies = [_tally(draw, row, size) for row, size in enumerate(sizes.tolist())]
     prior = fit_prior(Counter(tallies))
-    certificates = [certificate(tally, prior, drawn.size) for tally in tallies]
+    certificates = [certificate(tally, prior, draw.size) for tally in tallies]
     shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
-    return np.array([certificates, shares, drawn.agree[np.arange(len(sizes)), sizes]])
+    return np.array([certificates, shares, draw.agree[np.arange(len(sizes)), sizes]])
 
 
-def _tally(drawn: Draw, row: int, size: int) -> Tally:
+def _tally(draw: Draw, row: int, size: int) -> Tally:
     """The first traces of a question, as the allocator would tell it."""
-    traces = drawn.traces[drawn.pool.questions[row].id][:size]
+    traces = draw.traces[draw.pool.questions[row].id][:size]
     counts, nulls = count_votes(trace.answer for trace in traces)
     tokens = sum(trace.tokens for trace in traces) / size if size else 0.0
-    return Tally(counts, nulls, options=drawn.pool.options, mean_tokens=tokens)
+    return Tally(counts, nulls, options=draw.pool.options, mean_tokens=tokens)

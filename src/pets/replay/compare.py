@@ -5,8 +5,8 @@ on the same repetitions that score it would flatter the winner. So, at self-cons
 
 1. On the even repetitions, each policy gets a *plan* that meets the level in the mean. For a curve that is a spend;
    for a sweep two neighbouring values on its frontier of mean points and the share w of the second, so that their
-   mixture meets the level (a user can mix two thresholds by tossing a coin a question). Rivals that never reach the
-   level are out; of the others, the one whose plan spends least is the pool's rival.
+   mixture meets the level (a user can mix two thresholds by tossing a coin for each question). Rivals that never reach
+   the level are out; of the others, the one whose plan spends least is the pool's rival.
 2. On the odd repetitions both plans are scored as they stand: what they spend, and what self-consistency they give.
 
 ``ratio`` = our spend / the rival's on the odd repetitions. The plans may miss the level there, each by its own luck
@@ -16,7 +16,7 @@ paired test is at equal spend: in each odd repetition, our self-consistency at e
 in it, less the rival's; Student's t, two-sided, Holm-corrected over the pools. ``significant`` losses are those
 with a negative ``advantage`` and ``p_holm`` < 0.05.
 
-With disjoint halves the level is a share of the ceiling. ``chosen=1`` swaps the halves: choose on the odd ones.
+With disjoint halves the level is a share of the ceiling. ``parity=1`` swaps the halves: choose on the odd ones.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ __all__ = ["Comparison", "average_ratio", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ours and the best rival on one pool; spends are mean traces a question, ``None`` where there is none.
+    """Ours and the best rival on one pool; spends are mean traces per question, ``None`` where there is none.
 
     ``rival`` is ``None`` if no rival reaches the level on the even repetitions, ``spend`` if we do not.
     """
@@ -65,11 +65,11 @@ class Comparison:
 class SpendPoint:
     """A point of a result, or the mixture of two: a share ``w`` of the questions at ``high``.
 
-    It was made on the repetitions of parity ``chosen``, which spend ``planned``.
+    It was made on the repetitions of this ``parity``, which spend ``planned``.
     """
 
     result: Result
-    chosen: int
+    parity: int
     planned: float
     low: int
     high: int
@@ -85,7 +85,7 @@ class SpendPoint:
     @property
     def scored(self) -> slice:
         """The repetitions that it was not made on."""
-        return slice(1 - self.chosen, None, 2)
+        return slice(1 - self.parity, None, 2)
 
     def of(self, values: Floats) -> Floats:
         """The mixture of ``values`` (R, V) in each scored repetition."""
@@ -94,20 +94,23 @@ class SpendPoint:
 
 
 def compare(
-    found: Sequence[PoolResult], ours: str, rivals: Sequence[str], level: float = 0.99, *, chosen: int = 0
+    pools: Sequence[PoolResult], ours: str, rivals: Sequence[str], level: float = 0.99, *, parity: int = 0
 ) -> list[Comparison]:
     """One comparison a pool; see the module for what is chosen and what is scored."""
-    if any(pool.config.repetitions < 4 for pool in found):
+    if any(pool.config.repetitions < 4 for pool in pools):
         raise InputError("a comparison chooses on half of the repetitions and scores on the rest; give it 4 or more.")
-    compared = [_pool(pool, ours, rivals, level, chosen) for pool in found]
-    return [replace(one, p_holm=p) for one, p in zip(compared, holm([one.p for one in compared]), strict=True)]
+    compared = [_pool(pool, ours, rivals, level, parity) for pool in pools]
+    return [
+        replace(comparison, p_holm=p)
+        for comparison, p in zip(compared, holm([comparison.p for comparison in compared]), strict=True)
+    ]
 
 
 def average_ratio(compared: Sequence[Comparison], *, equal: bool = False) -> float:
     """The mean of the pools' ratios (``equal``: of their equal ratios) where there is one; NaN if there is none."""
-    ratios = [one.equal_ratio if equal else one.ratio for one in compared]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return float(np.mean(known)) if known else float("nan")
+    ratios = [comparison.equal_ratio if equal else comparison.ratio for comparison in compared]
+    finite = [ratio for ratio in ratios if ratio is not None]
+    return float(np.mean(finite)) if finite else float("nan")
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
@@ -125,10 +128,10 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, chosen: int) -> Comparison:
+def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, parity: int) -> Comparison:
     result = pool.result(ours)
-    mine = _spend_point(result, level, chosen)
-    plans = [plan for spec in rivals if (plan := _spend_point(pool.result(spec), level, chosen)) is not None]
+    mine = _spend_point(result, level, parity)
+    plans = [plan for spec in rivals if (plan := _spend_point(pool.result(spec), level, parity)) is not None]
     best = min(plans, key=lambda plan: plan.planned, default=None)
     spend, consistency = _score(mine)
     rival_spend, rival_consistency = _score(best)
@@ -151,9 +154,9 @@ def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, chos
     )
 
 
-def _spend_point(result: Result, level: float, chosen: int) -> SpendPoint | None:
+def _spend_point(result: Result, level: float, parity: int) -> SpendPoint | None:
     """What meets the level in the mean of the repetitions to choose on."""
-    part = slice(chosen, None, 2)
+    part = slice(parity, None, 2)
     traces, consistency = mean_curve(result, part)
     bar = float(result.bar(level)[part].mean()) - SLACK
     points = np.arange(len(traces)) if result.option is None else frontier(traces, consistency)
@@ -163,9 +166,9 @@ def _spend_point(result: Result, level: float, chosen: int) -> SpendPoint | None
     at = int(good.argmax())
     high, low = int(points[at]), int(points[max(0, at - 1)])
     if result.option is None or low == high:
-        return SpendPoint(result, chosen, float(traces[high]), high, high, 1.0)
+        return SpendPoint(result, parity, float(traces[high]), high, high, 1.0)
     w = float((bar - consistency[low]) / (consistency[high] - consistency[low]))
-    return SpendPoint(result, chosen, float((1.0 - w) * traces[low] + w * traces[high]), low, high, w)
+    return SpendPoint(result, parity, float((1.0 - w) * traces[low] + w * traces[high]), low, high, w)
 
 
 def _score(plan: SpendPoint | None) -> tuple[float | None, float | None]:

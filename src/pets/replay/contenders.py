@@ -81,20 +81,20 @@ class Contender:
             raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
         return within
 
-    def run(self, drawn: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Curve:
+    def run(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Curve:
         """The curve of one repetition."""
-        seed = int(np.random.SeedSequence(config.seeds(drawn.pool.name, drawn.repetition)).generate_state(1)[0])
+        seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
         if self.setting == "offline":
-            return curve_of_order(batch_order(self.policy, drawn, seed), drawn)
+            return curve_of_order(batch_order(self.policy, draw, seed), draw)
         if self.setting == "online":
             assert parts is not None
-            return _online(self, drawn, config, walk, parts, seed)
-        rules = [self.rule(value, drawn.size) for value in self.values or (None,)]
+            return _online(self, draw, config, walk, parts, seed)
+        rules = [self.rule(value, draw.size) for value in self.values or (None,)]
         if self.setting == "stopping":
-            return curve_of_sizes(np.array([walk.stops(rule) for rule in rules]), drawn)
-        ranking = hardest_first(drawn)
-        sizes = np.array([online_sizes(rule, drawn, walk, ranking, drawn.paths.size, seed) for rule in rules])
-        return curve_of_sizes(sizes, drawn, np.array(ranking))
+            return curve_of_sizes(np.array([walk.stops(rule) for rule in rules]), draw)
+        ranking = hardest_first(draw)
+        sizes = np.array([online_sizes(rule, draw, walk, ranking, draw.paths.size, seed) for rule in rules])
+        return curve_of_sizes(sizes, draw, np.array(ranking))
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped at the traces there are."""
@@ -110,16 +110,16 @@ def contenders(policies: Sequence[str | Policy]) -> list[Contender]:
 
     An option that was set is not swept. Uniform also runs online, if another does.
     """
-    chosen: dict[str, Contender] = {}
+    by_name: dict[str, Contender] = {}
     for policy in policies:
         contender = _contender(policy)
-        if chosen.setdefault(contender.name, contender).policy != contender.policy:
+        if by_name.setdefault(contender.name, contender).policy != contender.policy:
             raise InputError(f"two policies that differ are both called {contender.name}; give them options that tell.")
-    if not chosen:
+    if not by_name:
         raise InputError("a replay needs at least one policy.")
-    online = any(contender.setting == "online" for contender in chosen.values())
-    floors = [Contender(c.name, c.policy, "online", "budget") for c in chosen.values() if online and c.policy.blind]
-    return [*chosen.values(), *floors]
+    online = any(contender.setting == "online" for contender in by_name.values())
+    floors = [Contender(c.name, c.policy, "online", "budget") for c in by_name.values() if online and c.policy.blind]
+    return [*by_name.values(), *floors]
 
 
 def name_of(policy: str | Policy) -> str:
@@ -150,8 +150,8 @@ def _told(policy: Policy) -> Mapping[str, object]:
     }
 
 
-def _contender(given: str | Policy) -> Contender:
-    policy, name = as_policy(given), name_of(given)
+def _contender(choice: str | Policy) -> Contender:
+    policy, name = as_policy(choice), name_of(choice)
     if isinstance(policy, IndexPolicy) or policy.blind:
         return Contender(name, policy, "offline")
     if policy.sweep is None and not policy.solitary:
@@ -160,31 +160,31 @@ def _contender(given: str | Policy) -> Contender:
     if policy.sweep is None:
         return Contender(name, policy, setting)
     option, values = policy.sweep
-    if isinstance(given, str):
-        fixed = any(part.startswith(f"{option}=") for part in given.partition(":")[2].split(","))
+    if isinstance(choice, str):
+        fixed = any(part.startswith(f"{option}=") for part in choice.partition(":")[2].split(","))
     else:
         fixed = option in _told(policy)
     return Contender(name, policy, setting, option, (getattr(policy, option),) if fixed else values)
 
 
-def _online(contender: Contender, drawn: Draw, config: ReplayConfig, walk: Walk, parts: Split, seed: int) -> Curve:
+def _online(contender: Contender, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split, seed: int) -> Curve:
     policy = contender.policy.fit(parts.training())
     assert isinstance(policy, QuotaPolicy)
     arrivals = parts.arrivals
-    totals = [int(budget * len(arrivals)) for budget in contender.at(config, drawn.size)]
-    sizes = [online_sizes(policy, drawn, walk, arrivals, total, seed) for total in totals]
-    return curve_of_sizes(np.array(sizes), drawn, np.array(arrivals))
+    totals = [int(budget * len(arrivals)) for budget in contender.at(config, draw.size)]
+    sizes = [online_sizes(policy, draw, walk, arrivals, total, seed) for total in totals]
+    return curve_of_sizes(np.array(sizes), draw, np.array(arrivals))
 
 
-def hardest_first(drawn: Draw) -> list[int]:
+def hardest_first(draw: Draw) -> list[int]:
     """Rows by the leader's share of the votes, lowest first, no vote at all before any.
 
     The votes are those of up to 32 traces that are neither drawn nor part of the target, as a ranking made beforehand
     would have it; where nothing else was recorded, those of the traces drawn (which flatters the policy).
     """
     shares = []
-    for row, question in enumerate(drawn.pool.questions):
-        looked_at = drawn.spare[row][:RANKING_TRACES].tolist() or drawn.paths[row][:RANKING_TRACES].tolist()
+    for row, question in enumerate(draw.pool.questions):
+        looked_at = draw.spare[row][:RANKING_TRACES].tolist() or draw.paths[row][:RANKING_TRACES].tolist()
         labels = [label for j in looked_at if (label := question.labels[j]) is not None]
         shares.append(max(map(labels.count, set(labels)), default=0) / max(1, len(labels)))
     ranking: list[int] = np.argsort(shares, kind="stable").tolist()

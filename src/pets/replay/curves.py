@@ -49,12 +49,12 @@ class Curve:
     allocation: Allocation | None = None
 
 
-def curve_of_order(order: Counts, drawn: Draw) -> Curve:
+def curve_of_order(order: Counts, draw: Draw) -> Curve:
     """The curve of an offline run that served questions in this order: a point after each of 0..N P traces.
 
     A run that ends early stays where it is: its points are budgets.
     """
-    N, P = drawn.paths.shape
+    N, P = draw.paths.shape
     by_question = np.argsort(order, kind="stable")
     served = np.bincount(order, minlength=N)
     taken = np.arange(P) < served[:, None]  # (N, P): the steps that were made, in the order of by_question
@@ -68,29 +68,29 @@ def curve_of_order(order: Counts, drawn: Draw) -> Curve:
 
     return Curve(
         np.arange(N * P + 1),
-        after(drawn.agree),
-        after(drawn.correct & drawn.judged[:, None]),
-        None if drawn.tokens is None else after(drawn.tokens),
+        after(draw.agree),
+        after(draw.correct & draw.judged[:, None]),
+        None if draw.tokens is None else after(draw.tokens),
         N,
-        int(drawn.judged.sum()),
-        float(drawn.agree[:, P].mean()),
+        int(draw.judged.sum()),
+        float(draw.agree[:, P].mean()),
         Allocation(N, order=order.astype(np.min_scalar_type(N))),
     )
 
 
-def curve_of_sizes(sizes: Counts, drawn: Draw, chosen: Counts | None = None) -> Curve:
+def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None) -> Curve:
     """The curve of runs that gave each question ``sizes`` (V, questions) traces; ``chosen`` are the rows they mean."""
-    rows = np.arange(len(drawn.agree)) if chosen is None else chosen
-    judged = drawn.judged[rows]
-    placed = np.full((len(sizes), len(drawn.agree)), -1, dtype=np.min_scalar_type(-drawn.size - 1))
+    rows = np.arange(len(draw.agree)) if subset is None else subset
+    judged = draw.judged[rows]
+    placed = np.full((len(sizes), len(draw.agree)), -1, dtype=np.min_scalar_type(-draw.size - 1))
     placed[:, rows] = sizes
     return Curve(
         sizes.sum(axis=1),
-        drawn.agree[rows, sizes].sum(axis=1),
-        (drawn.correct[rows, sizes] & judged).sum(axis=1),
-        None if drawn.tokens is None else drawn.tokens[rows, sizes].sum(axis=1),
+        draw.agree[rows, sizes].sum(axis=1),
+        (draw.correct[rows, sizes] & judged).sum(axis=1),
+        None if draw.tokens is None else draw.tokens[rows, sizes].sum(axis=1),
         len(rows),
         int(judged.sum()),
-        float(drawn.agree[rows, -1].mean()),
-        Allocation(len(drawn.agree), sizes=placed),
+        float(draw.agree[rows, -1].mean()),
+        Allocation(len(draw.agree), sizes=placed),
     )

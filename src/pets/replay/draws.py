@@ -22,7 +22,7 @@ __all__ = [
     "Codes",
     "Draw",
     "coded",
-    "draw",
+    "draw_traces",
     "running_votes",
     "running_weighted_votes",
     "size_of",
@@ -121,9 +121,9 @@ class Draw:
         """P."""
         return int(self.paths.shape[1])
 
-    def questions(self, chosen: Sequence[int] | None = None) -> list[Question]:
+    def questions(self, subset: Sequence[int] | None = None) -> list[Question]:
         """What the allocator is told of the questions: never their gold."""
-        rows = range(len(self.pool.questions)) if chosen is None else chosen
+        rows = range(len(self.pool.questions)) if subset is None else subset
         return [Question(self.pool.questions[row].id, options=self.pool.options) for row in rows]
 
 
@@ -135,7 +135,7 @@ def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
     return min(config.size, have)
 
 
-def draw(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Draw:
+def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Draw:
     """Draw the traces of one repetition; the same for every policy."""
     rng = np.random.default_rng(config.seeds(pool.name, repetition))
     size = size_of(pool, config)

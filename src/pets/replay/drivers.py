@@ -14,50 +14,50 @@ from pets.replay.draws import Draw
 __all__ = ["batch_order", "online_sizes", "stream_sizes"]
 
 
-def batch_order(policy: Policy, drawn: Draw, seed: int) -> NDArray[np.int64]:
+def batch_order(policy: Policy, draw: Draw, seed: int) -> NDArray[np.int64]:
     """The question of each trace when the policy may spend everything and all questions are there at once.
 
     Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one. A blind
     policy is asked for everything at once.
     """
-    allocator = Allocator(policy, Budget(drawn.paths.size, drawn.size), drawn.questions(), seed=seed)
-    ask, tell, traces = allocator.ask, allocator.tell, drawn.traces
+    allocator = Allocator(policy, Budget(draw.paths.size, draw.size), draw.questions(), seed=seed)
+    ask, tell, traces = allocator.ask, allocator.tell, draw.traces
     served: list[str] = []
     note = served.append
-    width = drawn.paths.size if policy.blind else 1
+    width = draw.paths.size if policy.blind else 1
     while launches := ask(width):
         for id, number in launches:
             tell(traces[id][number])
             note(id)
-    place = {question.id: row for row, question in enumerate(drawn.pool.questions)}
+    place = {question.id: row for row, question in enumerate(draw.pool.questions)}
     return np.fromiter(map(place.__getitem__, served), dtype=np.int64, count=len(served))
 
 
-def stream_sizes(policy: Policy, drawn: Draw, arrivals: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:
+def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:
     """Traces of each question when they arrive one by one, each after the last has stopped; as ``arrivals`` lists."""
-    size = drawn.size
+    size = draw.size
     allocator = Allocator(policy, Budget(total, size), horizon=len(arrivals), seed=seed)
     ask, tell = allocator.ask, allocator.tell
     sizes = []
-    for question in drawn.questions(arrivals):
+    for question in draw.questions(arrivals):
         allocator.add(question)
-        path = drawn.traces[question.id]
-        told = 0
+        path = draw.traces[question.id]
+        size_so_far = 0
         while launches := ask(size):
             for launch in launches:
                 tell(path[launch.number])
-            told += len(launches)
-        sizes.append(told)
+            size_so_far += len(launches)
+        sizes.append(size_so_far)
     return np.array(sizes, dtype=np.int64)
 
 
 def online_sizes(
-    policy: QuotaPolicy, drawn: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int
+    policy: QuotaPolicy, draw: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int
 ) -> NDArray[np.int64]:
     """What :func:`stream_sizes` finds, by the fast path over ``walk``.
 
     A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.
     """
     if policy.learns or policy.sees == "traces" or policy.warmup * len(arrivals) > total:
-        return stream_sizes(policy, drawn, arrivals, total, seed)
+        return stream_sizes(policy, draw, arrivals, total, seed)
     return walk.arrivals(policy, arrivals, total, seed)

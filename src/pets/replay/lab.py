@@ -23,7 +23,7 @@ from pets.replay.calibration import Certified, Floats, moment
 from pets.replay.config import ReplayConfig
 from pets.replay.contenders import Contender, contenders, split
 from pets.replay.curves import Curve
-from pets.replay.draws import Draw, draw, size_of, vote_accuracy
+from pets.replay.draws import Draw, draw_traces, size_of, vote_accuracy
 from pets.replay.labelled import LabelledPool, read_answers
 from pets.replay.limit import attainable
 from pets.replay.results import PoolResult, Result, stacked
@@ -92,40 +92,40 @@ def replay(
     names = [pool.name for pool in pools]
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
-    chosen = contenders(policies)
+    entrants = contenders(policies)
     if workers > 1:
-        _check_sendable(chosen)
+        _check_sendable(entrants)
     read = [read_answers(pool, answer) for pool in pools]
     for pool in read:
-        _check(pool, config, chosen)
+        _check(pool, config, entrants)
     outcomes: dict[tuple[int, int], Repetition] = {}
-    tasks = _tasks(read, config, tuple(chosen), workers)
+    tasks = _tasks(read, config, tuple(entrants), workers)
     total, done = sum(task.weight for task in tasks), 0
-    for task, found in _run(tasks, workers):
-        outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, found, strict=True)}
+    for task, parts in _run(tasks, workers):
+        outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
         done += task.weight
         if progress is not None:
             progress(done, total)
     repetitions = range(config.repetitions)
     return [
-        _gathered(pool, config, chosen, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
+        _gathered(pool, config, entrants, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
     ]
 
 
-def _check(pool: LabelledPool, config: ReplayConfig, chosen: Sequence[Contender]) -> None:
+def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender]) -> None:
     """Refuse what would fail hours later."""
     size = size_of(pool, config)
     if config.weighted and any(question.confidence is None for question in pool.questions):
         raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
-    for contender in chosen:
+    for contender in entrants:
         if contender.setting == "online":
             config.train_of(len(pool.questions))
             contender.at(config, size)
 
 
-def _check_sendable(chosen: Sequence[Contender]) -> None:
+def _check_sendable(entrants: Sequence[Contender]) -> None:
     """Refuse a policy that worker processes cannot be sent: they know only what they can import."""
-    for contender in chosen:
+    for contender in entrants:
         try:
             pickle.dumps(contender.policy)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -136,7 +136,7 @@ def _check_sendable(chosen: Sequence[Contender]) -> None:
 
 
 def _tasks(
-    pools: Sequence[LabelledPool], config: ReplayConfig, chosen: tuple[Contender, ...], workers: int
+    pools: Sequence[LabelledPool], config: ReplayConfig, entrants: tuple[Contender, ...], workers: int
 ) -> list[Task]:
     """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
     tasks = []
@@ -145,7 +145,7 @@ def _tasks(
         block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
         for first in range(0, config.repetitions, block):
             repetitions = tuple(range(first, min(first + block, config.repetitions)))
-            tasks.append(Task(pool, place, config, chosen, repetitions))
+            tasks.append(Task(pool, place, config, entrants, repetitions))
     return sorted(tasks, key=lambda task: -task.weight)
 
 
@@ -182,34 +182,34 @@ def run_task(task: Task) -> list[Repetition]:
     states = States()
     outcomes = []
     for repetition in task.repetitions:
-        drawn = draw(task.pool, task.config, repetition)
+        draw = draw_traces(task.pool, task.config, repetition)
         parts = split(task.pool, task.config, repetition) if online else None
-        walk = Walk(drawn.traces, drawn.pool.options, states)
-        curves = tuple(contender.run(drawn, task.config, walk, parts) for contender in task.contenders)
-        moments = tuple(_moments(curve, drawn, task.config) for curve in curves)
+        walk = Walk(draw.traces, draw.pool.options, states)
+        curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
+        moments = tuple(_moments(curve, draw, task.config) for curve in curves)
         if repetition >= KEPT:
             curves = tuple(replace(curve, allocation=None) for curve in curves)
-        outcomes.append(Repetition(curves, int(drawn.tied.sum()), float(drawn.agree[:, -1].mean()), moments))
+        outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.agree[:, -1].mean()), moments))
     return outcomes
 
 
-def _moments(curve: Curve, drawn: Draw, config: ReplayConfig) -> dict[float, Floats]:
+def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floats]:
     """Certificates at each mean budget of an offline run."""
     allocation = curve.allocation
     if allocation is None or allocation.order is None:
         return {}
-    within = [budget for budget in config.certified if budget <= drawn.size]
+    within = [budget for budget in config.certified if budget <= draw.size]
     return {
-        budget: moment(drawn, allocation.at(round(budget * allocation.questions)).astype(np.int64)) for budget in within
+        budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64)) for budget in within
     }
 
 
 def _gathered(
-    pool: LabelledPool, config: ReplayConfig, chosen: Sequence[Contender], outcomes: Sequence[Repetition]
+    pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
 ) -> PoolResult:
     size = size_of(pool, config)
     results = []
-    for place, contender in enumerate(chosen):
+    for place, contender in enumerate(entrants):
         curves = [outcome.curves[place] for outcome in outcomes]
         spent, agree, correct, tokens = stacked(curves, offline=contender.setting == "offline")
         results.append(
@@ -252,4 +252,4 @@ def _gathered(
 
 
 def _certified(pool: str, policy: str, moments: Sequence[dict[float, Floats]]) -> tuple[Certified, ...]:
-    return tuple(Certified.of(pool, policy, budget, [one[budget] for one in moments]) for budget in moments[0])
+    return tuple(Certified.of(pool, policy, budget, [part[budget] for part in moments]) for budget in moments[0])

@@ -49,7 +49,7 @@ ROUNDING = 1e-12  # a rule that gains no more than this by going on stops
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """The corners of the frontier: mean traces a question, ascending, and self-consistency, concave in them.
+    """The corners of the frontier: mean traces per question, ascending, and self-consistency, concave in them.
 
     The first is (0, 0), the last the cheapest rule that always names the target.
     """
@@ -58,13 +58,13 @@ class Frontier:
     consistency: Floats
 
     def traces_at(self, level: float) -> float:
-        """The fewest mean traces a question for this self-consistency."""
+        """The fewest mean traces per question for this self-consistency."""
         if not 0.0 <= level <= 1.0:
             raise InputError(f"a self-consistency lies between 0 and 1; got {level}.")
         return float(np.interp(level, self.consistency, self.traces))
 
     def consistency_at(self, traces: float) -> float:
-        """The highest self-consistency for these mean traces a question."""
+        """The highest self-consistency for these mean traces per question."""
         return float(np.interp(traces, self.traces, self.consistency))
 
 
@@ -151,8 +151,8 @@ def optimal_frontier(counts: Sequence[Sequence[int]], size: int, *, tolerance: f
                 corners.append((x, y))
                 open_chords += [(left, (x, y)), ((x, y), right)]
         chords = open_chords
-    found = np.array(sorted(corners))
-    return Frontier(found[:, 0], found[:, 1])
+    points = np.array(sorted(corners))
+    return Frontier(points[:, 0], points[:, 1])
 
 
 def attainable(pool: LabelledPool, config: ReplayConfig) -> tuple[Frontier | None, str]:
@@ -166,7 +166,7 @@ def attainable(pool: LabelledPool, config: ReplayConfig) -> tuple[Frontier | Non
         return None, "some traces have no answer"
     size = size_of(pool, config)
     if (size + 1) ** seen > CELLS:
-        return None, f"{size} traces a question are too many"
+        return None, f"{size} traces per question are too many"
     return optimal_frontier(vote_counts(pool), size), ""
 
 

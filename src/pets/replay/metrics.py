@@ -61,14 +61,14 @@ def at_spend(result: Result, values: Floats, spends: Floats) -> Floats:
 
     A policy that ends under the spend is worth what it ended with; NaN under its cheapest point.
     """
-    found = np.full(len(spends), np.nan)
+    levels = np.full(len(spends), np.nan)
     traces = result.traces
     for row in np.flatnonzero(np.isfinite(spends)):
         order = np.argsort(traces[row], kind="stable")
         points = traces[row][order]
         if spends[row] >= points[0] - SLACK:
-            found[row] = np.interp(spends[row], points, values[row][order])
-    return found
+            levels[row] = np.interp(spends[row], points, values[row][order])
+    return levels
 
 
 def area(result: Result) -> Floats:
@@ -100,7 +100,7 @@ def frontier(traces: Floats, consistency: Floats) -> NDArray[np.int64]:
 
 
 def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None)) -> float:
-    """Mean traces a question at which the mean curve reaches the level; NaN if it never does.
+    """Mean traces per question at which the mean curve reaches the level; NaN if it never does.
 
     A sweep's points are averaged over repetitions value by value, and joined by straight lines along their frontier;
     under its cheapest point there is nothing to join.

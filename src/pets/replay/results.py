@@ -55,7 +55,7 @@ class Result:
 
     @property
     def traces(self) -> Floats:
-        """Mean traces a question at each point, (R, V)."""
+        """Mean traces per question at each point, (R, V)."""
         if self.spent is not None:
             return self.spent / self.questions
         return np.broadcast_to(np.arange(self.agree.shape[1]) / self.questions, self.agree.shape)
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def mean_tokens(self) -> Floats | None:
-        """Mean tokens a question at each point, (R, V)."""
+        """Mean tokens per question at each point, (R, V)."""
         return None if self.tokens is None else self.tokens / self.questions
 
     @property

@@ -46,22 +46,23 @@ class Row:
     high: float | None = None
 
 
-def rows(found: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:
+def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:
     """Every metric of every policy. ``against`` is the reference of the paired differences (default: the first policy).
 
     ``matched`` is the policy whose first reach of self-consistency 1 sets the spend at which all are compared.
     """
-    table = [row for pool in found for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
-    return table + (list(_together(found)) if len(found) > 1 else [])
+    table = [row for pool in pools for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
+    return table + (list(_together(pools)) if len(pools) > 1 else [])
 
 
-def certificates(found: Sequence[PoolResult]) -> dict[str, Calibration]:
+def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:
     """The reliability of each policy's certificates, all pools and mean budgets together; empty if none were made."""
-    specs = dict.fromkeys(result.policy for pool in found for result in pool.results if result.certified)
-    chosen = {
-        spec: [one for pool in found for r in pool.results if r.policy == spec for one in r.certified] for spec in specs
+    specs = dict.fromkeys(result.policy for pool in pools for result in pool.results if result.certified)
+    certified = {
+        spec: [part for pool in pools for r in pool.results if r.policy == spec for part in r.certified]
+        for spec in specs
     }
-    return {spec: calibrate(certified) for spec, certified in chosen.items()}
+    return {spec: calibrate(parts) for spec, parts in certified.items()}
 
 
 def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
@@ -84,7 +85,7 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
 
 
 def _matched_spends(pool: PoolResult, matched: str) -> Floats | None:
-    """Mean traces a question at which the matched policy first reached 1, (R,)."""
+    """Mean traces per question at which the matched policy first reached 1, (R,)."""
     if all(result.policy != matched for result in pool.results):
         return None
     return reached(pool.result(matched), 1.0).first
@@ -106,7 +107,7 @@ def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Float
 
 
 def _sweep(result: Result) -> Iterator[Row]:
-    """The points of a sweep, or of a curve at whole numbers of traces a question."""
+    """The points of a sweep, or of a curve at whole numbers of traces per question."""
     columns = {"traces": result.traces, "consistency": result.consistency, "accuracy": result.accuracy}
     if result.mean_tokens is not None:
         columns["tokens"] = result.mean_tokens
@@ -135,18 +136,18 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
 
 
-def _scores(found: Calibration) -> Iterator[tuple[str, float]]:
+def _scores(calibration: Calibration) -> Iterator[tuple[str, float]]:
     """What a reliability diagram comes to, as ``certificate_...`` metrics."""
     for field in fields(Calibration):
         if field.name not in ("bins", "certificate"):
-            yield f"certificate_{field.name}", float(getattr(found, field.name))
-    yield "certificate_mean", found.certificate
+            yield f"certificate_{field.name}", float(getattr(calibration, field.name))
+    yield "certificate_mean", calibration.certificate
 
 
-def _together(found: Sequence[PoolResult]) -> Iterator[Row]:
+def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
     """Certificates over all pools."""
-    questions = sum(pool.questions for pool in found)
-    for policy, scores in certificates(found).items():
+    questions = sum(pool.questions for pool in pools)
+    for policy, scores in certificates(pools).items():
         for metric, value in _scores(scores):
             yield Row("", policy, "offline", None, None, metric, value, None, value, 1, 1, questions)
 

@@ -38,21 +38,21 @@ def series(result: Result, values: Floats) -> Series:
 
     Points of a sweep are averaged value by value; with one repetition the deviation is 0.
     """
-    chosen = _chosen(result)
-    traces, values = result.traces[:, chosen].mean(axis=0), values[:, chosen]
-    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(chosen))
+    points = _points(result)
+    traces, values = result.traces[:, points].mean(axis=0), values[:, points]
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(points))
     order = np.argsort(traces, kind="stable")
     label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
     return Series(label, result.option is not None, traces[order], values.mean(axis=0)[order], deviation[order])
 
 
-def _chosen(result: Result) -> list[int]:
-    """All points of a sweep; of a curve, evenly on a logarithmic axis from one trace a question on."""
+def _points(result: Result) -> list[int]:
+    """All points of a sweep; of a curve, evenly on a logarithmic axis from one trace per question on."""
     if result.option is not None:
         return list(range(len(result.values)))
     last = result.agree.shape[1] - 1
-    chosen: list[int] = np.unique(np.geomspace(min(result.questions, last), last, POINTS).round().astype(int)).tolist()
-    return chosen
+    points: list[int] = np.unique(np.geomspace(min(result.questions, last), last, POINTS).round().astype(int)).tolist()
+    return points
 
 
 TARGETS = {"whole": "the vote of all traces drawn", "disjoint": "the vote of traces the policy cannot draw"}
@@ -121,7 +121,7 @@ def _lines(axes: "Axes", lines: Sequence[tuple[int, Series]], size: int) -> None
             axes.fill_between(line.traces, low, high, color=style["color"], alpha=0.13, linewidth=0, zorder=1)
     trace_axis(axes, 0.97, max(2, size) * 1.05)
     axes.set_ylim(*_span([line for _, line in lines]))
-    axes.set_xlabel("mean traces a question")
+    axes.set_xlabel("mean traces per question")
     quiet_grid([axes])
 
 

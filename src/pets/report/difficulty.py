@@ -35,11 +35,11 @@ class Spread:
     traces: Floats | None
 
 
-def spreads(found: PoolResult, level: float = LEVEL) -> list[Spread]:
+def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
     """What every policy gave to each question where its mean curve first reaches ``level``."""
-    repetitions = max(1, DOTS // found.questions)
+    repetitions = max(1, DOTS // results.questions)
     spread = []
-    for result in found.results:
+    for result in results.results:
         point = _point(result, level)
         rows = [] if point is None else [allocation.at(point) for allocation in result.allocations[:repetitions]]
         label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
@@ -53,21 +53,23 @@ def leader_share(question: LabelledQuestion) -> float:
     return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
 
 
-def draw_difficulty(found: PoolResult, pool: LabelledPool, level: float = LEVEL) -> "Figure":
-    """A panel a policy: a dot a question, and the mean of each tenth of the leader's share."""
-    panels = spreads(found, level)
+def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVEL) -> "Figure":
+    """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
+    panels = spreads(results, level)
     shares = np.array([leader_share(question) for question in pool.questions])
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = blank(3.1 * columns, 2.5 * rows + 1.0)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    _trace_ticks(grid[0], panels, found.size)
+    _trace_ticks(grid[0], panels, results.size)
     for axes, spread in zip(grid, panels, strict=False):
         _panel(axes, spread, shares, level)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    of = " of the ceiling" if found.config.target == "disjoint" else ""
-    figure.suptitle(f"{title_of(found)}\ntraces a question where self-consistency first is {level:g}{of}", fontsize=11)
+    of = " of the ceiling" if results.config.target == "disjoint" else ""
+    figure.suptitle(
+        f"{title_of(results)}\ntraces per question where self-consistency first is {level:g}{of}", fontsize=11
+    )
     figure.supxlabel("the leader's share of all recorded votes (right: easy)", fontsize=10)
     figure.supylabel("traces", fontsize=10)
     return figure
@@ -82,9 +84,9 @@ def _point(result: Result, level: float) -> int | None:
 
 def _mean(rows: Sequence[Floats]) -> Floats:
     """The mean of what is known of each question; a question that trained every time has none."""
-    known = np.isfinite(rows)
+    finite = np.isfinite(rows)
     return np.where(
-        known.any(axis=0), np.where(known, rows, 0.0).sum(axis=0) / np.maximum(1, known.sum(axis=0)), np.nan
+        finite.any(axis=0), np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0)), np.nan
     )
 
 
@@ -105,8 +107,8 @@ def _panel(axes: "Axes", spread: Spread, shares: Floats, level: float) -> None:
     if spread.traces is None:
         axes.text(0.5, 0.5, f"never reaches {level:g}", transform=axes.transAxes, ha="center", color=GREY)
         return
-    known = np.isfinite(spread.traces)
-    x, y = shares[known], spread.traces[known]
+    finite = np.isfinite(spread.traces)
+    x, y = shares[finite], spread.traces[finite]
     axes.set_title(f"{spread.label}: mean {y.mean():.1f}", fontsize=10)
     axes.scatter(x, np.maximum(y, NONE), s=12, alpha=0.3, color=PALETTE[0], linewidths=0)
     tenths = np.minimum((x * 10).astype(int), 9)

@@ -35,7 +35,7 @@ svg text { fill: var(--faint); font: 12px system-ui, sans-serif; }
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One policy's run: its ends, and (mean traces a question, self-consistency) on the way there."""
+    """One policy's run: its ends, and (mean traces per question, self-consistency) on the way there."""
 
     name: str
     traces: int
@@ -65,15 +65,16 @@ def comparison_page(
         f"<td>{run.accuracy:.1%}</td></tr>"
         for run in runs
     )
-    asked = "".join(map(_question, questions))
-    said = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    answers = "".join(map(_question, questions))
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(lead)}</p>"
         "<table><thead><tr><th>policy</th><th>traces</th><th>self-consistency</th><th>accuracy</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table><h2>Self-consistency against mean traces a question</h2>{_plot(runs)}"
-        f'<h2>The least certain answers</h2>{asked}<h2>What this is</h2><ul class="faint">{said}</ul></body></html>\n'
+        f"<tbody>{rows}</tbody></table><h2>Self-consistency against mean traces per question</h2>{_plot(runs)}"
+        f'<h2>The least certain answers</h2>{answers}<h2>What this is</h2><ul class="faint">{items}</ul>'
+        "</body></html>\n"
     )
 
 
@@ -103,7 +104,7 @@ def _plot(runs: Sequence[ComparedRun]) -> str:
         f'<text x="{place(x, 1).split(",")[0]}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:g}</text>'
         for x in range(0, round(most) + 1, max(1, round(most) // 8))
     )
-    middle = f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">mean traces a question</text>'
+    middle = f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">mean traces per question</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{marks}{ticks}{middle}{lines}</svg>'
 
 
@@ -116,11 +117,11 @@ def _question(question: VotedQuestion) -> str:
         for answer, weight in ranked
     )
     right = "no vote" if question.answer is None else escape(question.answer)
-    told = (
+    summary = (
         f"answer {right}, certain {question.certificate:.0%}; vote of the whole pool {escape(str(question.population))}"
     )
     gold = "" if question.gold is None else f"; right is {escape(question.gold)}"
     return (
-        f'<div class="question">{escape(question.text)}<br><span class="faint">{told}{gold}</span>'
+        f'<div class="question">{escape(question.text)}<br><span class="faint">{summary}{gold}</span>'
         f'<div class="bar">{shares}</div></div>'
     )

@@ -47,24 +47,24 @@ class VotingCurve:
     def row(self) -> dict[str, object]:
         """The fits as numbers, with the largest error of each."""
         fits = {"regression": self.regression, "l1": self.l1}
-        found: dict[str, object] = {
+        cells: dict[str, object] = {
             "options": self.options,
             "name": self.name,
             "theta": " ".join(map(_short, self.theta)),
         }
         for name, fit in fits.items():
-            found |= {f"{name}_a": fit.a, f"{name}_b": fit.b, f"{name}_sup_error": sup_error(fit, self.exact)}
-        return found
+            cells |= {f"{name}_a": fit.a, f"{name}_b": fit.b, f"{name}_sup_error": sup_error(fit, self.exact)}
+        return cells
 
 
 def voting_curves() -> list[VotingCurve]:
     """Every theta of the paper's panels."""
-    found = []
+    curves = []
     for M, panel in PANELS.items():
         for name, theta in panel.items():
             exact = SC_curve(theta, B_MAX)
-            found.append(VotingCurve(M, name, theta, exact, fit_probit_regression(exact), fit_probit_l1(exact)))
-    return found
+            curves.append(VotingCurve(M, name, theta, exact, fit_probit_regression(exact), fit_probit_l1(exact)))
+    return curves
 
 
 def draw_voting(curves: Sequence[VotingCurve]) -> "Figure":
@@ -161,7 +161,7 @@ def online_sizes(mean: int) -> Floats:
 
 
 def draw_plan(rows: Sequence[PlanRow]) -> "Figure":
-    """A panel a mean budget: bars side by side, whiskers one deviation over batches."""
+    """A panel for each mean budget: bars side by side, whiskers one deviation over batches."""
     means = sorted({row.mean_budget for row in rows})
     figure = blank(3.4 * len(means), 4.0)
     panels = figure.subplots(1, len(means), squeeze=False)[0].tolist()
@@ -179,8 +179,8 @@ def _plan_panel(axes: "Axes", rows: Sequence[PlanRow]) -> None:
     at = np.arange(len(rows))
     offline, spread = [row.offline for row in rows], [row.offline_sd for row in rows]
     below = list(map(min, offline, spread))  # a whisker does not go under no trace
-    told = f"offline: {OFFLINE} (mean and deviation of simulated batches)"
-    axes.bar(at - 0.2, offline, 0.4, color=PALETTE[0], label=told)
+    label = f"offline: {OFFLINE} (mean and deviation of simulated batches)"
+    axes.bar(at - 0.2, offline, 0.4, color=PALETTE[0], label=label)
     axes.errorbar(at - 0.2, offline, (below, spread), fmt="none", ecolor="#444444", elinewidth=0.8)
     axes.bar(at + 0.2, [row.online for row in rows], 0.4, color=PALETTE[4], label="online: greedy plan, θ known")
     axes.set_xticks(at, labels=[f"{row.theta:.2f}"[1:] for row in rows], fontsize=9)

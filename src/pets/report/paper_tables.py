@@ -18,7 +18,7 @@ from pets.pools import Pool
 from pets.registry import make_policy
 from pets.replay import PoolResult, ReplayConfig, replay
 from pets.replay.contenders import Split, split
-from pets.replay.draws import Draw, draw
+from pets.replay.draws import Draw, draw_traces
 from pets.replay.drivers import stream_sizes
 from pets.replay.lab import Progress
 from pets.replay.labelled import LabelledPool
@@ -54,15 +54,15 @@ def bin_sweep(
     """Oracle and predictor at every K, at the one mean budget of the config."""
     (mean,) = config.budgets
     specs = {f"{policy}:K={K}": (policy, K) for policy, sizes in (ORACLE, PREDICTOR) for K in sizes}
-    found = replay(pools, tuple(specs), config=config, workers=workers, progress=progress)
-    return [_row(pool, spec, *named, mean) for pool in found for spec, named in specs.items()]
+    results = replay(pools, tuple(specs), config=config, workers=workers, progress=progress)
+    return [_row(pool, spec, *named, mean) for pool in results for spec, named in specs.items()]
 
 
 def _row(pool: PoolResult, spec: str, policy: str, K: int, mean: float) -> SweepRow:
     result = pool.result(spec)
     judged = pool.pass_at_1 is not None
     consistency, accuracy = result.consistency[:, 0], result.accuracy[:, 0]
-    known = accuracy[np.isfinite(accuracy)]
+    graded = accuracy[np.isfinite(accuracy)]
     return SweepRow(
         pool=pool.pool,
         policy=policy,
@@ -71,8 +71,8 @@ def _row(pool: PoolResult, spec: str, policy: str, K: int, mean: float) -> Sweep
         traces=float(result.traces.mean()),
         consistency=float(consistency.mean()),
         consistency_sd=float(consistency.std(ddof=1)) if consistency.size > 1 else 0.0,
-        accuracy=float(known.mean()) if judged and known.size else None,
-        accuracy_sd=(float(known.std(ddof=1)) if known.size > 1 else 0.0) if judged and known.size else None,
+        accuracy=float(graded.mean()) if judged and graded.size else None,
+        accuracy_sd=(float(graded.std(ddof=1)) if graded.size > 1 else 0.0) if judged and graded.size else None,
     )
 
 
@@ -99,18 +99,18 @@ def wall_clock(pool: LabelledPool, config: ReplayConfig) -> list[ClockRow]:
     """Fit and assignment of the online grid, uniform, and okg with Dir(1), at the one mean budget of the config."""
     (mean,) = config.budgets
     clocks: dict[str, Callable[[Draw, Split], int]] = {
-        ONLINE: lambda drawn, parts: _stream(ONLINE, drawn, parts, mean),
-        UNIFORM: lambda drawn, parts: _stream(UNIFORM, drawn, parts, mean),
-        OFFLINE: lambda drawn, parts: _okg(drawn, mean),
+        ONLINE: lambda draw, parts: _stream(ONLINE, draw, parts, mean),
+        UNIFORM: lambda draw, parts: _stream(UNIFORM, draw, parts, mean),
+        OFFLINE: lambda draw, parts: _okg(draw, mean),
     }
     seconds: dict[str, list[float]] = {policy: [] for policy in clocks}
     traces: dict[str, int] = {}
     parts = split(pool, config, 0)
     for repetition in range(config.repetitions):
-        drawn, parts = draw(pool, config, repetition), split(pool, config, repetition)
+        draw, parts = draw_traces(pool, config, repetition), split(pool, config, repetition)
         for policy, assign in clocks.items():
             start = perf_counter()
-            traces[policy] = assign(drawn, parts)
+            traces[policy] = assign(draw, parts)
             seconds[policy].append(perf_counter() - start)
     questions = {ONLINE: len(parts.arrivals), UNIFORM: len(parts.arrivals), OFFLINE: len(pool.questions)}
     return [
@@ -119,18 +119,18 @@ def wall_clock(pool: LabelledPool, config: ReplayConfig) -> list[ClockRow]:
     ]
 
 
-def _stream(spec: str, drawn: Draw, parts: Split, mean: float) -> int:
+def _stream(spec: str, draw: Draw, parts: Split, mean: float) -> int:
     policy, total = make_policy(spec).fit(parts.training()), int(mean * len(parts.arrivals))
-    return int(stream_sizes(policy, drawn, parts.arrivals, total, seed=0).sum())
+    return int(stream_sizes(policy, draw, parts.arrivals, total, seed=0).sum())
 
 
-def _okg(drawn: Draw, mean: float) -> int:
+def _okg(draw: Draw, mean: float) -> int:
     """One trace at a time, each told before the next is chosen: the paper's sequential allocation."""
-    total = int(mean * len(drawn.paths))
-    allocator = Allocator(make_policy(OFFLINE), Budget(total, drawn.size), drawn.questions(), seed=0)
-    given = 0
+    total = int(mean * len(draw.paths))
+    allocator = Allocator(make_policy(OFFLINE), Budget(total, draw.size), draw.questions(), seed=0)
+    traces = 0
     while launches := allocator.ask():
         id, number = launches[0]
-        allocator.tell(drawn.traces[id][number])
-        given += 1
-    return given
+        allocator.tell(draw.traces[id][number])
+        traces += 1
+    return traces

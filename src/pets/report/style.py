@@ -58,10 +58,10 @@ def trace_axis(axes: "Axes", low: float, high: float) -> None:
 
 def quiet_grid(axes: Sequence["Axes"]) -> None:
     """A faint grid behind the lines and no box around them."""
-    for one in axes:
-        one.grid(True, color="#dddddd", linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+    for panel in axes:
+        panel.grid(True, color="#dddddd", linewidth=0.6)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
 
 
 def _matplotlib(module: str) -> Any:

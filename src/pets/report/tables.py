@@ -36,7 +36,7 @@ SCORES = {
 
 
 def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
-    """One row a policy: traces a question at self-consistency 1 and on the mean curve, and a matched budget."""
+    """One row per policy: traces per question at self-consistency 1 and on the mean curve, and a matched budget."""
     of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
     cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
     metrics = [metric for metric in COLUMNS.values() if any(row.metric == metric for row in of_pool)]
@@ -53,7 +53,7 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
 
 
 def certificate_table(rows: Sequence[Row]) -> Table | None:
-    """One row a pool and policy; ``None`` if no certificates were made."""
+    """One row for each pool and policy; ``None`` if no certificates were made."""
     cells = {(row.pool, row.policy, row.metric): row.mean for row in rows if row.metric in SCORES.values()}
     caption = "The chance that the leader is the vote of all traces drawn, pooled over mean budgets and repetitions."
     table = Table(title="certificates", caption=caption, title_justify="left", caption_justify="left")
@@ -69,20 +69,20 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
 
 def _title(pool: PoolResult) -> str:
     bounds = [("pass@1", pool.pass_at_1), ("vote of all", pool.vote_accuracy)]
-    known = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
-    said = [f"{pool.questions} questions x {pool.size} traces", f"{pool.config.repetitions} repetitions", *known]
-    return f"{pool.pool}: {', '.join(said)}"
+    bound_texts = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
+    facts = [f"{pool.questions} questions x {pool.size} traces", f"{pool.config.repetitions} repetitions", *bound_texts]
+    return f"{pool.pool}: {', '.join(facts)}"
 
 
 def _caption(pool: PoolResult, of_pool: Sequence[Row]) -> str:
     of = "of the ceiling " if pool.config.target == "disjoint" else ""
-    said = [
-        f"Traces a question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
+    sentences = [
+        f"Traces per question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
         "* at the spend where okg first reaches 1.",
         f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
         _limit(pool, of_pool),
     ]
-    return "\n".join(said)
+    return "\n".join(sentences)
 
 
 def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
@@ -123,29 +123,29 @@ def write_csv(path: Path, rows: Sequence[Tabled]) -> Path:
 
 
 def sweep_table(rows: Sequence[SweepRow], policy: str, title: str) -> Table:
-    """The paper's layout: a line a pool, a column a K; accuracy, and self-consistency behind the stroke."""
-    chosen = {(row.pool, row.K): row for row in rows if row.policy == policy}
-    sizes = list(dict.fromkeys(K for _, K in chosen))
+    """The paper's layout: a line per pool, a column per K; accuracy, and self-consistency behind the stroke."""
+    cells = {(row.pool, row.K): row for row in rows if row.policy == policy}
+    sizes = list(dict.fromkeys(K for _, K in cells))
     table = Table(title=title, caption="accuracy / self-consistency", title_justify="left", caption_justify="left")
     table.add_column("pool")
     for K in sizes:
         table.add_column(f"K = {K}", justify="right")
-    for pool in dict.fromkeys(pool for pool, _ in chosen):
-        table.add_row(pool, *(_sweep_cell(chosen[pool, K]) for K in sizes))
+    for pool in dict.fromkeys(pool for pool, _ in cells):
+        table.add_row(pool, *(_sweep_cell(cells[pool, K]) for K in sizes))
     return table
 
 
 def clock_table(rows: Sequence[ClockRow], title: str) -> Table:
-    """The paper's layout: a line a pool, a column a method."""
-    found = {(row.pool, row.policy): row for row in rows}
+    """The paper's layout: a line for each pool, a column for each method."""
+    cells = {(row.pool, row.policy): row for row in rows}
     names = {ONLINE: "online grid, fit + assign", UNIFORM: "online uniform", OFFLINE: "offline okg:prior=1"}
     caption = "seconds, the model's own time left out"
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("pool")
     for name in names.values():
         table.add_column(name, justify="right")
-    for pool in dict.fromkeys(pool for pool, _ in found):
-        table.add_row(pool, *(_seconds(found[pool, policy].seconds) for policy in names))
+    for pool in dict.fromkeys(pool for pool, _ in cells):
+        table.add_row(pool, *(_seconds(cells[pool, policy].seconds) for policy in names))
     return table
 
 

@@ -1,4 +1,4 @@
-"""The queue of an index policy that sees whole traces: one score a question, renewed whenever it changes.
+"""The queue of an index policy that sees whole traces: one score for each question, renewed whenever it changes.
 
 A heap of ``(-score, position, version)``; stale entries are dropped as they surface. A decision costs O(log N)
 and one call of the policy.

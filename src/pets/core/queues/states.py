@@ -188,15 +188,15 @@ class StateQueue:
                 heappush(self._heap, (-score, self._keys[state], state))
 
     def _state(self, key: Key) -> int:
-        found = self._ids.get(key)
-        if found is None:
-            found = self._ids[key] = len(self._keys)
+        state = self._ids.get(key)
+        if state is None:
+            state = self._ids[key] = len(self._keys)
             self._keys.append(key)
             self._scores.append(None)
             self._members.append({})
             self._after.append({})
             self._queued.append(False)
-        return found
+        return state
 
     def _move(self, state: int, event: int) -> int:
         """The state after an event; kept, so that it is worked out once."""
