@@ -1,5 +1,6 @@
 """What every test shares: child processes, ports, the real model, and which tests are slow by nature."""
 
+import signal
 import socket
 import subprocess
 from importlib.util import find_spec
@@ -12,6 +13,10 @@ from pets.samplers.gguf import default_weights
 
 settings.register_profile("pets", deadline=None)  # shared machines are slow at random
 settings.load_profile("pets")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what runs in the background, and children inherit it: those that a test interrupts would go on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
