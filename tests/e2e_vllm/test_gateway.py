@@ -57,7 +57,7 @@ def test_a_voted_answer(vllm, client, weighted):
     assert work["requests"] < TRACES  # several traces in one request
     [choice] = reply.choices
     assert reply.pets["answer"] is None or reply.pets["answer"] in choice.message.content
-    assert choice.logprobs is None  # they were asked for to weigh by, not by the client
+    assert choice.logprobs is None  # asked for to weigh by, and not by the client
 
 
 def test_a_voted_answer_as_a_stream(vllm, client):
@@ -72,9 +72,9 @@ def test_a_voted_answer_as_a_stream(vllm, client):
 
 
 def test_plain_requests_get_what_vllm_itself_gives(vllm, gateway):
-    asked = {"model": PASSED, "messages": QUESTION, "max_tokens": 8, "n": 2, "seed": 7, "logprobs": True}
-    passed = httpx.post(f"{gateway}/chat/completions", json=asked, timeout=VERB_TIMEOUT_S, trust_env=False)
-    direct = vllm.http.post("/chat/completions", json=asked)
+    body = {"model": PASSED, "messages": QUESTION, "max_tokens": 8, "n": 2, "seed": 7, "logprobs": True}
+    passed = httpx.post(f"{gateway}/chat/completions", json=body, timeout=VERB_TIMEOUT_S, trust_env=False)
+    direct = vllm.http.post("/chat/completions", json=body)
     assert passed.status_code == direct.status_code == 200
     assert passed.headers["content-type"] == direct.headers["content-type"]
 
