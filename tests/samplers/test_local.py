@@ -153,3 +153,13 @@ def test_strangers_on_the_loopback_are_refused(run, local):
             return await client.post(f"{local.url}/completions", json={"prompt": "hi", "max_tokens": 1})
 
     assert run(go()).status_code == 401
+
+
+def test_a_clients_own_request_is_answered_with_the_servers_choices(run, local):
+    body = {"messages": [{"role": "user", "content": "What is 3 + 4?"}], "max_tokens": 5, "temperature": 0.8}
+    traces = run(local.sample(Prompt.of_body(body), 11, 0, Sampling()))  # more than it has slots
+    assert len(traces) == 11 and all(0 <= trace.tokens <= 5 for trace in traces)
+    assert [trace.raw["message"]["content"] for trace in traces] == [trace.text for trace in traces]
+    assert all(trace.raw["logprobs"] is None for trace in traces)
+    [again] = run(local.sample(Prompt.of_body(body | {"logprobs": True, "top_logprobs": 3}), 1, 10, Sampling()))
+    assert again.text == traces[10].text and len(again.raw["logprobs"]["content"][0]["top_logprobs"]) == 3

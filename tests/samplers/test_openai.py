@@ -1,6 +1,7 @@
 """The client against servers that answer well and badly."""
 
 import asyncio
+import contextlib
 import json
 
 import httpx
@@ -10,6 +11,8 @@ from pets.errors import BusyError, InputError, RefusedError, ReplyError, Sampler
 from pets.samplers import Prompt, Sampling
 from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
+
+from ..waiting import until
 
 TEXT, CHAT = Prompt("2 + 2 ="), Prompt.chat("2 + 2?")
 TOPS = Sampling(top_logprobs=2, window=2)
@@ -210,6 +213,77 @@ def test_a_large_body_arrives_whole():
         return answer(choice())(request)
 
     assert sample(handler, long, n=1)[0][0].text == " 4"
+
+
+REPLY = json.dumps({"choices": [choice()], "usage": {"completion_tokens": 1}}).encode()
+
+
+class LoopbackServer:
+    """A server of this machine that keeps connections; ``heads`` of the requests it had, ``release`` lets it answer."""
+
+    def __init__(self):
+        self.connections, self.heads, self.bodies, self.release = [], [], [], asyncio.Event()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+        return self
+
+    async def __aexit__(self, *error):
+        self._server.close()
+        await asyncio.gather(*self.connections)
+
+    async def _serve(self, reader, writer):
+        self.connections.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.split("content-length:")[1].split("\r\n")[0])
+                self.bodies.append(await reader.readexactly(length))
+                self.heads.append(head)
+                await self.release.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(REPLY), REPLY))
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def test_hundreds_of_requests_are_in_flight_at_once():
+    async def go():
+        async with LoopbackServer() as server, OpenAISampler(server.url, "m") as sampler:
+            requests = [asyncio.create_task(sampler.sample(TEXT, 1, seed, Sampling())) for seed in range(200)]
+            await until(lambda: len(server.heads) == 200)
+            server.release.set()
+            return await asyncio.gather(*requests)
+
+    assert len(asyncio.run(go())) == 200
+
+
+@pytest.mark.parametrize(("loopback", "connections"), [(False, 1), (True, 3)])
+def test_connections_are_kept_but_to_servers_of_this_machine(loopback, connections):
+    async def go():
+        async with LoopbackServer() as server, OpenAISampler(server.url, "m", loopback=loopback) as sampler:
+            server.release.set()
+            for seed in range(3):
+                await sampler.sample(TEXT, 1, seed, Sampling())
+            return len(server.connections)
+
+    assert asyncio.run(go()) == connections
+
+
+def test_a_large_body_goes_over_the_wire_whole_and_logins_of_netrc_do_not(monkeypatch, tmp_path):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\ndefault login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    async def go():
+        async with LoopbackServer() as server, OpenAISampler(server.url, "m") as sampler:
+            server.release.set()
+            await sampler.sample(Prompt("x" * 3_000_000), 1, 0, Sampling())
+            return server.heads[0], server.bodies[0]
+
+    head, body = asyncio.run(go())
+    assert len(json.loads(body)["prompt"]) == 3_000_000
+    assert "authorization" not in head and "transfer-encoding" not in head and head.count("content-type") == 1
 
 
 def real(raw: bytes) -> SamplerError:

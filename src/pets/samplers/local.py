@@ -113,7 +113,7 @@ class LocalSampler(Sampler):
         traces = [trace for task in tasks for trace in task.result()]
         # A trace that ended at its first token has no log-probabilities to count: it has no tokens.
         traces = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in traces]
-        return traces if sampling.top_logprobs else [replace(trace, confidence=None) for trace in traces]
+        return traces if sampling.top_logprobs else [without_logprobs(trace, prompt) for trace in traces]
 
     async def close(self) -> None:
         client, child, reader = self._client, self._child, self._reader
@@ -219,6 +219,14 @@ class LocalSampler(Sampler):
             text = reply["prompt"]
         reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
         return len(reply["tokens"])
+
+
+def without_logprobs(trace: Completion, prompt: Prompt) -> Completion:
+    """The trace without what only its log-probabilities tell, and without them where the prompt asks for none."""
+    raw = trace.raw
+    if raw is not None and not (prompt.body or {}).get("logprobs"):
+        raw = {**raw, "logprobs": None}
+    return replace(trace, confidence=None, raw=raw)
 
 
 def check_free(port: int) -> None:
