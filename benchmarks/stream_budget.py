@@ -26,7 +26,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.plans import Outcome, RecordedTraces, Stream, fit_plan
-from pets.plans.plan import SLACK
+from pets.plans.plan import SLACK_DIVISOR
 from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
@@ -97,7 +97,7 @@ def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: ar
     sizes = stream_sizes(plan.policy(use_up=True), drawn, parts.arrivals, total, 0)
     runs = {"lab": Run(int(sizes.sum()), total, drawn.agree[list(parts.arrivals), sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
-        leave = int(args.mean_budget * WINDOW) // SLACK if way.windows else 0
+        leave = int(args.mean_budget * WINDOW) // SLACK_DIVISOR if way.windows else 0
         policy = Price(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)
         # a window that is not full at the end has money for questions that never came
         arrivals = parts.arrivals[: len(parts.arrivals) // WINDOW * WINDOW] if way.windows else parts.arrivals

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pets.core.certificate import EXACT_BATCH, FAR, certificate, expected_consistency, p_leader_after
+from pets.core.certificate import EXACT_QUESTIONS, EXACT_VOTES, certificate, expected_consistency, p_leader_after
 from pets.core.dirichlet import p_leader_counts
 from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
@@ -74,7 +74,7 @@ def test_it_is_a_probability_that_one_more_vote_for_the_leader_raises(counts, un
 def test_the_limits_are_the_vote_now_and_the_population_vote():
     for counts, K, a in [((3, 2), 2, 1.6), ((4, 2, 1), 8, 0.2), ((3, 3), 4, 0.6)]:
         assert p_leader_after(counts, K, a, 0) == 1.0
-        gaps = [abs(p_leader_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, FAR)]
+        gaps = [abs(p_leader_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, EXACT_VOTES)]
         assert gaps[0] > 2 * gaps[1] > 4 * gaps[2] and gaps[2] < 0.01
 
 
@@ -93,7 +93,7 @@ def test_the_certificate_mixes_the_strengths_by_their_posterior():
 
 def test_far_away_it_runs_into_infinity_without_a_jump():
     prior, tally = LearnedPrior(), Tally((5, 3, 1), options=4)
-    near, far = certificate(tally, prior, 9 + FAR), certificate(tally, prior, 10 + FAR)
+    near, far = certificate(tally, prior, 9 + EXACT_VOTES), certificate(tally, prior, 10 + EXACT_VOTES)
     assert near == pytest.approx(far, abs=1e-4)
     assert certificate(tally, prior, 10**9) == pytest.approx(certificate(tally, prior), abs=1e-6)
 
@@ -151,6 +151,6 @@ def test_the_interval_of_a_small_batch_is_the_poisson_binomials():
 
 def test_both_intervals_agree_where_they_meet():
     prior, tally = LearnedPrior(), Tally((2, 1), options=4)
-    exact = expected_consistency([tally] * EXACT_BATCH, prior, 16)
-    normal = expected_consistency([tally] * (EXACT_BATCH + 1), prior, 16)
-    assert exact == pytest.approx(normal, abs=1.5 / EXACT_BATCH)
+    exact = expected_consistency([tally] * EXACT_QUESTIONS, prior, 16)
+    normal = expected_consistency([tally] * (EXACT_QUESTIONS + 1), prior, 16)
+    assert exact == pytest.approx(normal, abs=1.5 / EXACT_QUESTIONS)

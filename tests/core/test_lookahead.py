@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc, betaln
 
-from pets.core.lookahead import BATCHES, LIMIT, batch_gains
+from pets.core.lookahead import BATCHES, MAX_VOTES, batch_gains
 
 strengths = st.sampled_from([0.02, 0.3, 1.0, 2.5])
 
@@ -55,5 +55,7 @@ def test_a_tiny_doubt_keeps_its_relative_accuracy():
 
 
 def test_large_counts_go_on_falling():
-    best = [float((batch_gains((n, n), 2, (1.0,))[0] / BATCHES).max()) for n in (LIMIT, 2 * LIMIT, 4 * LIMIT)]
+    best = [
+        float((batch_gains((n, n), 2, (1.0,))[0] / BATCHES).max()) for n in (MAX_VOTES, 2 * MAX_VOTES, 4 * MAX_VOTES)
+    ]
     assert best[0] > 1.5 * best[1] > 2.25 * best[2]

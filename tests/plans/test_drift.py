@@ -107,7 +107,7 @@ def test_what_is_no_pattern_is_refused(plan):
 
 
 def test_a_long_stream_is_watched_in_fixed_memory(monkeypatch):
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_STARTS", 3)
     drift = Drift((0.2,) * 5, questions=50)
     for number in range(64 * 8):
         drift.see(number % 5)

@@ -36,8 +36,8 @@ from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
 
-VERSION = 2
-PAST = 4096  # questions withdrawn that a policy still learns from
+SNAPSHOT_VERSION = 2
+PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 
 
 class Allocator:
@@ -66,7 +66,7 @@ class Allocator:
         self._leaving: set[str] = set()  # withdrawn, with traces in flight
         self._given_up: set[str] = set()  # asked no more, their votes kept
         self._debt: deque[Trace] = deque()  # paid for beside the plan, to be made up for
-        self._past: deque[Tally] = deque(maxlen=PAST)
+        self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
         self._queue = queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
@@ -319,7 +319,7 @@ class Allocator:
     def to_plain(self) -> dict[str, Any]:
         """All that :meth:`restore` needs, as dicts, lists, strings, numbers and None: JSON can hold it."""
         return {
-            "version": VERSION,
+            "version": SNAPSHOT_VERSION,
             "policy": type(self.policy).__name__,
             "options": self.policy.to_plain(),
             "budget": self.budget.to_plain(),
@@ -341,8 +341,10 @@ class Allocator:
     @classmethod
     def restore(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
         """The allocator that :meth:`to_plain` described; ``policy`` is the policy's class, the rest is in the data."""
-        if data.get("version") != VERSION:
-            raise StateError(f"this allocator state has version {data.get('version')!r}; this pets reads {VERSION}.")
+        if data.get("version") != SNAPSHOT_VERSION:
+            raise StateError(
+                f"this allocator state has version {data.get('version')!r}; this pets reads {SNAPSHOT_VERSION}."
+            )
         if data.get("policy") != policy.__name__:
             raise StateError(f"this state was saved by policy {data.get('policy')}, not by {policy.__name__}.")
         try:

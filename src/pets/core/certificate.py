@@ -38,11 +38,11 @@ __all__ = ["certificate", "expected_consistency", "p_leader_after"]
 
 Array = NDArray[np.float64]
 
-FAR = 512  # votes to come that are summed exactly; beyond, the distance to infinity is taken to shrink as 1 / m
-ALIAS = 1e-11  # r^F: what the coefficient F places on leaks into the one sought
-LAGUERRE = 8
-NEGLIGIBLE = 1e-9  # posterior weight of a strength that is not worth its sum
-EXACT_BATCH = 1000  # questions up to which the batch's interval is the Poisson-binomial's own
+EXACT_VOTES = 512  # votes to come that are summed exactly; beyond, the distance to infinity is taken to shrink as 1 / m
+ALIAS_TOLERANCE = 1e-11  # r^F: what the coefficient F places on leaks into the one sought
+LAGUERRE_NODES = 8
+NEGLIGIBLE_WEIGHT = 1e-9  # posterior weight of a strength that is not worth its sum
+EXACT_QUESTIONS = 1000  # questions up to which the batch's interval is the Poisson-binomial's own
 
 
 def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None) -> float:
@@ -61,7 +61,7 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None) -> fl
         tally = replace(tally, mark=prior.mark(tally.mean_tokens))
     weights, K = prior.posterior(tally), slots(tally)
     expected = math.inf if B is None else max(0.0, B - tally.returned) * voting_chance(tally)
-    kept = [(w, a) for w, a in zip(weights.tolist(), STRENGTHS, strict=True) if w > NEGLIGIBLE]
+    kept = [(w, a) for w, a in zip(weights.tolist(), STRENGTHS, strict=True) if w > NEGLIGIBLE_WEIGHT]
     wins = math.fsum(w * _after(tally.counts, K, a, expected) for w, a in kept)
     return min(1.0, wins / math.fsum(w for w, _ in kept))
 
@@ -81,7 +81,7 @@ def expected_consistency(
     if not p.size:
         raise InputError("a batch without questions has no self-consistency; give at least one tally.")
     mean = float(p.mean())
-    if p.size > EXACT_BATCH:
+    if p.size > EXACT_QUESTIONS:
         reach = 1.959963984540054 * math.sqrt(float((p * (1.0 - p)).sum())) / p.size
         return mean, max(0.0, mean - reach), min(1.0, mean + reach)
     pmf = np.ones(1)
@@ -96,9 +96,9 @@ def _after(counts: tuple[int, ...], K: int, a: float, votes: float) -> float:
     """P(leader wins) after an expected number of further votes."""
     if votes == math.inf:
         return p_leader_counts(counts, a, K)
-    if votes > FAR:
+    if votes > EXACT_VOTES:
         forever = p_leader_counts(counts, a, K)
-        return forever + (p_leader_after(counts, K, a, FAR) - forever) * FAR / votes
+        return forever + (p_leader_after(counts, K, a, EXACT_VOTES) - forever) * EXACT_VOTES / votes
     few = math.floor(votes)
     part = votes - few
     now = p_leader_after(counts, K, a, few)
@@ -137,7 +137,7 @@ def _negative_binomial(alpha: float, p: float, x: NDArray[np.int64]) -> Array:
 def _not_passed(rivals: list[int], lead: int, a: float, p: float, m: int, x: NDArray[np.int64]) -> Array:
     """P(the rivals' votes add up to m - x and none passes the leader's lead + x), for every x; shape (len(x),)."""
     F = 2 * (m + 1)
-    r = ALIAS ** (1.0 / F)
+    r = ALIAS_TOLERANCE ** (1.0 / F)
     f = np.arange(F // 2 + 1)
     y = np.arange(m + 1)
     powers = r**y * np.exp(-2j * np.pi * (np.outer(f, y) % F) / F)
@@ -163,5 +163,5 @@ def _ties(rivals: tuple[int, ...], lead: int) -> tuple[Array, dict[int, Array]]:
     V = lead * (1 + rivals.count(lead))
     if len(behind) < 2:
         return np.ones(1), {n: np.array([V / (V + n) if n < lead else 1.0]) for n in rivals}
-    y, weights = roots_laguerre(LAGUERRE)
+    y, weights = roots_laguerre(LAGUERRE_NODES)
     return weights, {n: np.exp(-y * (n / V if n < lead else 0.0)) for n in rivals}

@@ -34,9 +34,9 @@ __all__ = ["R_plus", "U", "clear_memo", "log_R_plus", "log_R_plus_counts", "p_ar
 Row = NDArray[np.float64]
 
 LEFT_END = -33.0  # below e^-33 every F_k is its leading power of x to double precision
-TAIL = 1e-20
+TAIL_CHANCE = 1e-20
 LOG_CLASS = 0.2  # largest alphas within e^0.2 of each other share a lattice
-MEMO = 1 << 18
+MEMO_ENTRIES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _lattice(alpha_class: int, fineness: int) -> _Lattice:
     least, most = math.exp((alpha_class - 1) * LOG_CLASS), math.exp(alpha_class * LOG_CLASS)
     h = min(0.2, 0.4 / math.sqrt(most)) / math.sqrt(2.0) ** fineness
     right = math.log(_far_quantile(most))
-    low = float(gammaincinv(least, TAIL))
+    low = float(gammaincinv(least, TAIL_CHANCE))
     left = max(math.log(low / 2.0), LEFT_END) if low > 0.0 else LEFT_END
     t: Row = left + h * np.arange(math.ceil((right - left) / h) + 1, dtype=np.float64)
     return _Lattice(t, np.exp(t), h, open_left=left == LEFT_END)
@@ -114,7 +114,7 @@ def _lattice(alpha_class: int, fineness: int) -> _Lattice:
 
 def _far_quantile(alpha: float) -> float:
     """An x beyond which Gamma(alpha) has less than about ``TAIL`` (a Bernstein bound: exact enough to cut at)."""
-    s = -math.log(TAIL)
+    s = -math.log(TAIL_CHANCE)
     return alpha + math.sqrt(2.0 * alpha * s) + s
 
 
@@ -233,7 +233,7 @@ def _levels(counts: tuple[int, ...], prior: float, M: int, pending: float) -> tu
     return levels, weights
 
 
-@lru_cache(maxsize=MEMO)
+@lru_cache(maxsize=MEMO_ENTRIES)
 def log_R_plus_counts(counts: tuple[int, ...], prior: float, M: int, pending: float = 0.0) -> float:
     """log R+ of the belief prior + counts over M slots; ``counts`` positive, descending: the memo's key.
 
@@ -243,7 +243,7 @@ def log_R_plus_counts(counts: tuple[int, ...], prior: float, M: int, pending: fl
     return _log_R_plus_levels(*_levels(counts, prior, M, pending))
 
 
-@lru_cache(maxsize=MEMO)
+@lru_cache(maxsize=MEMO_ENTRIES)
 def p_leader_counts(counts: tuple[int, ...], prior: float, M: int) -> float:
     """P(the leader of the counts is the population vote) under prior + counts over M slots.
 

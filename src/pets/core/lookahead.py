@@ -23,13 +23,13 @@ __all__ = ["BATCHES", "batch_gains"]
 Array = NDArray[np.float64]
 
 BATCHES = np.array([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48])
-LIMIT = 128  # votes that the tables know; larger counts, and batches, are scaled down to it
+MAX_VOTES = 128  # votes that the tables know; larger counts, and batches, are scaled down to it
 
 
 @lru_cache(maxsize=4)
 def _tables(strengths: tuple[float, ...]) -> Array:
-    """Gain of k pair votes, shape (strengths, k, LIMIT + 1, LIMIT + 1) at [s, k, n_1, n_2], n_1 >= n_2."""
-    most, votes = int(BATCHES[-1]) + 1, LIMIT + 1
+    """Gain of k pair votes, shape (strengths, k, MAX_VOTES + 1, MAX_VOTES + 1) at [s, k, n_1, n_2], n_1 >= n_2."""
+    most, votes = int(BATCHES[-1]) + 1, MAX_VOTES + 1
     n = np.arange(votes + most, dtype=np.float64)
     leader, rival = np.maximum(n[:, None], n), np.minimum(n[:, None], n)
     tables = np.zeros((len(strengths), most + 1, votes, votes))
@@ -55,7 +55,7 @@ def batch_gains(counts: tuple[int, ...], K: int, strengths: tuple[float, ...]) -
     >>> bool((close > clear).all()), bool((np.diff(close) >= 0).all())
     (True, True)
     """
-    scale = min(1.0, LIMIT / max(counts, default=1))
+    scale = min(1.0, MAX_VOTES / max(counts, default=1))
     leader, *rivals = [round(count * scale) for count in counts] or [0]
     unseen = K - max(len(counts), 1)
     copies = np.array([1.0] * len(rivals) + [unseen] * (unseen > 0))

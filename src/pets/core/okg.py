@@ -1,4 +1,4 @@
-"""The index of the optimistic knowledge gradient on a tally, as :mod:`pets.policies` use it."""
+"""The index of the optimistic knowledge gradient on a tally, for the policies that rank by it."""
 
 import math
 

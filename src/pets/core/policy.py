@@ -71,7 +71,7 @@ class Training:
 
 
 class Policy:
-    """Common to both kinds.
+    """What index and quota policies have in common.
 
     ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
     or whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth``

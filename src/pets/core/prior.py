@@ -28,9 +28,9 @@ Array = NDArray[np.float64]
 
 STRENGTHS = (0.005, 0.02, 0.06, 0.2, 0.6, 1.6)
 OPEN_SLOTS = 8  # of an answer set whose size is not known; one more than was seen, at least
-CLASSES = 5
+LENGTH_CLASSES = 5
 SHRINK_BATCH, SHRINK_CLASS = 2.0, 3.0  # pseudo-questions towards equal shares, and towards the batch's
-STEPS = 60
+EM_STEPS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
 def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:
     """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by ``shrink`` more questions."""
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
-    for _ in range(STEPS if len(evidence) else 0):
+    for _ in range(EM_STEPS if len(evidence) else 0):
         weights = evidence + np.log(shares)
         weights -= weights.max(axis=1, keepdims=True)
         np.exp(weights, out=weights)
@@ -175,7 +175,7 @@ def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
         return ()
     order = np.argsort(tokens, kind="stable")
     share = np.cumsum(many[order]) / many.sum()
-    cuts = [float(tokens[order][int(np.searchsorted(share, c / CLASSES))]) for c in range(1, CLASSES)]
+    cuts = [float(tokens[order][int(np.searchsorted(share, c / LENGTH_CLASSES))]) for c in range(1, LENGTH_CLASSES)]
     return tuple(sorted(set(cuts)))
 
 

@@ -26,10 +26,10 @@ from pets.plans.plan import StreamPlan
 
 __all__ = ["Drift"]
 
-EVERY = 64  # questions from one possible start of a drift to the next
-HALF = 0.5  # Jeffreys' pseudo-count
-HOPELESS = -30.0  # the log evidence at which a start is forgotten: that can only lower the mixture
-MOST = 256  # starts that are followed; of more, the least likely is forgotten
+START_EVERY = 64  # questions from one possible start of a drift to the next
+JEFFREYS = 0.5  # Jeffreys' pseudo-count
+FORGET_LOG_EVIDENCE = -30.0  # the log evidence at which a start is forgotten: that can only lower the mixture
+MAX_STARTS = 256  # starts that are followed; of more, the least likely is forgotten
 
 
 class Drift:
@@ -54,7 +54,7 @@ class Drift:
         self.rate = rate
         self.seen = 0
         self.alarmed_at: int | None = None  # questions seen when the alarm was raised
-        self._null = HALF + questions * np.array(shares)  # pseudo-counts of the null
+        self._null = JEFFREYS + questions * np.array(shares)  # pseudo-counts of the null
         self._counts = np.zeros(len(PATTERNS), dtype=np.int64)
         self._hits = np.zeros((0, len(PATTERNS)))  # patterns since each start
         self._evidence = np.zeros(0)  # log E of each start, its weight included
@@ -70,10 +70,12 @@ class Drift:
         """A question's warm-up is in and shows this pattern: its place in ``PATTERNS``."""
         if not 0 <= pattern < len(PATTERNS):
             raise InputError(f"pattern {pattern}; expected a place among the {len(PATTERNS)} warm-up patterns.")
-        if self.seen % EVERY == 0:
+        if self.seen % START_EVERY == 0:
             self._start()
         null = math.log(self._null[pattern] / self._null.sum())
-        self._evidence += np.log((HALF + self._hits[:, pattern]) / (HALF * len(PATTERNS) + self._hits.sum(axis=1)))
+        self._evidence += np.log(
+            (JEFFREYS + self._hits[:, pattern]) / (JEFFREYS * len(PATTERNS) + self._hits.sum(axis=1))
+        )
         self._evidence -= null
         self._hits[:, pattern] += 1
         self._null[pattern] += 1
@@ -119,8 +121,8 @@ class Drift:
         self._hits = np.vstack([self._hits, np.zeros(len(PATTERNS))])
 
     def _forget(self) -> None:
-        hopeful = self._evidence > HOPELESS
-        if len(hopeful) > MOST:
+        hopeful = self._evidence > FORGET_LOG_EVIDENCE
+        if len(hopeful) > MAX_STARTS:
             hopeful[self._evidence.argmin()] = False
         if not hopeful.all():
             self._evidence, self._hits = self._evidence[hopeful], self._hits[hopeful]

@@ -1,4 +1,4 @@
-"""From a training pool to a plan."""
+"""Fitting a plan to a training pool of recorded answers."""
 
 import hashlib
 import json

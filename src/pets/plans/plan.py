@@ -40,8 +40,8 @@ __all__ = [
     "write_plan",
 ]
 
-SLACK = 50  # a window may leave a 50th of its budget to the next
-SUM = 1e-6  # how far written shares may be from adding up to 1
+SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
+SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def left_by_windows(budget: Budget) -> int:
     >>> left_by_windows(Budget.per_window(100, 1600)), left_by_windows(Budget(1600))
     (32, 0)
     """
-    return 0 if budget.window is None else budget.window.amount // SLACK
+    return 0 if budget.window is None else budget.window.amount // SLACK_DIVISOR
 
 
 def _check_grid(grid: Grid, budgets: Quotas, cap: int) -> None:
@@ -158,12 +158,12 @@ def _check_prior(prior: LearnedPrior) -> None:
 
 
 def _distribution(shares: tuple[float, ...]) -> bool:
-    return all(share >= 0.0 for share in shares) and abs(math.fsum(shares) - 1.0) <= SUM
+    return all(share >= 0.0 for share in shares) and abs(math.fsum(shares) - 1.0) <= SHARE_TOLERANCE
 
 
 FORMAT = "pets-plan"
 VERSION = 1
-WIDTH = 160  # what fits on one line of the file stands on one
+LINE_WIDTH = 160  # what fits on one line of the file stands on one
 
 
 def read_plan(path: str | Path) -> StreamPlan:
@@ -191,7 +191,7 @@ def write_plan(plan: StreamPlan, path: str | Path) -> None:
 
 
 def plan_text(plan: StreamPlan) -> str:
-    """The file's content."""
+    """The text of the file."""
     return _laid_out(to_plain(plan), 0) + "\n"
 
 
@@ -304,7 +304,7 @@ def _no_number(text: str) -> None:
 def _laid_out(value: object, depth: int) -> str:
     """JSON that is indented only where it does not fit on a line."""
     flat = json.dumps(value, ensure_ascii=False)
-    if len(flat) + depth <= WIDTH or not isinstance(value, dict | list):
+    if len(flat) + depth <= LINE_WIDTH or not isinstance(value, dict | list):
         return flat
     inner = depth + 2
     if isinstance(value, dict):

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from pets.errors import InputError
-from pets.replay.metrics import SLACK, at_spend, frontier, mean_curve
+from pets.replay.metrics import LEVEL_TOLERANCE, at_spend, frontier, mean_curve
 from pets.replay.results import Floats, PoolResult, Result
 
 __all__ = ["Comparison", "average_ratio", "compare"]
@@ -158,7 +158,7 @@ def _spend_point(result: Result, level: float, parity: int) -> SpendPoint | None
     """What meets the level in the mean of the repetitions to choose on."""
     part = slice(parity, None, 2)
     traces, consistency = mean_curve(result, part)
-    bar = float(result.bar(level)[part].mean()) - SLACK
+    bar = float(result.bar(level)[part].mean()) - LEVEL_TOLERANCE
     points = np.arange(len(traces)) if result.option is None else frontier(traces, consistency)
     good = consistency[points] >= bar
     if not good.any():
@@ -191,8 +191,8 @@ def _at_equal_spend(mine: Result, rival: SpendPoint) -> tuple[float | None, floa
     if differences.size < 2:
         return None, None
     mean, error = float(differences.mean()), float(differences.std(ddof=1) / np.sqrt(differences.size))
-    if error < SLACK:
-        return mean, 1.0 if abs(mean) < SLACK else 0.0
+    if error < LEVEL_TOLERANCE:
+        return mean, 1.0 if abs(mean) < LEVEL_TOLERANCE else 0.0
     return mean, float(2.0 * stdtr(differences.size - 1, -abs(mean) / error))
 
 
@@ -201,5 +201,5 @@ def _equal_ratio(mine: Result, rival: SpendPoint) -> float | None:
     traces, consistency = mean_curve(mine, rival.scored)
     points = frontier(traces, consistency)
     x, y = traces[points], consistency[points]
-    bar = _mean(rival.of(rival.result.consistency)) - SLACK
+    bar = _mean(rival.of(rival.result.consistency)) - LEVEL_TOLERANCE
     return float(np.interp(bar, y, x)) / _mean(rival.of(rival.result.traces)) if bar <= y[-1] else None

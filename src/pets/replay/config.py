@@ -1,4 +1,4 @@
-"""The settings of a replay, as one plain object that every worker gets."""
+"""The settings of a replay in one plain object, the same for every worker."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ __all__ = ["BUDGETS", "ReplayConfig", "Target"]
 Target = Literal["whole", "disjoint"]
 
 BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
-"""Mean traces per question at which online policies are run; those over the size or under a warm-up are left out."""
+"""Mean traces per question at which online policies run; those over the size or under a warm-up are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The drivers: the allocator that live runs use, on recorded traces, one at a time."""
+"""Drivers of recorded traces: the allocator of live runs, one trace at a time, and the fast path of quota policies."""
 
 from collections.abc import Sequence
 

@@ -32,7 +32,7 @@ __all__ = ["Progress", "replay"]
 
 Progress = Callable[[int, int], None]
 
-KEPT = 3  # repetitions whose allocations are kept
+ALLOCATIONS_KEPT = 3  # repetitions whose allocations are kept
 BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
 
 
@@ -187,7 +187,7 @@ def run_task(task: Task) -> list[Repetition]:
         walk = Walk(draw.traces, draw.pool.options, states)
         curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
         moments = tuple(_moments(curve, draw, task.config) for curve in curves)
-        if repetition >= KEPT:
+        if repetition >= ALLOCATIONS_KEPT:
             curves = tuple(replace(curve, allocation=None) for curve in curves)
         outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.agree[:, -1].mean()), moments))
     return outcomes

@@ -1,4 +1,4 @@
-"""Recorded strings read as votes: equal answers get one label, and gold the label of the answers that equal it."""
+"""Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

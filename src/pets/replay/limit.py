@@ -42,8 +42,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Stop = Callable[[tuple[int, ...]], bool]
 
-ANSWERS = 3  # different ones a question
-CELLS = 300_000  # of the lattice: 3 answers and 65 traces, or 2 answers and 546
+MAX_ANSWERS = 3  # different answers of one question
+MAX_CELLS = 300_000  # of the lattice: 3 answers and 65 traces, or 2 answers and 546
 ROUNDING = 1e-12  # a rule that gains no more than this by going on stops
 
 
@@ -160,12 +160,12 @@ def attainable(pool: LabelledPool, config: ReplayConfig) -> tuple[Frontier | Non
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
     if config.target != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
-    if seen > ANSWERS:
-        return None, f"a question has {seen} different answers, it is computed for up to {ANSWERS}"
+    if seen > MAX_ANSWERS:
+        return None, f"a question has {seen} different answers, it is computed for up to {MAX_ANSWERS}"
     if any(None in question.labels for question in pool.questions):
         return None, "some traces have no answer"
     size = size_of(pool, config)
-    if (size + 1) ** seen > CELLS:
+    if (size + 1) ** seen > MAX_CELLS:
         return None, f"{size} traces per question are too many"
     return optimal_frontier(vote_counts(pool), size), ""
 
@@ -223,10 +223,10 @@ def _check(counts: Sequence[Sequence[int]], distinct: Counter[tuple[int, ...]], 
     if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
         raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
     M = max(map(len, distinct))
-    if M > 6 or (size + 1) ** M > CELLS:
+    if M > 6 or (size + 1) ** M > MAX_CELLS:
         raise InputError(
             f"{M} different answers and {size} traces make a lattice of {size + 1}^{M} states; the limit goes up to "
-            f"{CELLS:,} (3 answers and 65 traces). Ask for fewer traces, or leave the pool out."
+            f"{MAX_CELLS:,} (3 answers and 65 traces). Ask for fewer traces, or leave the pool out."
         )
 
 

@@ -1,4 +1,4 @@
-"""What is read off the curves: where a level is reached, what a matched budget buys, the area, the mean frontier.
+"""Metrics of a curve: where a level is reached, what a matched budget buys, the area, the mean frontier.
 
 Points of a sweep are taken in the order of what they spent. Traces and tokens are means a question. NaN stands for
 "not reached".
@@ -14,7 +14,7 @@ from pets.replay.results import Floats, Result
 __all__ = ["LEVELS", "Reached", "area", "at_spend", "frontier", "mean_curve", "reached", "traces_at_mean"]
 
 LEVELS = (0.95, 0.99, 0.995, 1.0)
-SLACK = 1e-9  # 0.95 x 100 is not 95
+LEVEL_TOLERANCE = 1e-9  # 0.95 x 100 is not 95
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ def reached(result: Result, level: float) -> Reached:
     The first point of a sweep that reaches it is the cheapest of its values that does.
     """
     order = np.argsort(result.traces, axis=1, kind="stable") if result.option else None
-    good = _sorted(result.consistency, order) >= result.bar(level)[:, None] - SLACK
+    good = _sorted(result.consistency, order) >= result.bar(level)[:, None] - LEVEL_TOLERANCE
     first = np.where(good.any(axis=1), good.argmax(axis=1), -1)
     last_bad = good.shape[1] - 1 - np.where(good.all(axis=1), good.shape[1], (~good[:, ::-1]).argmax(axis=1))
     settled = np.where(good[:, -1], last_bad + 1, -1)
@@ -66,7 +66,7 @@ def at_spend(result: Result, values: Floats, spends: Floats) -> Floats:
     for row in np.flatnonzero(np.isfinite(spends)):
         order = np.argsort(traces[row], kind="stable")
         points = traces[row][order]
-        if spends[row] >= points[0] - SLACK:
+        if spends[row] >= points[0] - LEVEL_TOLERANCE:
             levels[row] = np.interp(spends[row], points, values[row][order])
     return levels
 
@@ -106,7 +106,7 @@ def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None
     under its cheapest point there is nothing to join.
     """
     traces, consistency = mean_curve(result, repetitions)
-    bar = float(result.bar(level)[repetitions].mean()) - SLACK
+    bar = float(result.bar(level)[repetitions].mean()) - LEVEL_TOLERANCE
     if result.option is None:
         good = consistency >= bar
         return float(traces[good.argmax()]) if good.any() else np.nan

@@ -1,4 +1,4 @@
-"""What a replay found: every repetition's curve or points, kept whole so that they can be drawn."""
+"""Results of a replay: every repetition's curve or points, kept whole so that they can be plotted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

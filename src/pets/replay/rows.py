@@ -10,9 +10,9 @@ from pets.replay.calibration import Calibration, calibrate
 from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
 from pets.replay.results import Floats, PoolResult, Result
 
-__all__ = ["LIMITS", "Row", "certificates", "rows"]
+__all__ = ["LIMIT_LEVELS", "Row", "certificates", "rows"]
 
-LIMITS = (0.95, 0.99)
+LIMIT_LEVELS = (0.95, 0.99)
 """The levels of self-consistency at which policies are compared with the attainable limit."""
 
 
@@ -76,7 +76,7 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
         for level in LEVELS:
             traces = traces_at_mean(result, level)
             yield _row(result, f"traces_at_mean_{level:g}", np.array([traces]))
-            if pool.limit is not None and level in LIMITS:
+            if pool.limit is not None and level in LIMIT_LEVELS:
                 yield _row(result, f"limit_ratio_{level:g}", np.array([traces / pool.limit.traces_at(level)]))
         if result.certified:
             for metric, value in _scores(calibrate(result.certified)):
@@ -130,7 +130,7 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
         if value is not None:
             bounds[metric] = np.array([value])
     if pool.limit is not None:
-        bounds |= {f"traces_limit_{level:g}": np.array([pool.limit.traces_at(level)]) for level in LIMITS}
+        bounds |= {f"traces_limit_{level:g}": np.array([pool.limit.traces_at(level)]) for level in LIMIT_LEVELS}
     for metric, values in bounds.items():
         count = len(values)
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)

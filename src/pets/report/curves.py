@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "draw_curves", "series", "title_of"]
 
-POINTS = 400  # of a curve with a point for every trace: more than a plot is wide
+MAX_POINTS = 400  # of a curve with a point for every trace: more than a plot is wide
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,9 @@ def _points(result: Result) -> list[int]:
     if result.option is not None:
         return list(range(len(result.values)))
     last = result.agree.shape[1] - 1
-    points: list[int] = np.unique(np.geomspace(min(result.questions, last), last, POINTS).round().astype(int)).tolist()
+    points: list[int] = np.unique(
+        np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)
+    ).tolist()
     return points
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pets.replay import PoolResult, mean_curve
 from pets.replay.labelled import LabelledPool, LabelledQuestion
-from pets.replay.metrics import SLACK
+from pets.replay.metrics import LEVEL_TOLERANCE
 from pets.replay.results import Floats, Result
 from pets.report.curves import title_of
 from pets.report.style import GREY, PALETTE, blank, quiet_grid
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Spread", "draw_difficulty", "spreads"]
 
 LEVEL = 0.99
-NONE = 0.5  # where no trace at all stands on a logarithmic axis
-DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
+NO_TRACE_AT = 0.5  # where no trace at all stands on a logarithmic axis
+MAX_DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Spread:
 
 def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
     """What every policy gave to each question where its mean curve first reaches ``level``."""
-    repetitions = max(1, DOTS // results.questions)
+    repetitions = max(1, MAX_DOTS // results.questions)
     spread = []
     for result in results.results:
         point = _point(result, level)
@@ -78,7 +78,7 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
 def _point(result: Result, level: float) -> int | None:
     """The cheapest point of the mean curve at the level."""
     traces, consistency = mean_curve(result)
-    good = np.flatnonzero(consistency >= float(result.bar(level).mean()) - SLACK)
+    good = np.flatnonzero(consistency >= float(result.bar(level).mean()) - LEVEL_TOLERANCE)
     return int(good[traces[good].argmin()]) if good.size else None
 
 
@@ -96,8 +96,8 @@ def _trace_ticks(axes: "Axes", panels: Sequence[Spread], size: int) -> None:
     names = list(map(str, ticks))
     none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
     axes.set_yscale("log", base=2)
-    axes.set_yticks([NONE] * none + ticks, labels=["<1"] * none + names)
-    axes.set_ylim(0.8 * (NONE if none else 1), size * 1.25)
+    axes.set_yticks([NO_TRACE_AT] * none + ticks, labels=["<1"] * none + names)
+    axes.set_ylim(0.8 * (NO_TRACE_AT if none else 1), size * 1.25)
 
 
 def _panel(axes: "Axes", spread: Spread, shares: Floats, level: float) -> None:
@@ -110,7 +110,7 @@ def _panel(axes: "Axes", spread: Spread, shares: Floats, level: float) -> None:
     finite = np.isfinite(spread.traces)
     x, y = shares[finite], spread.traces[finite]
     axes.set_title(f"{spread.label}: mean {y.mean():.1f}", fontsize=10)
-    axes.scatter(x, np.maximum(y, NONE), s=12, alpha=0.3, color=PALETTE[0], linewidths=0)
+    axes.scatter(x, np.maximum(y, NO_TRACE_AT), s=12, alpha=0.3, color=PALETTE[0], linewidths=0)
     tenths = np.minimum((x * 10).astype(int), 9)
     means = [(x[tenths == t].mean(), y[tenths == t].mean()) for t in np.unique(tenths).tolist()]
     axes.plot(*zip(*means, strict=True), color=PALETTE[1], linewidth=1.6, marker="o", markersize=3)

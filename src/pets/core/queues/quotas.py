@@ -29,7 +29,7 @@ from pets.types import Launch
 __all__ = ["STOPS_KEPT", "QuotaQueue", "coin_of"]
 
 STOPS_KEPT = 64  # how many past stops a policy may look back on
-COINS = 1024  # drawn at a time
+COIN_BLOCK = 1024  # drawn at a time
 
 
 @dataclass(slots=True, eq=False)
@@ -256,11 +256,11 @@ class QuotaQueue:
 
 def coin_of(seed: int, position: int) -> float:
     """A question's uniform draw from [0, 1): it depends on the seed and on the question's place of arrival alone."""
-    return _coins(seed, position // COINS)[position % COINS]
+    return _coins(seed, position // COIN_BLOCK)[position % COIN_BLOCK]
 
 
 @lru_cache(maxsize=64)
 def _coins(seed: int, block: int) -> list[float]:
     """The draws of a block of questions."""
-    coins: list[float] = np.random.default_rng([seed, block]).random(COINS).tolist()
+    coins: list[float] = np.random.default_rng([seed, block]).random(COIN_BLOCK).tolist()
     return coins

@@ -23,8 +23,8 @@ __all__ = ["StateQueue"]
 Key = tuple[tuple[int, ...], int, int, int, int]
 
 LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
-MARK = 1 << 40  # an event plus MARK times the question's new length class
-SAMPLE = 20_000  # questions that a policy learns lengths from
+MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
+LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
 class StateQueue:
@@ -95,7 +95,7 @@ class StateQueue:
     def told(self, record: Record, before: int) -> None:
         """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
         state = record.state
-        event = before + MARK * bisect_left(self._edges, record.mean_tokens) if self._edges else before
+        event = before + MARK_STRIDE * bisect_left(self._edges, record.mean_tokens) if self._edges else before
         after = self._after[state].get(event)
         if after is None:
             after = self._move(state, event)
@@ -141,7 +141,7 @@ class StateQueue:
         """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
         if self.policy.marks:
             records = self._records()
-            return {record.tally(): 1 for record in records[:: len(records) // SAMPLE + 1]}
+            return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
         return {
             Tally(*key[:3], key[3] or None): len(members)
             for key, members in zip(self._keys, self._members, strict=True)
@@ -205,8 +205,8 @@ class StateQueue:
             pending += 1
         else:
             pending -= 1
-            mark = (event - CANCEL) // MARK
-            kind = event - MARK * mark
+            mark = (event - CANCEL) // MARK_STRIDE
+            kind = event - MARK_STRIDE * mark
             if kind == NULL:
                 nulls += 1
             elif kind >= 0:
