@@ -98,7 +98,7 @@ def test_hostile_answers_end_and_merge_with_nothing():
     honest = ["1", r"\sqrt{2}", r"\frac{2}{\sqrt{2}}"]
     merged = Math(seconds=0.5).merge([*hostile, *honest])
     assert [merged[answer] for answer in hostile] == hostile
-    assert merged[r"\frac{2}{\sqrt{2}}"] == r"\sqrt{2}"
+    assert Math(seconds=30).merge(honest)[r"\frac{2}{\sqrt{2}}"] == r"\sqrt{2}"  # and the next is answered
 
 
 def test_long_strings_are_refused_before_the_time_is_up():

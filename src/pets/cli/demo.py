@@ -93,7 +93,7 @@ def run_demo(questions: int, budget: str, *, replay: bool, report: Path, pool: P
     averages = averaged(pool)
     print_report(runs, averages, Console(highlight=False))
     write_page(report, runs, averages, source, sampled)
-    console.print(f"Report: {report}")
+    console.print(f"Report: {report}", soft_wrap=True, markup=False)  # a path stays in one piece
 
 
 async def _open_sampler(
