@@ -23,22 +23,22 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._loopback import bare, loopback, questions
-from pets.engine import Engine, Plan
-from pets.engine.sharded import PER_CLIENT
+from pets.engine import Engine, RunConfig
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
+PER_CLIENT = 32  # requests in flight of each of the bare loop's clients, where it is spread
 LONG_RUN = 100_000
 
 
 async def engine(url: str, traces: int, store: Path | None) -> float:
     """Seconds that the engine takes to spend so many traces, from its first ask to its last tell."""
-    plan = Plan(budget=str(traces), concurrency=IN_FLIGHT, max_per_question=None)
+    config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
     asked = questions(min(QUESTIONS, traces))
-    async with Engine(asked, endpoint=url, model="m", store=store, plan=plan) as one:
+    async with Engine(asked, endpoint=url, model="m", store=store, config=config) as one:
         begun = time.perf_counter()
         await one.run()
-        assert one.allocator is not None and one.allocator.budget.spent == traces
+        assert one.allocator.budget.spent == traces
         return time.perf_counter() - begun
 
 
@@ -70,13 +70,12 @@ async def grow(traces: int) -> dict[str, float]:
     """Megabytes of this process after a tenth of a long run and at its end."""
     sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(budget=str(traces), concurrency=IN_FLIGHT, max_per_question=None)
-        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", plan=plan) as one:
+        config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
+        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", config=config) as one:
             running = asyncio.create_task(one.run())
             while not running.done():
                 await asyncio.sleep(0.05)
-                told = 0 if one.allocator is None else one.allocator.told
-                if told >= traces / 10:
+                if one.begun and one.allocator.told >= traces / 10:
                     sizes.setdefault("after a tenth", resident())
             await running
             sizes["at the end"] = resident()

@@ -22,7 +22,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally, majority
-from pets.engine.width import in_flight_limit
+from pets.engine.driver import in_flight_limit
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig

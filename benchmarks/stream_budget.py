@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy
-from pets.plans import Outcome, RecordedTraces, Stream, fit_plan
+from pets.engine import Answer, RunConfig
+from pets.plans import Stream, StreamSettings, fit_plan
 from pets.plans.plan import SLACK_DIVISOR
+from pets.plans.stream import RecordedAnswer, RecordedStream
 from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
@@ -79,10 +80,11 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
         budget, horizon = Budget.per_window(WINDOW, int(mean * WINDOW), cap=drawn.size), None
     else:
         budget, horizon = Budget(int(mean * len(arrivals)), drawn.size), len(arrivals)
-    allocator = Allocator(policy, budget, horizon=horizon)
-    found: dict[str, Outcome] = {}
-    source = RecordedTraces(drawn.traces, drawn.pool.options)
-    stream = Stream(allocator, source, lambda one: found.update({one.id: one}), at_once=way.at_once, concurrency=4096)
+    found: dict[str, Answer] = {}
+    config = RunConfig(answer=RecordedAnswer(), concurrency=4096)
+    settings = StreamSettings(policy, budget, config, horizon, way.at_once, options={"text": drawn.pool.options})
+    source = RecordedStream(drawn.traces, config.seeds(0).cap)
+    stream = Stream(settings, [source], lambda answer: found.update({answer.id: answer}))
     asyncio.run(stream.run(arriving([drawn.pool.questions[row].id for row in arrivals])))
     sizes = [found[drawn.pool.questions[row].id].traces for row in arrivals]
     return Run(budget.spent, budget.total, drawn.agree[list(arrivals), sizes])

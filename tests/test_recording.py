@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pets.confidence import Confidence
-from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError
+from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError, UnreachableError
 from pets.pools import read_pool, read_pools
 from pets.questions import Problem
-from pets.recording import MOST, Recording, record, unanswered
+from pets.recording import MAX_CHOICES, Recording, record, unanswered
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
+from .simulated_time import run_simulated
+
 PROBLEMS = tuple(Problem(f"q{number}", Prompt(f"{number} ="), "number", str(number)) for number in range(5))
-RECORDING = Recording(PROBLEMS, traces=6, sampling=Sampling(), at_once=2)
+RECORDING = Recording(PROBLEMS, traces=6, sampling=Sampling(), open_questions=2)
 
 
 class Counting(Sampler):
@@ -34,7 +36,7 @@ class Counting(Sampler):
 
 
 def run(sampler, path, recording=RECORDING):
-    return asyncio.run(record(recording, sampler, path))
+    return run_simulated(record(recording, sampler, path))
 
 
 def test_every_question_gets_its_traces_and_no_seed_is_used_twice(tmp_path):
@@ -48,15 +50,10 @@ def test_every_question_gets_its_traces_and_no_seed_is_used_twice(tmp_path):
     assert first.tokens == (3,) * 6 and first.confidence == (3.0,) * 6 and first.confidences["lowest"] == (1.0,) * 6
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr("pets.recording.BACKOFF", 0.0)
-
-
 def test_a_broken_recording_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "pool.jsonl"
     with pytest.raises(BusyError, match="it fell over"):
-        run(Counting(broken="3 ="), path, replace(RECORDING, at_once=1))
+        run(Counting(broken="3 ="), path, replace(RECORDING, open_questions=1))
     kept = path.read_bytes()
     assert kept.count(b"\n") == 3
     path.write_bytes(kept + b'{"id":"q3","answ')  # killed while it wrote
@@ -89,7 +86,7 @@ def test_traces_of_another_kind_do_not_get_among_those_of_the_file(tmp_path, oth
     with pytest.raises(PoolError, match=f"was recorded with {says}"):
         run(sampler, path, replace(mine, part=(1, 1), **other))
     assert sampler.seeds == [] and path.read_bytes() == kept
-    assert run(Counting(), path, replace(mine, part=(1, 1), at_once=1)) == 2
+    assert run(Counting(), path, replace(mine, part=(1, 1), open_questions=1)) == 2
 
 
 def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path):
@@ -144,9 +141,13 @@ def test_a_request_is_for_so_many_traces_and_no_more(tmp_path):
             asked.append((n, seed))
             return await super().sample(prompt, n, seed, sampling)
 
-    run(Generous(most=MOST), tmp_path / "pool.jsonl", replace(RECORDING, problems=PROBLEMS[:1], traces=2 * MOST + 6))
+    run(
+        Generous(most=MAX_CHOICES),
+        tmp_path / "pool.jsonl",
+        replace(RECORDING, problems=PROBLEMS[:1], traces=2 * MAX_CHOICES + 6),
+    )
     (_, first), *_ = asked
-    assert asked == [(MOST, first), (MOST, first + MOST), (6, first + 2 * MOST)]
+    assert asked == [(MAX_CHOICES, first), (MAX_CHOICES, first + MAX_CHOICES), (6, first + 2 * MAX_CHOICES)]
 
 
 def test_parts_put_together_are_the_whole(tmp_path):
@@ -159,11 +160,48 @@ def test_parts_put_together_are_the_whole(tmp_path):
         replace(RECORDING, part=(3, 2))
 
 
-def test_what_is_in_flight_when_another_question_fails_is_kept(tmp_path):
+class Refusing(Counting):
+    """Will not serve the first question."""
+
+    async def sample(self, prompt, n, seed, sampling):
+        if prompt.content == "0 =":
+            raise RefusedError("too long", status=400)
+        return await super().sample(prompt, n, seed, sampling)
+
+
+def test_what_was_begun_when_another_question_fails_is_asked_to_its_end_and_kept(tmp_path):
     path = tmp_path / "pool.jsonl"
-    with pytest.raises(BusyError):
-        run(Counting(most=1, broken="0 ="), path)  # q1 takes six calls, and q0 fails during the first
-    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["q1"]
+    for traces in (6, 2 * MAX_CHOICES + 6):  # more than are in flight at once
+        with pytest.raises(RefusedError, match="too long"):
+            run(Refusing(most=1), path, replace(RECORDING, traces=traces))
+        assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["q1"]
+        path.unlink()
+
+
+class Away(Counting):
+    """Cannot be reached for some time after its first request."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    async def sample(self, prompt, n, seed, sampling):
+        await asyncio.sleep(1)
+        if self.seeds and asyncio.get_running_loop().time() < self.seconds:
+            raise UnreachableError("nobody is there")
+        return await super().sample(prompt, n, seed, sampling)
+
+
+def test_an_outage_does_not_end_a_recording_unless_it_lasts(tmp_path):
+    sampler, path = Away(seconds=200), tmp_path / "pool.jsonl"
+    assert run(sampler, path) == 5 and len(sampler.seeds) == len(set(sampler.seeds)) == 30
+    run(Counting(), tmp_path / "calm.jsonl")
+    assert sorted(path.read_text().splitlines()) == sorted((tmp_path / "calm.jsonl").read_text().splitlines())
+    gone = tmp_path / "gone.jsonl"
+    with pytest.raises(UnreachableError, match="nobody is there"):
+        run(Away(seconds=1e9), gone)
+    kept = len(gone.read_text().splitlines())
+    assert kept >= 1 and run(Counting(), gone) == 5 - kept
 
 
 class Moody(Counting):
@@ -184,21 +222,21 @@ class Moody(Counting):
 
 def test_failures_that_pass_and_small_servers_cost_nothing(tmp_path):
     sampler = Moody()
-    assert run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, at_once=1)) == 5
-    run(Counting(), tmp_path / "calm.jsonl", replace(RECORDING, at_once=1))
+    assert run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, open_questions=1)) == 5
+    run(Counting(), tmp_path / "calm.jsonl", replace(RECORDING, open_questions=1))
     assert (tmp_path / "pool.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
     assert len(sampler.seeds) == len(set(sampler.seeds)) == 30
 
 
 def test_a_refusal_that_concerns_one_trace_ends_it(tmp_path):
-    class Refusing(Counting):
+    class Unknown(Counting):
         async def sample(self, prompt, n, seed, sampling):
             self.seeds.append(n)
             raise RefusedError("no such model", status=404)
 
-    sampler = Refusing()
+    sampler = Unknown()
     with pytest.raises(RefusedError, match="no such model"):
-        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, at_once=1))
+        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, open_questions=1))
     assert sampler.seeds == [6]
 
 
@@ -251,6 +289,6 @@ def test_an_empty_gold_is_none(tmp_path):
 def test_progress_counts_what_was_recorded_before(tmp_path):
     heard = []
     for part in ((1, 2), (1, 1)):
-        recording = replace(RECORDING, part=part, at_once=1)
+        recording = replace(RECORDING, part=part, open_questions=1)
         asyncio.run(record(recording, Counting(), tmp_path / "pool.jsonl", lambda *told: heard.append(told)))
     assert heard == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 5), (4, 5), (5, 5)]

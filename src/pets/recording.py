@@ -5,29 +5,34 @@ was broken off is taken up again where it stopped: what stands in the file is no
 stands beside it, in ``<file>.recording``, so that other traces do not get among them.
 """
 
-import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pets.confidence import KINDS
-from pets.errors import BusyError, InputError, PetsError, PoolError, RefusedError, ReplyError
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.core.policy import QuotaPolicy, View
+from pets.core.tally import Tally
+from pets.engine.driver import Driver, DriverConfig
+from pets.engine.fetch import Fetcher
+from pets.engine.question import OpenQuestion
+from pets.errors import InputError, PetsError, PoolError
+from pets.plans.stream import RecordedAnswer
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
 from pets.questions import Problem
 from pets.registry import make_answer_type
-from pets.samplers import Completion, Sampler, Sampling, Seeds
+from pets.samplers import Sampler, Sampling, Seeds
+from pets.store import StoredTrace
 
 __all__ = ["Recording", "record", "unanswered"]
 
-TRIES = 5  # of a request that may pass
-BACKOFF = 0.5  # seconds after the first failure, doubled after each further one
-MOST = 32  # traces of one request: its reply is held in memory whole, and lost whole where it breaks off
-TOO_MANY = {400, 413, 422}  # what servers say to more choices than they give
+MAX_CHOICES = 32  # traces in one request: its reply is held in memory whole, and lost whole where it breaks off
 START = b'{"id":"'  # of every line that is written here
 
 
@@ -43,7 +48,7 @@ class Recording:
     traces: int
     sampling: Sampling
     seed: int = 0
-    at_once: int = 1  # questions in flight
+    open_questions: int = 1  # in flight at a time
     part: tuple[int, int] = (1, 1)
     model: str = ""  # its name, held against that of what the file holds already
 
@@ -51,8 +56,10 @@ class Recording:
         i, k = self.part
         if not 1 <= i <= k:
             raise InputError(f"part {i}/{k} is none of {k}; parts are counted from 1.")
-        if self.traces < 1 or self.at_once < 1:
-            raise InputError(f"traces and questions in flight are at least 1; got {self.traces} and {self.at_once}.")
+        if self.traces < 1 or self.open_questions < 1:
+            raise InputError(
+                f"traces and questions in flight are at least 1; got {self.traces} and {self.open_questions}."
+            )
 
     @property
     def numbered(self) -> list[tuple[int, Problem]]:
@@ -83,80 +90,113 @@ class Recording:
         return {id: hashlib.sha256(text.encode()).hexdigest()[:16] for id, text in texts}
 
 
-async def record(
-    recording: Recording, sampler: Sampler, path: Path, told: Callable[[int, int], None] = lambda done, all_: None
-) -> int:
-    """Sample what the file does not hold yet, appending a line a question; how many questions were sampled.
+@dataclass(frozen=True, slots=True)
+class _Every(QuotaPolicy):
+    """The same number of traces for every question."""
 
-    ``told`` hears how many questions of how many are recorded, first before any is sampled. What fails for good ends
-    the recording, and raises when the questions that were in flight beside it have come home.
+    traces: int
+
+    def quota(self, tally: Tally, view: View) -> int:
+        """All of them at once."""
+        return self.traces
+
+
+async def record(
+    recording: Recording,
+    samplers: Sampler | Sequence[Sampler],
+    path: Path,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    tries: int = 6,
+    rpm: int | None = None,
+    tpm: int | None = None,
+) -> int:
+    """Sample what the file does not hold yet, appending a line per question; how many questions were sampled.
+
+    ``on_progress`` hears how many questions of how many are recorded, first before any is sampled. What fails for good
+    ends the recording, and raises when the questions that were in flight beside it have come home.
     """
     for spec in {problem.answer for _, problem in recording.numbered}:
         make_answer_type(spec)  # a bad one raises before anything is paid for
     numbered, kept = recording.numbered, _kept(path, recording)
     _append(path, b"")  # a file that cannot be written, too
     _agree(path, recording, kept)
-    seeds = Seeds(recording.seed, cap=max(4096, recording.traces))
-    waiting = [(number, problem) for number, problem in reversed(numbered) if problem.id not in kept]
-    todo, sampled = len(waiting), 0
-    failures: list[PetsError] = []
+    waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
+    writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
+    several = [samplers] if isinstance(samplers, Sampler) else samplers
+    fetcher = Fetcher(several, tries=tries, max_n=MAX_CHOICES, rpm=rpm, tpm=tpm, seed=recording.seed)
+    driver = Driver(
+        # Attempts that are charged and lost are made up for: nobody set a limit.
+        Allocator(_Every(recording.traces), Budget(max(1, len(waiting)) * recording.traces * tries)),
+        fetcher,
+        DriverConfig(
+            sampling=recording.sampling,
+            seeds=Seeds(recording.seed, cap=max(4096, recording.traces)),
+            concurrency=recording.open_questions * min(MAX_CHOICES, recording.traces),
+            answer=RecordedAnswer(),  # texts are read when the question is whole
+            keep_traces=True,
+        ),
+        positions={problem.id: place for place, problem in waiting},
+        on_close=lambda question: writer.write(question, driver),
+    )
+    on_progress(writer.done, writer.total)
+    if waiting:
+        await driver.run(_arriving(waiting), recording.open_questions)
+    if writer.failure is not None:
+        raise writer.failure
+    return writer.done - (len(numbered) - len(waiting))
 
-    async def work() -> None:
-        nonlocal sampled
-        while waiting and not failures:
-            number, problem = waiting.pop()
-            try:
-                traces = await _traces(sampler, problem, recording, seeds.at(number, 0))
-                _append(path, line_of(pooled(problem, traces)).encode() + b"\n")
-            except PetsError as error:
-                failures.append(error)
-                return
-            sampled += 1
-            told(len(numbered) - todo + sampled, len(numbered))
 
-    told(len(numbered) - todo, len(numbered))
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(recording.at_once, todo)):
-            group.create_task(work())
-    if failures:
-        raise failures[0]
-    return sampled
+async def _arriving(waiting: Sequence[tuple[int, Problem]]) -> AsyncIterator[Problem]:
+    for _, problem in waiting:
+        yield problem
 
 
-async def _traces(sampler: Sampler, problem: Problem, recording: Recording, seed: int) -> list[Completion]:
-    """As many traces as were asked for, also from a server that gives fewer at a time or none now and then."""
-    found: list[Completion] = []
-    most, failed = MOST, 0
-    while len(found) < recording.traces:
-        n = min(most, recording.traces - len(found))
+@dataclass(slots=True)
+class _Writer:
+    """Writes every question that is whole; the first that is not, and what cannot be written, end the recording."""
+
+    recording: Recording
+    path: Path
+    done: int
+    total: int
+    on_progress: Callable[[int, int], None]
+    failure: PetsError | None = None
+
+    def write(self, question: OpenQuestion, driver: Driver) -> None:
+        traces = [trace for _, trace in sorted((question.traces or {}).items()) if trace.error is None]
+        if len(traces) < self.recording.traces:
+            cut_short = PoolError(f"question {question.id!r} was cut short.")
+            self.failure = self.failure or driver.failures.get(question.id) or cut_short
+            driver.stop_intake()  # the others that are open are paid for in part
+            return
+        estimated = driver.fetcher.faults["tokens estimated"] > 0
         try:
-            found += await sampler.sample(problem.prompt, n, seed + len(found), recording.sampling)
-            failed = 0
-        except RefusedError as error:
-            if n == 1 or error.status not in TOO_MANY:
-                raise
-            most = n // 2
-        except (BusyError, ReplyError) as error:
-            failed += 1
-            if failed == TRIES:
-                raise
-            await asyncio.sleep(max(BACKOFF * 2 ** (failed - 1), error.retry_after or 0.0))
-    return found
+            _append(self.path, line_of(pooled(question.problem, traces, estimated)).encode() + b"\n")
+        except PetsError as error:
+            self.failure = self.failure or error
+            driver.drain()
+            return
+        self.done += 1
+        self.on_progress(self.done, self.total)
 
 
-def pooled(problem: Problem, traces: Sequence[Completion]) -> PooledQuestion:
-    """A question's traces as a pool holds them; a trace that was cut at its limit gave no answer."""
+def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = False) -> PooledQuestion:
+    """A question's traces as a pool holds them; a trace that was cut at its limit gave no answer.
+
+    Tokens that were only ``estimated`` are left out.
+    """
     read = make_answer_type(problem.answer).extract
     confidences: dict[str, tuple[float | None, ...]] = {
-        kind: tuple(None if t.confidence is None else round(getattr(t.confidence, kind), 3) for t in traces)
+        kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
         for kind in KINDS
     }
-    told = any(trace.confidence is not None for trace in traces)
+    told = any(trace.confidences is not None for trace in traces)
     return PooledQuestion(
         problem.id,
         tuple(None if trace.finish == "length" else read(trace.text) or None for trace in traces),
         problem.gold or None,  # a pool has no empty one
-        tuple(trace.tokens or 0 for trace in traces) if all(trace.tokens is not None for trace in traces) else None,
+        None if estimated else tuple(trace.tokens for trace in traces),
         confidences["tail"] if told else None,
         confidences if told else {},
     )

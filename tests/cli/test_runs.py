@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.engine.plan import Plan
-from pets.engine.runs import settings_of
+from pets.engine import RunConfig
+from pets.engine.resume import run_settings
 from pets.pools import read_pool
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -24,7 +24,7 @@ ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "runs.db"
-    settings = settings_of(Plan(budget="4x"), PROBLEMS, model="m[red]", name="mine")
+    settings = run_settings(RunConfig(budget="4x"), PROBLEMS, model="m[red]", name="mine", stored=True)
     traces = [
         StoredTrace(id, n, answer, f"So {answer}.", "stop", 9, 3)
         for id, answers in ANSWERS.items()
@@ -36,7 +36,7 @@ def path(tmp_path):
             run.write([StoredTrace("q3", 0).launch], [])
             run.save("faults", {"busy": 3})
             run.finish()
-        store.create(settings_of(Plan(budget="100ktok"), PROBLEMS, model="other"), PROBLEMS).close()
+        store.create(run_settings(RunConfig(budget="100ktok"), PROBLEMS, model="other", stored=True), PROBLEMS).close()
     return path
 
 

@@ -81,7 +81,7 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     mock, at = serve()
     result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run",
-                  "--expect", "tokens=500,seconds=2", "--max-per-question", 1000)  # fmt: skip
+                  "--expect", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
     plain = json.loads(result.stdout)
     assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
     assert plain["cost"] == pytest.approx(1.0, rel=0.02) and plain["seconds"] == pytest.approx(2 * plain["traces"] / 64)
@@ -131,11 +131,11 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "there is no policy" in refused("solve", questions, *at, "--policy", "oracular")
     assert "404" in refused("solve", questions, *at[:3], "other-model", "--store", store)
     assert "cannot be reached" in refused("solve", questions, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
-    assert "needs --model" in refused("solve", questions, *at[:2])
+    assert "--model NAME" in refused("solve", questions, *at[:2])
     assert "needs --store" in refused("solve", questions, "--resume")
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
-    ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-per-question", 3)
-    assert "leave out --budget, --max-per-question" in ignored and "top-up" in ignored
+    ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-traces", 3)
+    assert "leave out --budget, --max-traces" in ignored and "top-up" in ignored
     assert "is not what this run asks" in refused("solve", "starter", "--store", store, "--resume")
     assert "counts traces" in refused("top-up", "last", "--budget", "+5usd", "--store", store)
     with contextlib.closing(sqlite3.connect(store)) as connection:

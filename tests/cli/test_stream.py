@@ -67,9 +67,10 @@ def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, poo
     lines = [{"id": "q3"}, {"id": "nobody"}, {}, ["q4"], {"id": "q5"}]
     result = pets("--plan", plan, "--replay", pool, "--questions", "-", "--horizon", 5, lines=lines)
     found = rows(result)
-    assert {row["id"] for row in found if "answer" in row} == {"q3", "q5"}
+    assert {row["id"] for row in found if "error" not in row} == {"q3", "q5"}
     assert {row.get("id", row.get("line")) for row in found if "error" in row} == {"nobody", 3, 4}
-    assert '\n3 not asked; a line with "error" says why of each.\n' in result.stderr
+    assert all(row["answer"] is None and row["traces"] == 0 for row in found if row.get("id") == "nobody")
+    assert '\n3 not answered; a line with "error" says why of each.\n' in result.stderr
 
 
 def test_questions_on_stdin_are_asked_and_answered(plan):
@@ -78,7 +79,7 @@ def test_questions_on_stdin_are_asked_and_answered(plan):
         {"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4", "gold": "A"} for i in range(10)
     ]
     with running(mock) as url:
-        result = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--window", 5, lines=lines)
+        result = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--budget-window", 5, lines=lines)
     found = rows(result)
     assert sorted(row["id"] for row in found) == sorted(line["id"] for line in lines)
     assert sum(row["traces"] for row in found) == mock.stats.traces <= 80
@@ -116,9 +117,9 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
         ([], "--plan FILE"),
         (["--cold", "--plan", "x.json"], "either --plan"),
         (["--plan", "none.json"], "none.json"),
-        (["--cold", "--horizon", 5, "--window", 5], "Take one"),
-        (["--cold", "--budget", "5usd"], "counted in traces"),
-        (["--cold", "--budget", "3x", "--window", 10], "warm-up"),
+        (["--cold", "--horizon", 5, "--budget-window", 5], "Take one"),
+        (["--cold", "--budget", "5usd"], "needs a price"),
+        (["--cold", "--budget", "3x", "--budget-window", 10], "warm-up"),
         (["--cold", "--endpoint", "http://localhost:1/v1"], "--model"),
         (["--cold", "--answer", "poem"], "poem"),
         (["--cold", "--replay", "none.jsonl"], "none.jsonl"),
@@ -134,7 +135,7 @@ def test_a_mistake_is_one_line(options, said):
 
 def begun(popen, plan, url):
     command = [sys.executable, "-c", "from pets.cli.main import main; main()"]
-    options = ["stream", "--plan", str(plan), "--endpoint", url, "--model", "mock", "--at-once", "2"]
+    options = ["stream", "--plan", str(plan), "--endpoint", url, "--model", "mock", "--open-questions", "2"]
     return popen([*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

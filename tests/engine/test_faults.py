@@ -1,93 +1,312 @@
-"""Against a server that misbehaves: the budget is kept to the trace, and every fault is in the books."""
+"""One fault suite for all verbs: the same traces are charged, none is lost that came, and n recovers.
+
+Every case is a server that misbehaves in one way, on a simulated clock, under solve, stream, serve and sample.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass, field, fields
 
 import pytest
 
-from pets.engine import solve
-from pets.errors import BusyError, RefusedError
-from pets.mock import Faults
-from pets.samplers.openai import OpenAISampler
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.engine import Engine, RunConfig
+from pets.engine.driver import Driver, DriverConfig, Submission
+from pets.engine.fetch import Fetcher
+from pets.engine.question import Answer
+from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
+from pets.plans import Stream, StreamSettings
+from pets.policies.uniform import Uniform
+from pets.recording import Recording, record
+from pets.samplers import Completion, Sampler, Sampling, Seeds
 
-from .conftest import Scripted, asked
+from ..simulated_time import run_simulated
+from .conftest import asked
 
-BAD = Faults(rate_limit=0.1, error_500=0.05, hang=0.02, half_body=0.02, fewer_choices=0.02, retry_after=0.01)
-
-
-def test_a_bad_server_costs_time_and_nothing_else(serve):
-    mock, _, problems, sampler = serve(faults=BAD, timeout=2.0)
-    solution = solve(problems, sampler=sampler, budget="10x", concurrency=32, backoff=0.01)
-    assert solution.traces == solution.spent == solution.total == 200
-    assert all(answer.answer is not None for answer in solution.answers)
-    assert sum(answer.traces for answer in solution.answers) == 200
-    seen, faults = mock.stats, solution.faults
-    assert seen.traces == 200 - faults.get("given up", 0)
-    told = {"429": "rate_limit", "500": "error_500", "broken reply": "half_body", "timeout": "hang"}
-    assert {ours: faults.get(ours, 0) for ours in told} == {ours: seen.faults[its] for ours, its in told.items()}
-    assert faults.get("fewer choices", 0) == seen.faults["fewer_choices"]
-    spoiled = sum(seen.faults[its] for its in told.values())
-    assert spoiled > 5 and seen.requests == spoiled + sum_of_whole(mock)
+QUESTIONS, TRACES = 6, 8
+DEADLINE_S = 1000.0
 
 
-def sum_of_whole(mock):
-    """Requests that were answered whole."""
-    return mock.stats.requests - sum(
-        mock.stats.faults[name] for name in ("rate_limit", "error_500", "hang", "half_body")
+class Faulty(Sampler):
+    """Answers after a second; ``fault(request)`` may raise, or return how many choices it gives instead of n."""
+
+    def __init__(self, fault=lambda request: None):
+        self.fault = fault
+        self.requests, self.delivered, self.lost = [], 0, 0
+
+    async def sample(self, prompt, n, seed, sampling):
+        clock = asyncio.get_running_loop().time
+        request = Request(prompt.content[-1].content, n, clock(), len(self.requests))
+        self.requests.append(request)
+        try:
+            choices = self.fault(request)
+        except (BusyError, ReplyError) as error:
+            if error.status is None and not isinstance(error, UnreachableError):
+                await asyncio.sleep(5.0)  # it worked, and nobody can tell what on
+                self.lost += n
+            raise
+        await asyncio.sleep(1.0)
+        choices = min(n, choices or n)
+        self.delivered += choices
+        return [Completion(f"The answer is {'AAAB'[(seed + i) % 4]}.", "stop", 10, 5) for i in range(choices)]
+
+
+@dataclass(frozen=True)
+class Request:
+    prompt: str
+    n: int
+    time: float
+    number: int
+
+
+@dataclass
+class Outcome:
+    """What a verb charged, and its rows by question."""
+
+    charged: int
+    rows: dict[str, dict] = field(default_factory=dict)
+    errors: list[PetsError] = field(default_factory=list)
+
+    @property
+    def traces(self):
+        return sum(row["traces"] for row in self.rows.values())
+
+
+async def solve(sampler, problems, folder):
+    config = RunConfig(policy="uniform", budget=f"{TRACES}x", max_traces=TRACES)
+    async with Engine(problems, sampler=sampler, config=config, store=folder / "runs.db") as engine:
+        solution = await engine.run()
+        return Outcome(solution.spent, {answer.id: answer.to_plain() for answer in engine.answers()})
+
+
+async def arriving(problems):
+    for problem in problems:
+        yield problem
+
+
+async def stream(sampler, problems, folder):
+    answers = []
+    budget = Budget(TRACES * len(problems), TRACES)
+    settings = StreamSettings(Uniform(), budget, RunConfig(), len(problems), open_questions=len(problems))
+    async with Stream(settings, [sampler], answers.append, store=folder / "runs.db") as running:
+        await running.run(arriving(problems))
+        return Outcome(budget.spent, {answer.id: answer.to_plain() for answer in answers})
+
+
+async def serve(sampler, problems, folder, deadline_s=DEADLINE_S):
+    """The gateway's way: one submission per question, over one driver."""
+    budget = Budget.per_window(len(problems), TRACES * len(problems), cap=TRACES)
+    driver = Driver(
+        Allocator(Uniform(), budget),
+        Fetcher([sampler], patience_s=None),
+        DriverConfig(Sampling(), Seeds(0), concurrency=256),
     )
+    outcome = Outcome(0)
+
+    async def submit(number, problem):
+        deadline = asyncio.get_running_loop().time() + deadline_s
+        try:
+            answer = await driver.submit(Submission(problem, Sampling(), 4096 * number, TRACES, deadline))
+            outcome.rows[problem.id] = answer.to_plain()
+        except PetsError as error:
+            outcome.errors.append(error)
+
+    await asyncio.gather(*(submit(number, problem) for number, problem in enumerate(problems)))
+    outcome.charged = budget.spent + driver.allocator.debt
+    assert budget.reserved == 0 and driver.in_flight == 0
+    return outcome
 
 
-def test_a_trace_is_given_up_after_its_tries_charged_and_casts_no_vote():
-    broken = Scripted(lambda prompt, seed: raise_(BusyError("no room", status=503)) if "q2" in str(prompt) else "A")
-    solution = solve(asked(["q1", "q2"]), sampler=broken, budget=8, max_per_question=4, tries=2, backoff=0.0)
-    assert solution.spent == 8 and solution.faults["503"] % 2 == 0  # every request to q2 was tried twice
-    good, bad = solution.answers
-    assert good.answer == "A" and good.failed == 0 and solution.faults["given up"] == bad.failed == 4
-    assert bad.answer is None and bad.failed == bad.traces == bad.no_answer and bad.certificate == 0.0
+async def sample(sampler, problems, folder):
+    path = folder / "pool.jsonl"
+    recording = Recording(problems, TRACES, Sampling(), open_questions=len(problems))
+    try:
+        await record(recording, sampler, path)
+    except RefusedError as error:
+        return Outcome(sampler.delivered + sampler.lost, errors=[error])
+    rows = {row["id"]: {"traces": len(row["answers"])} for row in map(json.loads, path.read_text().splitlines())}
+    return Outcome(sampler.delivered + sampler.lost, rows)
 
 
-def raise_(error):
-    raise error
+VERBS = [solve, stream, serve, sample]
+verbs = pytest.mark.parametrize("verb", VERBS, ids=[verb.__name__ for verb in VERBS])
 
 
-def test_the_servers_word_on_when_to_come_back_is_kept(monkeypatch):
-    waited = []
-
-    async def sleep(seconds, result=None):
-        waited.append(seconds)
-
-    busy = [BusyError("wait", status=429, retry_after=7.0)]
-    sampler = Scripted(lambda prompt, seed: raise_(busy.pop()) if busy else "The answer is B.")
-    monkeypatch.setattr("asyncio.sleep", sleep)
-    assert solve(asked(["q"]), sampler=sampler, budget=1).answers[0].answer == "B"
-    assert any(7.0 <= seconds < 9.0 for seconds in waited)
+def run(verb, sampler, folder, questions=QUESTIONS, **options):
+    return run_simulated(verb(sampler, asked([f"q{i}" for i in range(questions)]), folder, **options))
 
 
-def test_a_bad_key_ends_the_run_with_the_servers_words(serve):
-    _, _, problems, sampler = serve(3, api_key="secret")
-    with pytest.raises(RefusedError, match="401: Incorrect API key"):
-        solve(problems, sampler=sampler)
+@verbs
+def test_without_faults_all_is_bought_and_charged(verb, tmp_path):
+    sampler = Faulty()
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+    assert {request.n for request in sampler.requests} == {TRACES}
 
 
-def test_no_such_model_ends_the_run(serve):
-    _, url, problems, _ = serve(3)
-    with pytest.raises(RefusedError, match="404"):
-        solve(problems, sampler=OpenAISampler(url, "no-such-model", loopback=True))
+@verbs
+def test_a_server_that_refuses_n_above_4_is_asked_for_4(verb, tmp_path):
+    def refuse(request):
+        if request.n > 4:
+            raise RefusedError("n must be at most 4", status=400)
+
+    sampler = Faulty(refuse)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+    served = [request.n for request in sampler.requests if request.n <= 4]
+    assert set(served) == {4}
 
 
-def test_nobody_at_the_address_ends_the_run():
-    with pytest.raises(BusyError, match="cannot be reached"):
-        solve(asked(["q"]), sampler=OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True))
+@verbs
+def test_one_question_that_is_refused_costs_nothing_and_makes_no_request_small(verb, tmp_path):
+    def refuse(request):
+        if request.prompt == "Question q2":
+            raise RefusedError("this prompt is too long", status=400)
+
+    sampler = Faulty(refuse)
+    outcome = run(verb, sampler, tmp_path)
+    others = [request.n for request in sampler.requests if request.prompt != "Question q2"]
+    assert max(others) == TRACES
+    if verb is sample:  # a pool without one of its questions is not what was asked for
+        assert "too long" in str(outcome.errors[0])
+        return
+    assert outcome.charged == sampler.delivered
+    if verb is serve:
+        assert "too long" in str(outcome.errors[0]) and len(outcome.rows) == QUESTIONS - 1
+    else:
+        assert "too long" in outcome.rows["q2"]["error"] and outcome.rows["q2"]["traces"] == 0
+    answered = [row for id, row in outcome.rows.items() if id != "q2"]
+    assert all(row["traces"] >= TRACES - 1 and row["answer"] == "A" for row in answered)
 
 
-def test_of_two_endpoints_one_of_which_is_dead_the_other_does_the_work(serve):
-    mock, _, problems, sampler = serve(10)
-    dead = OpenAISampler("http://127.0.0.1:9/v1", "mock", loopback=True)
-    solution = solve(problems, sampler=[dead, sampler], budget="3x", concurrency=8, backoff=0.0)
-    assert solution.spent == mock.stats.traces == 30 and solution.failed == 0
-    assert 0 < solution.faults["unreachable"] <= 16
+@verbs
+def test_an_outage_of_150_seconds_is_waited_out_and_charges_nothing(verb, tmp_path):
+    def away(request):
+        if 0.5 < request.time < 150.5:
+            raise UnreachableError("nobody is there")
+
+    sampler = Faulty(lambda request: away(request) if request.number else None)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+    assert not outcome.errors
 
 
-def test_a_question_that_is_refused_does_not_end_the_run():
-    sampler = Scripted(
-        lambda prompt, seed: raise_(RefusedError("too long", status=400)) if "q2" in str(prompt) else "C"
-    )
-    solution = solve(asked(["q1", "q2", "q3"]), sampler=sampler, budget="4x")
-    assert [answer.answer for answer in solution.answers] == ["C", None, "C"] and solution.spent == 12
+@verbs
+def test_an_outage_that_begins_after_the_first_reply_is_waited_out(verb, tmp_path):
+    def away(request):
+        if request.number >= 2 and request.time < 150.0:
+            raise UnreachableError("nobody is there")
+
+    sampler = Faulty(away)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+
+
+def test_an_outage_longer_than_the_deadline_is_told_and_nothing_is_charged(tmp_path):
+    def away(request):
+        raise UnreachableError("nobody is there")
+
+    sampler = Faulty(away)
+    outcome = run(serve, sampler, tmp_path, deadline_s=60.0)
+    assert outcome.charged == 0 and len(outcome.errors) == QUESTIONS
+    assert all(isinstance(error, UnreachableError) for error in outcome.errors)
+
+
+@verbs
+def test_retry_after_is_never_undercut(verb, tmp_path):
+    def busy(request):
+        if request.time < 30.0:
+            raise BusyError("slow down", status=429, retry_after=30.0 - request.time)
+
+    sampler = Faulty(busy)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+    early = [request for request in sampler.requests if 0.0 < request.time < 30.0]
+    assert not early
+
+
+@verbs
+def test_fewer_choices_than_asked_for_are_made_up(verb, tmp_path):
+    sampler = Faulty(lambda request: 3)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+
+
+def broken(error):
+    """Every fourth request of the first twelve fails so."""
+
+    def fault(request):
+        if request.number < 12 and request.number % 4 == 1:
+            raise error
+
+    return fault
+
+
+CHARGED = {
+    "half a JSON": ReplyError("the server's reply is not JSON"),
+    "a hang": BusyError("no answer in time"),
+    "a disconnect": ReplyError("the server broke off its reply"),
+}
+
+
+@verbs
+@pytest.mark.parametrize("error", CHARGED.values(), ids=CHARGED)
+def test_what_may_have_been_sampled_is_charged_and_tried_again(verb, error, tmp_path):
+    sampler = Faulty(broken(error))
+    outcome = run(verb, sampler, tmp_path)
+    assert sampler.lost > 0 and outcome.charged == sampler.delivered + sampler.lost
+    if verb is sample:
+        assert outcome.traces == QUESTIONS * TRACES  # nobody set a limit: what was lost is made up for
+        return
+    assert outcome.traces == outcome.charged
+    if verb is not serve:  # whose plan makes up for it later
+        assert outcome.charged == QUESTIONS * TRACES
+    assert sum(row["failed"] for row in outcome.rows.values()) == sampler.lost
+
+
+@verbs
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_a_server_says_it_did_not_sample_is_free(verb, status, tmp_path):
+    sampler = Faulty(broken(BusyError("not now", status=status)))
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+
+
+@pytest.mark.parametrize("verb", [solve, stream, serve], ids=["solve", "stream", "serve"])
+def test_every_verb_gives_rows_of_the_same_fields(verb, tmp_path):
+    outcome = run(verb, Faulty(), tmp_path)
+    names = {field.name for field in fields(Answer)} - {"gold", "error"}
+    assert all(set(row) == names for row in outcome.rows.values())
+
+
+def test_a_question_that_a_server_always_fails_on_is_given_up_and_its_budget_goes_to_the_others(tmp_path):
+    def fail(request):
+        if request.prompt == "Question q1":
+            raise BusyError("something is wrong with this prompt", status=500)
+
+    async def okg(sampler, problems, folder):
+        async with Engine(problems, sampler=sampler, budget=24, max_traces=12, tries=3) as engine:
+            solution = await engine.run()
+            return solution, list(engine.answers())
+
+    solution, answers = run(okg, Faulty(fail), tmp_path, questions=3)
+    assert solution.spent == 24 and [answer.traces for answer in answers] == [12, 0, 12]
+    assert "something is wrong" in answers[1].error
+
+
+def test_a_trace_that_is_lost_too_often_is_given_up_and_charged_for_every_try(tmp_path):
+    def fail(request):
+        if request.prompt == "Question q1":
+            raise ReplyError("half a reply")
+
+    async def uniform(sampler, problems, folder):
+        async with Engine(problems, sampler=sampler, budget=12, policy="uniform", tries=2) as engine:
+            solution = await engine.run()
+            return solution, list(engine.answers())
+
+    sampler = Faulty(fail)
+    solution, (good, bad) = run(uniform, sampler, tmp_path, questions=2)
+    assert solution.spent == 12 == sampler.delivered + sampler.lost
+    assert bad.answer is None and bad.traces == bad.failed == bad.no_answer == sampler.lost
+    assert good.answer == "A" and good.failed == 0

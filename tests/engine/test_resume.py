@@ -16,7 +16,7 @@ from pets.store import Store
 
 from ..waiting import PATIENCE_S, until, wait_until
 from .conftest import Scripted, asked
-from .test_engine import by_seed
+from .test_run import by_seed
 
 
 def run_to_end(engine):

@@ -10,12 +10,13 @@ import httpx
 import openai
 import pytest
 
-from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.engine import RunConfig
 from pets.gateway import Settings, build_gateway, running
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
-from pets.plans import RecordedTraces, Stream
+from pets.plans import Stream, StreamSettings
+from pets.plans.stream import RecordedAnswer, RecordedStream
 from pets.policies.online_grid import OnlineGrid
 from pets.policies.price import Price
 from pets.questions import Problem
@@ -89,8 +90,10 @@ def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
 
     async def run():
         traces = {"clear": [Trace("clear", number, "A", tokens=8) for number in range(8)]}
-        allocator = Allocator(policy, Budget(8, 8), horizon=1)
-        await Stream(allocator, RecordedTraces(traces, None), outcomes.append).run(arriving())
+        config = RunConfig(answer=RecordedAnswer())
+        settings = StreamSettings(policy, Budget(8, 8), config, horizon=1)
+        sampler = RecordedStream(traces, config.seeds(0).cap)
+        await Stream(settings, [sampler], outcomes.append).run(arriving())
 
     asyncio.run(run())
     assert voted["votes"] == {"A": 4} and outcomes[0].votes == {"A": 4}

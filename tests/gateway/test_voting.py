@@ -96,7 +96,7 @@ def test_a_deadline_before_the_first_trace_is_a_504_and_what_was_sent_is_spent()
 
 def test_traces_whose_answers_are_still_read_at_the_deadline_count_in_the_plan(monkeypatch):
     released = threading.Event()
-    monkeypatch.setattr("pets.gateway.voting.form_of", lambda kind, one: released.wait(PATIENCE_S) and None)
+    monkeypatch.setattr("pets.gateway.voting._form", lambda kind, one: released.wait(PATIENCE_S) and None)
     try:
         response, state = ask_simulated(Upstream(), {"timeout": 1.0}, Settings(answer="math"))
     finally:

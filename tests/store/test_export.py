@@ -63,6 +63,12 @@ def test_parquet_is_written_in_parts_that_agree(run, tmp_path, monkeypatch):
     ]
 
 
+def test_what_only_some_rows_have_is_a_column_too(tmp_path):
+    rows = [{"id": "a", "complete": True}, {"id": "b", "complete": False, "error": "too long"}]
+    write_records(rows, tmp_path / "t.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == [{**rows[0], "error": None}, rows[1]]
+
+
 def test_a_file_appears_whole_or_not_at_all(done, tmp_path):
     def breaks():
         yield {"id": "a"}

@@ -16,7 +16,7 @@ from rich.table import Table
 from pets.cli._output import format_amount
 from pets.cli._signals import INTERRUPTED, interruptible
 from pets.engine import Engine, Snapshot, Solution
-from pets.engine.outlook import Outlook
+from pets.engine.progress import ExpectedConsistency
 from pets.errors import PetsError
 
 __all__ = ["run_engine"]
@@ -30,11 +30,11 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     try:
         solution = asyncio.run(_run(engine, output))
     except PetsError as error:
-        if engine.held is None:
+        if engine.stored_run is None:
             raise
-        raise type(error)(f"{error} Run {engine.held.id} is kept; --resume goes on with it.") from error
+        raise type(error)(f"{error} Run {engine.stored_run.id} is kept; --resume goes on with it.") from error
     except asyncio.CancelledError:
-        kept = "--resume goes on with the run" if engine.held is not None else "nothing is kept without --store"
+        kept = "--resume goes on with the run" if engine.stored_run is not None else "nothing is kept without --store"
         click.echo(f"Stopped at once: traces in flight are lost, and charged; {kept}.", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
@@ -62,23 +62,23 @@ async def _watch(engine: Engine) -> None:
     console = Console(stderr=True)
     if not console.is_terminal:
         return
-    seen: Outlook | None = None
+    seen: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:
         while True:
             await asyncio.sleep(EVERY)
-            if engine.allocator is None:
+            if not engine.begun:
                 continue
             begun = time.perf_counter()
             look = begun >= next_look
             snapshot = engine.snapshot(look)
             if look:
-                seen = snapshot.outlook or seen
+                seen = snapshot.expected or seen
                 next_look = time.perf_counter() + (time.perf_counter() - begun) / LOOKING
             live.update(_figures(snapshot, seen), refresh=True)
 
 
-def _figures(now: Snapshot, seen: Outlook | None) -> Table:
+def _figures(now: Snapshot, seen: ExpectedConsistency | None) -> Table:
     left = now.seconds_left
     table = Table.grid(padding=(0, 2))
     share = now.spent / now.total if now.total else 1.0

@@ -14,7 +14,7 @@ from pets.cli._output import check_output
 from pets.cli.demo_report import POLICIES, PolicyRun, averaged, print_report, write_page
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
-from pets.engine.budgets import Amount
+from pets.engine.budget import Amount
 from pets.errors import LocalModelError
 from pets.pools import Pool, load
 from pets.questions import Problem, QuestionSet, question_set
@@ -147,20 +147,25 @@ async def _run(
 ) -> PolicyRun:
     """One policy's run, its self-consistency noted after every trace."""
     consistent: set[str] = set()
-    curve = []
-    async with Engine(
-        questions, sampler=sampler, policy=policy, budget=budget, concurrency=IN_FLIGHT, seed=SEED
-    ) as engine:
+    curve: list[float] = []
+
+    def on_trace(trace: StoredTrace) -> None:
+        verdict = engine.allocator.verdict(trace.question)
+        agrees = verdict.answer is not None and verdict.answer == reference.population[trace.question]
+        (consistent.add if agrees else consistent.discard)(trace.question)
+        curve.append(len(consistent) / len(questions.problems))
+        progress.advance(bar)
+
+    engine = Engine(
+        questions,
+        sampler=sampler,
+        policy=policy,
+        budget=budget,
+        concurrency=IN_FLIGHT,
+        seed=SEED,
+        on_trace=on_trace,
+    )
+    async with engine:
         progress.update(bar, total=engine.settings.total)
-
-        def on_trace(trace: StoredTrace) -> None:
-            assert engine.allocator is not None
-            verdict = engine.allocator.verdict(trace.question)
-            agrees = verdict.answer is not None and verdict.answer == reference.population[trace.question]
-            (consistent.add if agrees else consistent.discard)(trace.question)
-            curve.append(len(consistent) / len(questions.problems))
-            progress.advance(bar)
-
-        engine.on_trace = on_trace
         await engine.run()
         return reference.judged(policy, list(engine.answers()), curve)

@@ -43,7 +43,7 @@ class PolicyRun:
 
     def least_certain(self) -> list[Answer]:
         """The answers to look at first."""
-        return sorted(self.answers, key=lambda answer: answer.certificate)[:ANSWERS_SHOWN]
+        return sorted(self.answers, key=lambda answer: answer.certificate or 0.0)[:ANSWERS_SHOWN]
 
 
 def savings(ours: PolicyRun, theirs: PolicyRun) -> str:
@@ -102,7 +102,12 @@ def write_page(path: Path, runs: Sequence[PolicyRun], averages: str, source: str
     compared = [ComparedRun(r.policy, len(r.curve), r.consistency, r.accuracy, r.points) for r in runs]
     voted = [
         VotedQuestion(
-            _short(row.id), row.answer, tuple(row.votes.items()), row.certificate, ours.population[row.id], row.gold
+            _short(row.id),
+            row.answer,
+            tuple(row.votes.items()),
+            row.certificate or 0.0,
+            ours.population[row.id],
+            row.gold,
         )
         for row in ours.least_certain()
     ]

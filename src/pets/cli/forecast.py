@@ -12,8 +12,8 @@ import plotext
 from pets.cli._groups import option, verb
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
-from pets.engine.outlook import tallies_of
-from pets.engine.runs import restored
+from pets.engine.progress import tallies_of
+from pets.engine.resume import restored
 from pets.errors import InputError
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy

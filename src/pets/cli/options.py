@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from pets.cli._groups import option
-from pets.engine.sources import samplers_of
+from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
@@ -65,7 +65,7 @@ class Source:
         """The sampler of this source; the key of a server comes from OPENAI_API_KEY."""
         if self.endpoint is None:
             return LocalSampler(self.model, slots=self.slots, context=self.context, threads=self.threads)
-        return samplers_of([self.endpoint], self.model, key=os.environ.get("OPENAI_API_KEY"))[0]
+        return make_samplers([self.endpoint], self.model, key=os.environ.get("OPENAI_API_KEY"))[0]
 
     @property
     def name(self) -> str:

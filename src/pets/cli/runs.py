@@ -15,8 +15,8 @@ from pets.cli._groups import option, verb_group
 from pets.cli._output import count, format_amount, table_console
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
-from pets.engine.outlook import Certifier, tallies_of
-from pets.engine.runs import LOST, restored, results
+from pets.engine.progress import Certifier, tallies_of
+from pets.engine.resume import LOST, restored, results
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of

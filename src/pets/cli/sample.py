@@ -85,8 +85,8 @@ async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task("starting", total=None)
 
-        def told(done: int, all_: int) -> None:
-            progress.update(bar, description="questions", completed=done, total=all_)
+        def show(done: int, total: int) -> None:
+            progress.update(bar, description="questions", completed=done, total=total)
 
         async with sampler:
-            return await record(recording, sampler, output, told)
+            return await record(recording, sampler, output, show)

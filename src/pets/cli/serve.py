@@ -11,8 +11,7 @@ import click
 
 import pets.gateway
 from pets.core.budget import Currency
-from pets.engine.budgets import Amount, currency_of, total_of
-from pets.engine.prices import Price
+from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
 from pets.gateway.ledger import SpendRateLimit
@@ -118,7 +117,7 @@ def _policy(given: dict[str, Any]) -> tuple[Any, float, Drift | None]:
 
 def _limits(given: dict[str, Any]) -> tuple[int | None, SpendRateLimit | None, Currency]:
     """The total and the allowance, in one currency."""
-    price = None if given["price"] is None else Price.parse(given["price"])
+    price = None if given["price"] is None else TokenPrice.parse(given["price"])
     total = None if given["budget"] is None else _amount(given["budget"])
     text, _, span = (given["allowance"] or "").partition("/")
     if given["allowance"] is not None and not (text.strip() and span.strip()):

@@ -1,6 +1,8 @@
 """``pets solve`` and ``pets top-up``: questions in, answers out, each with its certificate, under a budget."""
 
+import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,10 +13,9 @@ from pets.cli._output import check_output
 from pets.cli._run import run_engine
 from pets.cli.options import drawing_options, field_option, load_questions
 from pets.confidence import KINDS
-from pets.engine import Engine, Plan, Price
-from pets.engine.dry import dry_run
-from pets.engine.options import plan_with
-from pets.engine.sources import Dialect, samplers_of
+from pets.engine import Engine, RunConfig, TokenPrice
+from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.engine.run import Dialect, make_samplers
 from pets.errors import InputError
 
 __all__ = ["solve", "top_up"]
@@ -27,7 +28,10 @@ ALLOWED_WITH_RESUME = {"store", "resume", "number", "endpoint", "concurrency", "
 @click.argument("questions", metavar="QUESTIONS", required=False)
 @click.option("--budget", default="16x", show_default=True, help="16x (mean a question), 5000 (traces), 2Mtok, 5usd.")
 @click.option("--policy", default="okg", show_default=True, help='Such as "okg" or "price:rounds=3".')
-@click.option("--max-per-question", type=click.IntRange(min=1), default=64, show_default=True, help="Traces at most.")
+@click.option("--max-traces", type=click.IntRange(min=1), default=64, show_default=True,
+              help="The most traces that one question gets.")  # fmt: skip
+@click.option("--rpm", type=click.IntRange(min=1), help="Requests per minute that each endpoint takes.")
+@click.option("--tpm", type=click.IntRange(min=1), help="Tokens per minute that each endpoint takes.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Traces in flight; default 64, of a local model 16.")
 @click.option("--endpoint", multiple=True, metavar="URL", help="An OpenAI-compatible server; give it again for more.")
 @click.option("--model", help="The servers' model, or a GGUF file; default: SmolLM2-135M-Instruct, local.")
@@ -108,38 +112,39 @@ def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     asked = load_questions(questions, given["fields"])
-    problems = asked.problems[: given["first"]]
+    asked = replace(asked, problems=asked.problems[: given["first"]])
     local = not given["endpoint"]
-    options = {name: given[name] for name in ("budget", "policy", "max_per_question", "answer", "system", "confidence")}
-    options |= {name: given[name] for name in ("target_consistency", "overshoot", "tries", "seed")}
+    options = {name: given[name] for name in ("budget", "policy", "max_traces", "answer", "system", "confidence")}
+    options |= {name: given[name] for name in ("target_consistency", "overshoot", "tries", "rpm", "tpm", "seed")}
     options |= {name: given[name] for name in ("temperature", "max_tokens", "stop", "window") if given[name]}
     if given["temperature"] is not None:
         options["temperature"] = given["temperature"]
-    options["concurrency"] = given["concurrency"] or (LOCAL_CONCURRENCY if local else Plan().concurrency)
-    options["price"] = None if given["price"] is None else Price.parse(given["price"])
-    plan = plan_with(Plan(sampling=asked.sampling), options)
+    options["concurrency"] = given["concurrency"] or (LOCAL_CONCURRENCY if local else RunConfig().concurrency)
+    options["price"] = None if given["price"] is None else TokenPrice.parse(given["price"])
+    config = RunConfig(sampling=asked.sampling).with_options(options)  # type: ignore[arg-type]
+    model, expect = given["model"] or "", given["expect"]
     if given["dry_run"]:
-        dry_run(problems, plan, given["model"] or "", given["store"], given["expect"], click.echo)
+        tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(given["store"], model)
+        click.echo(json.dumps(asdict(estimate(asked.problems, config, model, tokens, seconds, basis))))
         return None
-    samplers = samplers_of(
+    samplers = make_samplers(
         given["endpoint"],
         given["model"],
         key=os.environ.get("OPENAI_API_KEY"),
         dialect=given["dialect"],
-        stream=plan.kind is not None,
+        stream=config.kind is not None,
         timeout=given["timeout"],
-        concurrency=plan.concurrency,
         slots=given["slots"],
         context=given["context"],
         threads=given["threads"],
     )
     return Engine(
-        problems,
+        asked,
         endpoint=given["endpoint"],
         model=given["model"],
         sampler=samplers,
         store=given["store"],
-        plan=plan,
+        config=config,
     )
 
 

@@ -85,7 +85,7 @@ class Allocator:
 
         Refused as a whole when one of them does not fit or the budget left cannot warm them up.
         """
-        self._check_new(questions)
+        self.check(*questions)
         start, window = self._arrived, self.budget.window
         records = [Record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
         if window is not None:
@@ -290,6 +290,11 @@ class Allocator:
         """Launches that have neither been told nor cancelled, question by question."""
         return [Launch(record.id, number) for record in self._records.values() for number in record.in_flight()]
 
+    def pending(self, question: str) -> list[Launch]:
+        """The launches of one question that have neither been told nor cancelled."""
+        record = self._record(question)
+        return [Launch(question, number) for number in record.in_flight()]
+
     def stopped(self, question: str) -> bool:
         """Whether the policy asks no more of this question."""
         record = self._record(question)
@@ -431,8 +436,8 @@ class Allocator:
         size, arrived = self.budget.window.questions, self._arrived
         return -(-(arrived + arriving) // size) - -(-arrived // size)
 
-    def _check_new(self, questions: Sequence[Question]) -> None:
-        """Refuse questions that do not fit, before anything is changed."""
+    def check(self, *questions: Question) -> None:
+        """Refuse questions that do not fit, or that the budget left cannot warm up; changes nothing."""
         _check_ids(questions, self._records)
         window = self.budget.window
         coming = 0 if window is None else window.amount * self._windows_opened(len(questions))

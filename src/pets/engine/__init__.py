@@ -1,38 +1,42 @@
-"""Live runs: structured concurrency over ``Allocator.ask`` and ``tell``.
+"""Live runs: one driver over ``Allocator.ask`` and ``tell``, under solve, stream, serve and sample.
 
-engine.py     Engine: a run from its questions to its answers
-solving.py    solve: the same in one call
-plan.py       what a run is to do
-sharded.py    one server through several clients
-sources.py    where questions and traces come from
-budgets.py    "16x", "5000", "2Mtok", "5usd"
-prices.py     what tokens cost
-options.py    options as callers give them
-dispatch.py   the loop: traces in flight, tries, giving up
-trials.py     trying again
-asking.py     prompts and seeds
-lengths.py    tokens of a trace
-width.py      how many traces are in flight
-batches.py    traces of one question in one request
-endpoints.py  several servers: load, health, choices in a request
-purse.py      budgets in tokens or money
-journal.py    write-behind to the store
-reading.py    texts become votes
-accounts.py   what is kept of a question's traces
-answers.py    the rows of a finished run
-outlook.py    expected self-consistency
-snapshot.py   a run in a few numbers
-runs.py       begin, resume and read a stored run
-dry.py        what a run would take
+driver.py     Driver: what the allocator asks for is fetched, read and told back
+fetch.py      Fetcher: one request to its end; what is tried again and what is charged
+endpoints.py  EndpointPool: several servers, their load, health and limits
+question.py   OpenQuestion: texts become votes, votes the one Answer
+ledger.py     Ledger: what is paid for, written down, in memory or in a run's store
+run.py        Engine and solve: a run from its questions to its answers
+config.py     RunConfig: what a run is to do
+resume.py     begin, resume and read a stored run
+budget.py     "16x", "5000", "2Mtok", "5usd"; prices of tokens
+progress.py   expected self-consistency; a run in a few numbers
+estimate.py   what a run would take
 forecast.py   what budget for which self-consistency
 """
 
-from pets.engine.answers import Answer
-from pets.engine.engine import Engine
-from pets.engine.plan import Plan
-from pets.engine.prices import Price
-from pets.engine.runs import restored, results
-from pets.engine.snapshot import Snapshot, Solution
-from pets.engine.solving import solve
+from pets.engine.budget import TokenPrice
+from pets.engine.config import RunConfig, RunOptions
+from pets.engine.driver import Driver, DriverConfig
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import Ledger
+from pets.engine.progress import Snapshot, Solution
+from pets.engine.question import Answer
+from pets.engine.resume import restored, results
+from pets.engine.run import Engine, solve
 
-__all__ = ["Answer", "Engine", "Plan", "Price", "Snapshot", "Solution", "restored", "results", "solve"]
+__all__ = [
+    "Answer",
+    "Driver",
+    "DriverConfig",
+    "Engine",
+    "Fetcher",
+    "Ledger",
+    "RunConfig",
+    "RunOptions",
+    "Snapshot",
+    "Solution",
+    "TokenPrice",
+    "restored",
+    "results",
+    "solve",
+]

@@ -1,97 +1,180 @@
-"""Several servers of one model: the next request goes to the healthiest and least loaded of them."""
+"""Several servers of one model: the next request goes to the healthiest and least loaded that may take it now."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
-import httpx
-
-from pets.errors import BusyError, SamplerError
 from pets.samplers import Sampler
 
-__all__ = ["Endpoint", "Fleet", "unreachable"]
+__all__ = ["Endpoint", "EndpointPool"]
 
-FAILURES = 5  # in a row, after which an endpoint rests
-LONGEST_REST = 30.0
-WEIGHT = 0.2  # of the latest reply in an endpoint's pace
+MINUTE_S = 60.0
+FAILURES_BEFORE_REST = 5
+MAX_REST_S = 30.0
+LATENCY_WEIGHT = 0.2  # of the latest reply in an endpoint's latency
+
+
+class RateWindow:
+    """At most ``limit`` units (requests, or tokens) in any 60 seconds.
+
+    >>> window = RateWindow(2)
+    >>> [window.take(1, now) for now in (0.0, 10.0)] and window.wait_s(1, now=20.0)
+    40.0
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used = 0
+        self._entries: deque[list[float]] = deque()  # [time, amount]
+
+    def wait_s(self, amount: int, now: float) -> float:
+        """Seconds until ``amount`` more fits; an amount over the limit goes alone."""
+        while self._entries and self._entries[0][0] <= now - MINUTE_S:
+            self._used -= int(self._entries.popleft()[1])
+        excess = self._used + min(amount, self.limit) - self.limit
+        for time, used in self._entries:
+            if excess <= 0:
+                break
+            excess -= int(used)
+            if excess <= 0:
+                return time + MINUTE_S - now
+        return 0.0
+
+    def take(self, amount: int, now: float) -> list[float]:
+        """Count an amount; the entry can be corrected when the true amount is known."""
+        entry = [now, float(amount)]
+        self._entries.append(entry)
+        self._used += amount
+        return entry
+
+    def correct(self, entry: list[float], amount: int) -> None:
+        """Replace the amount of an entry that has not aged out."""
+        if self._entries and entry[0] >= self._entries[0][0]:
+            self._used += amount - int(entry[1])
+            entry[1] = float(amount)
 
 
 class Endpoint:
-    """One server: its load, its health, and how many traces it gives in one request.
+    """One server: its load, its health, its rate limits, and how many traces it gives in one request.
 
-    ``most`` is learned: a server that refuses n is asked for fewer, one that silently gives a single choice is asked
-    for one at a time.
+    ``max_n`` is learned: a server that refuses n is asked for as many as a smaller request was seen to bring, one that
+    silently gives a single choice is asked for one at a time.
     """
 
-    __slots__ = (
-        "_ones",
-        "_proven",
-        "answered",
-        "failures",
-        "in_flight",
-        "most",
-        "number",
-        "pace",
-        "rest_until",
-        "sampler",
-    )
-
-    def __init__(self, number: int, sampler: Sampler, most: int) -> None:
-        self.number, self.sampler, self.most = number, sampler, most
+    def __init__(self, number: int, sampler: Sampler, max_n: int, rpm: int | None, tpm: int | None) -> None:
+        self.number, self.sampler, self.max_n = number, sampler, max_n
         self.in_flight = 0  # traces
-        self.pace = 0.0  # seconds a request, lately
+        self.requests_in_flight = 0
+        self.latency_s = 0.0  # of a request, lately
         self.failures = 0  # in a row
-        self.rest_until = 0.0
+        self.rest_until = 0.0  # after failures
+        self.blocked_until = 0.0  # by the server's own word
         self.answered = False  # whether it ever said anything
-        self._ones = 0  # requests for several that brought one, in a row
-        self._proven = False  # whether several ever came back
+        self._requests = None if rpm is None else RateWindow(rpm)
+        self._tokens = None if tpm is None else RateWindow(tpm)
+        self._tokens_per_request = 1.0
+        self._single_replies = 0  # requests for several that brought one, in a row
+        self._gave_several = False
 
-    def came(self, asked: int, got: int, seconds: float) -> None:
+    def begin(self, n: int, now: float) -> list[float] | None:
+        """A request goes out; what :meth:`end` needs to correct the tokens that were assumed for it."""
+        self.in_flight += n
+        self.requests_in_flight += 1
+        if self._requests is not None:
+            self._requests.take(1, now)
+        return None if self._tokens is None else self._tokens.take(round(self._tokens_per_request), now)
+
+    def end(self, n: int, entry: list[float] | None, tokens: int | None, now: float) -> None:
+        """It is over, and took so many tokens; ``None`` where nobody knows."""
+        self.in_flight -= n
+        self.requests_in_flight -= 1
+        if tokens is not None:
+            self._tokens_per_request += LATENCY_WEIGHT * (tokens - self._tokens_per_request)
+            if entry is not None and self._tokens is not None:
+                self._tokens.correct(entry, tokens)
+        self._heed_limits(now)
+
+    def succeeded(self, requested: int, received: int, seconds: float) -> None:
         """A reply was read."""
         self.answered, self.failures, self.rest_until = True, 0, 0.0
-        self.pace = seconds if not self.pace else (1 - WEIGHT) * self.pace + WEIGHT * seconds
-        if asked < 2:
+        self.latency_s += (LATENCY_WEIGHT if self.latency_s else 1.0) * (seconds - self.latency_s)
+        if requested < 2:
             return
-        self._proven = self._proven or got > 1
-        self._ones = 0 if got > 1 else self._ones + 1
-        if self._ones >= 2 and not self._proven:
-            self.most = 1
+        self._gave_several = self._gave_several or received > 1
+        self._single_replies = 0 if received > 1 else self._single_replies + 1
+        if self._single_replies >= 2 and not self._gave_several:
+            self.max_n = 1
 
-    def failed(self, now: float, away: bool) -> None:
-        """It gave nothing; ``away``: nobody was there. After a few such in a row it rests, longer each time."""
+    def failed(self, now: float, *, unreachable: bool = False, retry_after: float | None = None) -> None:
+        """It gave nothing. After a few failures in a row it rests, longer each time; never less than it asks for."""
+        if unreachable and now < self.rest_until:
+            return  # one of several that were on their way when it was found to be away
         self.failures += 1
-        self.answered = self.answered or not away
-        beyond = self.failures - (1 if away else FAILURES)
-        if beyond >= 0:
-            self.rest_until = now + min(LONGEST_REST, 0.5 * 2.0 ** min(beyond, 10))
+        self.blocked_until = max(self.blocked_until, now + (retry_after or 0.0))
+        self.answered = self.answered or not unreachable
+        excess = self.failures - (1 if unreachable else FAILURES_BEFORE_REST)
+        if excess >= 0:
+            self.rest_until = now + min(MAX_REST_S, 0.5 * 2.0 ** min(excess, 10))
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until it may be asked."""
+        wait = max(self.rest_until, self.blocked_until) - now
+        if self._requests is not None:
+            wait = max(wait, self._requests.wait_s(1, now))
+        if self._tokens is not None:
+            wait = max(wait, self._tokens.wait_s(round(self._tokens_per_request), now))
+        return max(0.0, wait)
+
+    @property
+    def load(self) -> tuple[float, int]:
+        """What the next trace would wait for here, to choose the least."""
+        return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
+
+    def _heed_limits(self, now: float) -> None:
+        """Rest until the server's own limits are lifted, where what is left of them is on its way already."""
+        limits = self.sampler.rate_limits
+        if limits is None:
+            return
+        tokens = round(self._tokens_per_request)
+        for remaining, reset_s, needed in (
+            (limits.remaining_requests, limits.reset_requests_s, self.requests_in_flight),
+            (limits.remaining_tokens, limits.reset_tokens_s, tokens * (self.requests_in_flight + 1) - 1),
+        ):
+            if remaining is not None and reset_s is not None and remaining <= needed:
+                self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
 
-class Fleet:
-    """The endpoints of a run."""
+class EndpointPool:
+    """The endpoints of a run or a gateway; ``rpm`` and ``tpm`` limit requests and tokens per minute at each."""
 
-    def __init__(self, samplers: Sequence[Sampler], most: int) -> None:
-        self.endpoints = [Endpoint(number, sampler, most) for number, sampler in enumerate(samplers)]
+    def __init__(
+        self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
+    ) -> None:
+        self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
 
     async def pick(self, avoid: Endpoint | None = None) -> Endpoint:
-        """The next endpoint to ask, not the one that just failed if another is well; waits while all rest."""
+        """The next endpoint to ask, not the one that just failed if another is well; waits while none may be asked."""
+        clock = asyncio.get_running_loop().time
         while True:
-            now = asyncio.get_running_loop().time()
-            well = [one for one in self.endpoints if one.rest_until <= now]
-            if well:
-                other = [one for one in well if one is not avoid] or well
-                return min(other, key=lambda one: ((one.in_flight + 1) * (one.pace or 1e-9), one.in_flight))
-            await asyncio.sleep(min(one.rest_until for one in self.endpoints) - now)
+            now = clock()
+            waits = {endpoint: endpoint.wait_s(now) for endpoint in self.endpoints}
+            ready = [endpoint for endpoint, wait_s in waits.items() if wait_s <= 0]
+            if ready:
+                others = [endpoint for endpoint in ready if endpoint is not avoid]
+                return min(others or ready, key=lambda endpoint: endpoint.load)
+            await asyncio.sleep(min(waits.values()))
 
     @property
     def never_answered(self) -> bool:
         """Whether no endpoint has ever said a word."""
-        return not any(one.answered for one in self.endpoints)
+        return not any(endpoint.answered for endpoint in self.endpoints)
 
     @property
-    def most(self) -> int:
+    def max_n(self) -> int:
         """The most traces that one request may ask for."""
-        return max(one.most for one in self.endpoints)
+        return max(endpoint.max_n for endpoint in self.endpoints)
 
-
-def unreachable(error: SamplerError) -> bool:
-    """Whether nobody was there: nothing was sampled, and the trace has not been tried."""
-    return isinstance(error, BusyError) and isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+    @property
+    def latency_s(self) -> float:
+        """Of a request at the fastest endpoint, lately."""
+        return min((e.latency_s for e in self.endpoints if e.latency_s), default=0.0)

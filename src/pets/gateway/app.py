@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from pets.core.budget import Currency
 from pets.core.policy import Policy
-from pets.engine.reading import answer_type
+from pets.engine.question import cached_answer_type as answer_type
 from pets.errors import SamplerError
 from pets.gateway.auth import ApiKey, KeyStore, authenticate
 from pets.gateway.completions import ChatCompletions

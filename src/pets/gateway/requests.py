@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.engine.reading import answer_type
+from pets.engine.question import cached_answer_type as answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Settings
 from pets.openai.errors import ApiError

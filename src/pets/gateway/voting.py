@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
+from pets.answers.base import AnswerType
 from pets.core.prior import LearnedPrior
-from pets.engine.reading import answer_type, form_of, merges
+from pets.engine.question import cached_answer_type as answer_type
 from pets.errors import RefusedError, SamplerError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ballots import Outcome, Poll
@@ -24,6 +25,7 @@ from pets.gateway.stream import Stream
 from pets.gateway.upstream import Upstream, served
 from pets.gateway.verdicts import Ballot, judge
 from pets.openai.errors import ApiError
+from pets.samplers import Completion
 from pets.types import Launch, Trace
 
 __all__ = ["Voter"]
@@ -216,11 +218,11 @@ class Voter:
         """Read the answers and cast the votes."""
         kind = answer_type(poll.options.answer)
         completions = [one.completion for one in reply.drawn]
-        if merges(kind):
+        if kind.merges:
             loop = asyncio.get_running_loop()
-            forms = await loop.run_in_executor(self._slow, lambda: [form_of(kind, one) for one in completions])
+            forms = await loop.run_in_executor(self._slow, lambda: [_form(kind, one) for one in completions])
         else:
-            forms = [form_of(kind, one) for one in completions]
+            forms = [_form(kind, one) for one in completions]
         poll.tokens += reply.tokens
         poll.prompt_tokens += reply.prompt_tokens
         poll.delivered += len(reply.drawn)
@@ -265,7 +267,7 @@ class Voter:
         ballots, options = poll.in_order(), getattr(kind, "options", None)
         args = (ballots, kind, options, poll.options.weighted, self.prior)
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._slow, judge, *args) if merges(kind) else judge(*args)
+        found = await loop.run_in_executor(self._slow, judge, *args) if kind.merges else judge(*args)
         return Outcome(poll, found, loop.time() - begun)
 
 
@@ -281,3 +283,7 @@ def refusal_of(error: SamplerError | ApiError | None, late: bool = False) -> Api
         return ApiError("The upstream server refuses this gateway.", status=502, code="upstream_refused")
     wait = error.retry_after or 1.0
     return ApiError("The upstream server gives no answers now.", status=503, code="upstream_busy", retry_after=wait)
+
+
+def _form(kind: AnswerType, completion: Completion) -> str | None:
+    return None if completion.finish == "length" else kind.extract(completion.text)

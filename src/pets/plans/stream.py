@@ -1,176 +1,353 @@
-"""A stream of questions through one allocator: several on their way at once, each answered as soon as it stops.
+"""A stream of questions through the driver: several on their way at once, each answered as soon as it stops.
 
-Laws: every question that is taken in gets one outcome; traces are reserved before they are asked for; after
-:meth:`Stream.drain` nothing more is asked for, what is in flight comes home, and every open question is answered with
-what it has. A stream by windows may never end: a question that was answered is forgotten, all but its spend.
+Laws: every question that is taken in gets one answer; after :meth:`Stream.drain` nothing more is asked for, what is in
+flight comes home, and every open question is answered with what it has. A stream by windows may never end: a question
+that was answered is forgotten, all but its spend. With a store, a stream that was broken off is taken up where it
+stopped: what was paid for is not asked again, and a question whose answer may not have been handed over is answered
+again.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
+from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.batches import Batch, batches
-from pets.errors import BudgetError, InputError, PetsError
+from pets.core.cost import CostEstimator
+from pets.core.patterns import K0
+from pets.core.policy import Policy
+from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
+from pets.engine.config import RunConfig
+from pets.engine.driver import Driver, DriverConfig
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import RunLedger
+from pets.engine.question import Answer, OpenQuestion, group_by_question
+from pets.engine.resume import TEMPLATE_TOKENS, adopt_run, config_of, lost_traces, prompt_room
+from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
-from pets.plans.outcome import OpenQuestion, Outcome
-from pets.plans.traces import Source
 from pets.questions import Problem
-from pets.types import Question, Trace
+from pets.registry import policies
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.store import Run, RunSettings, Store
+from pets.types import Trace
 
-__all__ = ["Stream"]
+__all__ = ["RecordedAnswer", "RecordedStream", "Stream", "StreamSettings", "stream_budget"]
+
+WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
+UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
+
+
+def stream_budget(
+    mean: float,
+    cap: int,
+    *,
+    budget: str | None = None,
+    horizon: int | None = None,
+    window: int | None = None,
+    problems: Sequence[Problem] | None = None,
+    price: TokenPrice | None = None,
+    max_tokens: int = 1024,
+) -> tuple[Budget, int | None]:
+    """The budget and the horizon: in all for a known number of questions, by windows without an end.
+
+    >>> stream_budget(16.0, 64, horizon=10)[0].total
+    160
+    >>> stream_budget(16.0, 64, budget="500", window=50)[0].window
+    Window(questions=50, amount=500)
+    """
+    if horizon is not None and window is not None:
+        raise InputError(
+            "a horizon is for a known number of questions, a window for a stream without an end. Take one."
+        )
+    amount = Amount(mean, "mean") if budget is None else Amount.parse(budget)
+    prompt = UNKNOWN_PROMPT_TOKENS if problems is None else max(map(prompt_room, problems), default=0) + TEMPLATE_TOKENS
+    currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=max_tokens)
+    horizon = horizon or (len(problems) if problems is not None and not window else None)
+    if horizon is not None:
+        return Budget(total_of(amount, horizon), cap, currency), horizon
+    window = window or WINDOW_QUESTIONS
+    return Budget.per_window(window, total_of(amount, window), cap=cap, currency=currency), None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """How a stream is driven: a fitted policy, its budget, and what is open at once.
+
+    ``config`` says how traces are drawn and read. ``options`` is the size of a closed answer set by answer type, for
+    questions that do not say.
+    """
+
+    policy: Policy
+    budget: Budget
+    config: RunConfig = field(default_factory=RunConfig)
+    horizon: int | None = None
+    open_questions: int = 8
+    model: str = ""
+    endpoints: tuple[str, ...] = ()
+    options: Mapping[str, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.open_questions < 1:
+            raise InputError(f"at least 1 question is open; got {self.open_questions}.")
+
+    def to_run(self) -> RunSettings:
+        """What a store keeps of it."""
+        names = {cls: name for name, cls in policies().items()}
+        if type(self.policy) not in names:
+            raise InputError(
+                f"a stream in a store is resumed by another process, which cannot make {self.policy!r}. Install the "
+                "policy as an entry point of pets, or stream without a store."
+            )
+        name = names[type(self.policy)]
+        config = replace(self.config, policy=name)
+        more = {
+            "policy": {"name": name, "options": self.policy.to_plain()},
+            "budget": self.budget.to_plain(),
+            "horizon": self.horizon,
+            "open_questions": self.open_questions,
+            "options": dict(self.options),
+        }
+        return RunSettings(
+            policy=name,
+            total=self.budget.total,
+            currency=self.budget.currency,
+            budget=config.budget,
+            cap=self.budget.cap,
+            seed=config.seed,
+            model=self.model,
+            endpoints=self.endpoints,
+            confidence=config.kind,
+            concurrency=config.concurrency,
+            name="stream",
+            version=version("pets"),
+            more={"plan": config.to_plain(), "stream": more, "worst": self.budget.currency.hold},
+        )
+
+    @classmethod
+    def from_run(cls, settings: RunSettings) -> Self:
+        """The settings that :meth:`to_run` described."""
+        config = config_of(settings)
+        try:
+            more: Mapping[str, Any] = settings.more["stream"]
+            policy = policies()[more["policy"]["name"]].from_plain(more["policy"]["options"])
+            budget = Budget.from_plain(more["budget"])
+            horizon, open_questions, options = more["horizon"], more["open_questions"], more["options"]
+        except (KeyError, TypeError) as error:
+            raise StateError(f"this run is not a stream, or a newer pets made it ({error!r}).") from None
+        return cls(policy, budget, config, horizon, open_questions, settings.model, settings.endpoints, options)
 
 
 class Stream:
-    """Runs questions as they arrive; ``say`` gets each outcome at once, in the order in which they come about.
+    """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
-    ``at_once`` questions are open at a time, with ``concurrency`` traces in flight. ``drift`` is shown the warm-up
-    patterns; ``alarmed`` is called when it first raises the alarm.
+    ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
+    patterns; ``on_alarm`` is called when it first raises the alarm.
     """
 
     def __init__(
         self,
-        allocator: Allocator,
-        source: Source,
-        say: Callable[[Outcome], None],
+        settings: StreamSettings,
+        samplers: Sequence[Sampler],
+        on_answer: Callable[[Answer], None],
         *,
-        at_once: int = 8,
-        concurrency: int = 64,
+        store: str | Path | None = None,
         drift: Drift | None = None,
-        alarmed: Callable[[Drift], None] = lambda _: None,
+        on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> None:
-        if at_once < 1 or concurrency < 1:
-            raise InputError(f"at least 1 question is open and 1 trace in flight; got {at_once} and {concurrency}.")
-        self.allocator, self.drift = allocator, drift
-        self.draining = False
-        self.asked = self.refused = 0  # questions taken in, and turned away
-        self._source, self._say, self._alarmed = source, say, alarmed
-        self._concurrency = concurrency
-        self._room = asyncio.Semaphore(at_once)
-        self._open: dict[str, OpenQuestion] = {}
-        self._in_flight = 0
-        self._woken = asyncio.Event()
-        self._intake: asyncio.Task[None] | None = None
+        self.settings, self.drift = settings, drift
+        self.stored_run: Run | None = None
+        self.lost = 0
+        """Launches that were in flight when the stream was broken off: charged."""
+        self._on_answer, self._on_alarm = on_answer, on_alarm
+        self._samplers, self._stack = samplers, AsyncExitStack()
+        self._known: set[str] = set()  # questions of an earlier time
+        self._store: Store | None = None
+        self.driver = self._make_driver()
+        if store is not None:
+            self.driver.taken_in = set()  # an id is a key of the store
+            run_settings = settings.to_run()
+            self._store = Store.open(store)
+            try:
+                self.stored_run = self._store.create(run_settings, (), stream=True)
+            except BaseException:
+                self._store.close()
+                raise
+
+    @classmethod
+    def resume(
+        cls,
+        store: str | Path,
+        run: int | str,
+        samplers: Callable[[StreamSettings], Sequence[Sampler]],
+        on_answer: Callable[[Answer], None],
+        *,
+        drift: Drift | None = None,
+        on_alarm: Callable[[Drift], None] = lambda drift: None,
+    ) -> Self:
+        """The stream of that number, or the last, taken up where it stopped.
+
+        Questions that were not answered are asked on; those that come again are not asked again.
+        """
+        opened = Store.open(store, create=False)
+        try:
+            stored = opened.open_run(run)
+            settings = StreamSettings.from_run(stored.settings)
+            self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm)
+            self._store, self.stored_run = opened, stored
+            self._adopt(stored)
+        except BaseException:
+            opened.close()
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        for sampler in self._samplers:
+            await self._stack.enter_async_context(sampler)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the run and the store; twice does no harm."""
+        if self.stored_run is not None:
+            self.stored_run.close()
+        if self._store is not None:
+            self._store.close()
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._intake = group.create_task(self._take_in(problems))
-                if self.draining:
-                    self._intake.cancel()
-                while True:
-                    self._launch(group)
-                    if self._intake.done() and not self._open:
-                        return
-                    self._woken.clear()
-                    await self._woken.wait()
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
-        finally:
-            for one in self._open.values():
-                one.asked.close()
+        driver, open_questions = self.driver, self.settings.open_questions
+        if self.stored_run is None:
+            await driver.run(problems, open_questions)
+            return
+        async with RunLedger(self.stored_run) as ledger:
+            driver.ledger = ledger
+            await driver.run(self._new(problems), open_questions)
+        if not driver.draining:
+            self.stored_run.finish()
 
     def drain(self) -> None:
         """Take in no more questions and ask for no more traces."""
-        self.draining = True
-        if self._intake is not None:
-            self._intake.cancel()
-        self._woken.set()
+        self.driver.drain()
 
-    async def _take_in(self, problems: AsyncIterable[Problem]) -> None:
-        """A question is fetched only when there is room for it: none is taken from the source and then left."""
-        try:
-            arriving = aiter(problems)
-            while True:
-                await self._room.acquire()
-                problem = await anext(arriving, None)
-                if problem is None:
-                    return
-                self._admit(problem)
-                self._woken.set()
-        finally:
-            self._woken.set()
+    async def _new(self, problems: AsyncIterable[Problem]) -> AsyncIterator[Problem]:
+        """The questions that an earlier time has not taken in."""
+        async for problem in problems:
+            if problem.id not in self._known:
+                yield problem
 
-    def _admit(self, problem: Problem) -> None:
-        """Open a question, or say why it is not asked."""
-        try:
-            asked = self._source.open(problem, self.asked + self.refused)
-            one = OpenQuestion(problem, asked)
-            self.allocator.add(Question(problem.id, options=one.options))
-        except (BudgetError, InputError) as error:
-            self.refused += 1
-            self._room.release()
-            self._say(Outcome(problem.id, error=str(error)))
+    def _make_driver(self) -> Driver:
+        settings, config = self.settings, self.settings.config
+        budget = settings.budget
+        driver = Driver(
+            Allocator(settings.policy, budget, horizon=settings.horizon, seed=config.seed),
+            Fetcher(
+                self._samplers,
+                tries=config.tries,
+                backoff=config.backoff,
+                rpm=config.rpm,
+                tpm=config.tpm,
+                seed=config.seed,
+            ),
+            DriverConfig(
+                sampling=config.drawn,
+                seeds=config.seeds(0),
+                concurrency=config.concurrency,
+                confidence=config.kind,
+                answer=config.answer,
+                system=config.system,
+                options=settings.options,
+                price=price_of(settings.model, config.price),
+            ),
+            on_answer=self._on_answer,
+            on_close=self._watch,
+        )
+        if budget.window is None:
+            driver.taken_in = set()
+        if not budget.currency.flat:
+            share = config.overshoot * (budget.total or (budget.window.amount if budget.window else 0))
+            driver.estimator = CostEstimator(budget, budget.currency.hold, int(share))
+        return driver
+
+    def _watch(self, question: OpenQuestion) -> None:
+        drift, warmup = self.drift, question.warmup
+        if drift is None or warmup is None:
             return
-        self.asked += 1
-        self._open[problem.id] = one
-
-    def _launch(self, group: asyncio.TaskGroup) -> None:
-        """Ask for what the policy wants now; close what wants nothing more."""
-        free = self._concurrency - self._in_flight
-        launches = [] if self.draining or free < 1 else self.allocator.ask(free)
-        for batch in batches([(launch, 0, 1) for launch in launches], most=self._concurrency):
-            self._in_flight += batch.size
-            self._open[batch.id].in_flight += batch.size
-            group.create_task(self._serve(batch))
-        stuck = not self._in_flight  # nothing will ever wake these questions: the budget has no trace for them
-        for id, one in list(self._open.items()):
-            if not one.in_flight and (stuck or self.draining or self.allocator.stopped(id)):
-                self._close(id, one)
-
-    async def _serve(self, batch: Batch) -> None:
-        one = self._open[batch.id]
-        drawn = await one.asked.draw(batch.first, batch.size)
-        self._in_flight -= batch.size
-        one.in_flight -= batch.size
-        for number, trace in enumerate(drawn, batch.first):
-            told = Trace(batch.id, number, trace.label, None, trace.tokens, trace.prompt_tokens)
-            self.allocator.tell(told)
-            self._watch(one.came(number, trace))
-        self._woken.set()
-
-    def _watch(self, pattern: int | None) -> None:
-        drift = self.drift
-        if pattern is None or drift is None:
-            return
-        drift.see(pattern)
+        drift.see(warmup)
         if drift.alarmed_at == drift.seen:
-            self._alarmed(drift)
+            self._on_alarm(drift)
 
-    def _close(self, id: str, one: OpenQuestion) -> None:
-        """Say what became of a question; one that others left no trace for was not asked."""
-        del self._open[id]
-        if one.begun or self.draining:
-            outcome = one.outcome(self.allocator.policy.belief, complete=self.allocator.stopped(id))
-        else:
-            self.asked, self.refused = self.asked - 1, self.refused + 1
-            outcome = Outcome(id, error=_used_up(self.allocator.budget))
-        one.asked.close()
-        if self.allocator.budget.window is not None:
-            self.allocator.withdraw(id)
-        self._room.release()
-        self._say(outcome)
+    def _adopt(self, run: Run) -> None:
+        """Everything that was paid for; answered questions are over, the others are opened again."""
+        driver, kind = self.driver, self.settings.config.kind
+        lost = lost_traces(run.lost(), run.settings.currency)
+        if lost:
+            run.write([], lost)
+            self.lost = len(lost)
+        problems = list(run.problems())
+        answered = run.answered()
+        self._known = {problem.id for problem in problems}
+        questions = {problem.id: driver.open_question(problem, place) for place, problem in enumerate(problems)}
+        driver.arrived, driver.taken_in = len(problems), set(self._known)
+        driver.allocator.add(*(question.question for question in questions.values()))
+        adopt_run(driver.allocator, run, lambda id, forms: questions[id].restore(forms), kind)
+        for id, group in group_by_question(run.traces()):
+            over = id in answered
+            for trace in group[:K0] if over else group:
+                questions[id].add(trace)
+            if over:
+                self._watch(questions[id])
+            if driver.estimator is not None:
+                for trace in group:
+                    driver.estimator.learn(id, run.settings.currency.cost(trace.trace()))
+        for id, question in questions.items():
+            if id in answered:
+                driver.allocator.withdraw(id)
+            else:
+                driver.reopen(question)
 
 
-def _used_up(budget: Budget) -> str:
-    return (
-        f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
-        "spent or on their way. "
-        "Raise the budget, or declare a horizon that counts every question."
-    )
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer(AnswerType):
+    """The answers of a recorded pool, which have been read already."""
+
+    def canonical(self, answer: str) -> str | None:
+        """As it stands."""
+        return answer or None
+
+    def extract(self, text: str) -> str | None:
+        """The whole text."""
+        return self.canonical(text)
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The user's own error out of nested groups, else the only one there is, else the group."""
-    found = list(_leaves(errors))
-    ours = (error for error in found if isinstance(error, PetsError))
-    return next(ours, found[0] if len(found) == 1 else errors)
+class RecordedStream(Sampler):
+    """A question's traces in the order of a draw, by launch number; past the last one they begin again.
 
+    ``cap`` is that of the seeds that the stream is driven with: it tells the launch from the seed.
+    """
 
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+    def __init__(self, traces: Mapping[str, Sequence[Trace]], cap: int) -> None:
+        self._traces, self._cap = traces, cap
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        """As :meth:`~pets.samplers.Sampler.sample`; a question that was never recorded is refused."""
+        traces = self._traces.get(str(prompt.content))
+        if not traces:
+            raise RefusedError(f"nothing was recorded for question {prompt.content!r}; ask what the pool holds.")
+        await asyncio.sleep(0)  # as a model would, it lets others go on
+        first = seed % self._cap
+        path = [traces[number % len(traces)] for number in range(first, first + n)]
+        return [
+            Completion(trace.answer or "", "stop" if trace.answer else "length", trace.tokens, trace.prompt_tokens)
+            for trace in path
+        ]

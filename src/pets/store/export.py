@@ -23,6 +23,7 @@ RECORD_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 PARQUET_BATCH_ROWS = 5_000
 INTEGER_COLUMNS = ("number", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "endpoint", "tries", "wasted")
 REAL_COLUMNS = ("certificate", "cost", "seconds")
+BOOLEAN_COLUMNS = ("complete",)
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
@@ -81,7 +82,8 @@ def _parquet(records: Iterable[Mapping[str, Any]], path: Path) -> int:
     try:
         while rows := list(islice(remaining, PARQUET_BATCH_ROWS)):
             if writer is None:
-                schema = arrow.schema([(key, _type(arrow, key)) for key in rows[0]])
+                keys = dict.fromkeys(key for row in rows for key in row)  # not every row has a gold or an error
+                schema = arrow.schema([(key, _type(arrow, key)) for key in keys])
                 writer = parquet.ParquetWriter(path, schema)
             plain = [{key: _cell(key, value) for key, value in row.items()} for row in rows]
             writer.write_table(arrow.Table.from_pylist(plain, schema=schema))
@@ -97,6 +99,8 @@ def _parquet(records: Iterable[Mapping[str, Any]], path: Path) -> int:
 def _type(arrow: Any, key: str) -> Any:
     if key == "confidences":
         return arrow.struct([(kind, arrow.float64()) for kind in KINDS])
+    if key in BOOLEAN_COLUMNS:
+        return arrow.bool_()
     return arrow.int64() if key in INTEGER_COLUMNS else arrow.float64() if key in REAL_COLUMNS else arrow.string()
 
 

@@ -100,9 +100,11 @@ class Run(RunView):
         *,
         cancelled: Sequence[Launch] = (),
         charged: Sequence[tuple[Launch, int]] = (),
-        held: int = 1,
+        held: int | Sequence[int] = 1,
     ) -> None:
-        """Write launches (``held`` was reserved for each), traces that came back, and launches that cost nothing.
+        """Write launches, traces that came back, and launches that cost nothing.
+
+        ``held`` was reserved for each launch: one number for all, or one per launch.
 
         A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
         every trace that was counted, once, and every launch that may have been paid for. ``cancelled`` launches were
@@ -112,7 +114,8 @@ class Run(RunView):
         """
         try:
             with self._database.transaction() as connection:
-                launches = ((self.id, *launch, held) for launch in launched)
+                holds = [held] * len(launched) if isinstance(held, int) else held
+                launches = ((self.id, *launch, hold) for launch, hold in zip(launched, holds, strict=True))
                 self._put(connection, sql.ADD_LAUNCH, launches, [launch.question for launch in launched])
                 rows = (trace_row(self.id, trace) for trace in traces)
                 self._put(connection, sql.ADD_TRACE, rows, [trace.question for trace in traces])

@@ -50,13 +50,16 @@ class Store:
         """The store as messages call it."""
         return self._database.name
 
-    def create(self, settings: RunSettings, problems: Iterable[Problem]) -> Run:
-        """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run."""
+    def create(self, settings: RunSettings, problems: Iterable[Problem], *, stream: bool = False) -> Run:
+        """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
+
+        The questions of a ``stream`` are added as they arrive; every other run has at least one.
+        """
         with ExitStack() as undo:
             with self._database.transaction() as connection:
                 plain = settings.to_json()
                 id = int(connection.execute(sql.NEW_RUN, (time.time(), plain)).fetchone()[0])
-                if not add_questions(connection, id, problems, first=0):
+                if not add_questions(connection, id, problems, first=0) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 lock = self._lock(id)  # before anybody can see the run
                 undo.callback(lock.release)

@@ -1,4 +1,6 @@
-"""Budgets in tokens or money: what a trace will cost is not known when it is launched.
+"""Admission under uncertain cost: how many traces a budget in tokens or money pays for.
+
+What a trace will cost is not known when it is launched.
 
 At every launch, over the k traces in flight and the new one,
 
@@ -6,8 +8,8 @@ At every launch, over the k traces in flight and the new one,
     spent + sum of expected costs + z s sqrt(k + 1) + dearest seen      <= total + bound
 
 so that the budget is met on average and, s being the learned spread of costs, exceeded by more than the bound less
-than once in a thousand runs, whatever the longest trace may cost. Until ``ENOUGH`` traces have come back nothing is
-known of the spread, and the second line counts every trace at the worst:
+than once in a thousand runs, whatever the longest trace may cost. Until ``MIN_SAMPLES`` traces have come back nothing
+is known of the spread, and the second line counts every trace at the worst:
 
     spent + (k + 1) worst                                               <= total + bound
 
@@ -19,32 +21,33 @@ import math
 from pets.core.budget import Budget
 from pets.errors import BudgetError
 
-__all__ = ["ENOUGH", "Purse"]
+__all__ = ["MIN_SAMPLES", "CostEstimator"]
 
-SHRINK = 2.0  # traces of the batch's mean that a question's own count against
-RELEARN = 1.05  # growth of the traces seen, after which the ledger holds the new mean
-ENOUGH = 16  # traces, to know what traces cost
+SHRINKAGE_TRACES = 2.0  # of the batch's mean that a question's own count against
+RELEARN_GROWTH = 1.05  # of the traces seen, after which the ledger holds the new mean
+MIN_SAMPLES = 16  # traces, to know what traces cost
 Z = 3.09  # one in a thousand
 
 
-class Purse:
-    """The ledger of a budget whose traces differ in cost; ``worst`` is the dearest possible trace's.
+class CostEstimator:
+    """Learns what traces cost and says whether one more may be launched; ``worst`` is the dearest possible trace's.
 
     >>> from pets.core.budget import Currency
-    >>> purse = Purse(Budget(1000, currency=Currency.tokens(hold=400)), worst=400, bound=100)
-    >>> held = purse.launch("q"), purse.launch("q")
-    >>> purse.allows()                                          # 800 at the worst; a third would make 1200
+    >>> estimator = CostEstimator(Budget(1000, currency=Currency.tokens(hold=400)), worst=400, bound=100)
+    >>> held = estimator.reserve("q"), estimator.reserve("q")
+    >>> estimator.can_launch()                                          # 800 at the worst; a third would make 1200
     False
-    >>> purse.settle("q", held[0], cost=90); purse.budget.spent = 90
-    >>> purse.expected("q"), purse.allows()
+    >>> estimator.settle("q", held[0], cost=90); estimator.budget.spent = 90
+    >>> estimator.expected("q"), estimator.can_launch()
     (90, True)
     """
 
     def __init__(self, budget: Budget, worst: int, bound: int) -> None:
-        if not budget.spent and budget.total + bound < worst:
-            found = f"a budget of {budget.total} {budget.currency.unit}"
+        total = budget.total if budget.window is None else budget.window.amount
+        if not budget.spent and total + bound < worst:
             raise BudgetError(
-                f"{found} does not pay for one trace, which may cost {worst}. Raise the budget or lower max_tokens."
+                f"a budget of {total} {budget.currency.unit} does not pay for one trace, which may cost "
+                f"{worst}. Raise the budget or lower max_tokens."
             )
         self.budget, self.worst, self.bound = budget, worst, bound
         self._seen = self._sum = self._squares = self._dearest = 0
@@ -53,15 +56,15 @@ class Purse:
         self._in_flight = 0
         self._relearn = 1.0
 
-    def allows(self) -> bool:
+    def can_launch(self) -> bool:
         """Whether one more trace may be launched."""
-        spent, total, many = self.budget.spent, self.budget.total, self._in_flight + 1
+        spent, total, traces = self.budget.spent, self.budget.total, self._in_flight + 1
         likely = spent + self._expected + self._usual
-        if self._seen < ENOUGH:
-            return likely <= total and spent + many * self.worst <= total + self.bound
-        return likely <= total and likely + Z * self._spread * math.sqrt(many) + self._dearest <= total + self.bound
+        if self._seen < MIN_SAMPLES:
+            return likely <= total and spent + traces * self.worst <= total + self.bound
+        return likely <= total and likely + Z * self._spread * math.sqrt(traces) + self._dearest <= total + self.bound
 
-    def launch(self, question: str) -> int:
+    def reserve(self, question: str) -> int:
         """Hold what a trace of this question is expected to cost; the amount."""
         amount = self.expected(question)
         self._expected += amount
@@ -70,9 +73,13 @@ class Purse:
 
     def settle(self, question: str, held: int, cost: int) -> None:
         """A trace for which ``held`` was held has cost ``cost``."""
+        self.release(held)
+        self.learn(question, cost)
+
+    def release(self, held: int) -> None:
+        """A trace for which ``held`` was held will never be paid for."""
         self._expected -= held
         self._in_flight -= 1
-        self.learn(question, cost)
 
     def learn(self, question: str, cost: int) -> None:
         """See what a trace cost."""
@@ -84,13 +91,13 @@ class Purse:
         self._squares += cost * cost
         self._dearest = max(self._dearest, cost)
         if self._seen >= self._relearn:
-            self._relearn = RELEARN * self._seen
+            self._relearn = RELEARN_GROWTH * self._seen
             self.budget.hold_at(self._usual)
 
     def expected(self, question: str) -> int:
         """The cost to expect of a trace of this question."""
         seen, cost = self._own.get(question, (0, 0))
-        return max(1, min(self.worst, round((cost + SHRINK * self._usual) / (seen + SHRINK))))
+        return max(1, min(self.worst, round((cost + SHRINKAGE_TRACES * self._usual) / (seen + SHRINKAGE_TRACES))))
 
     @property
     def _usual(self) -> int:

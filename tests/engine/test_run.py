@@ -4,15 +4,15 @@ import asyncio
 import threading
 from dataclasses import dataclass
 
-import httpx
 import pytest
 
 from pets.answers.base import AnswerType
 from pets.confidence import Confidence
-from pets.engine import Engine, Price, solve
-from pets.errors import BudgetError, BusyError, InputError
+from pets.engine import Engine, TokenPrice, solve
+from pets.errors import BudgetError, InputError, RefusedError, UnreachableError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
+from pets.samplers.openai import OpenAISampler
 
 from ..waiting import PATIENCE_S, until
 from .conftest import Scripted, asked
@@ -74,7 +74,7 @@ def test_an_answer_comes_with_votes_tokens_cost_and_its_best_trace():
 
     sampler = Sure(lambda prompt, seed: "The answer is A because")
     solution = solve(
-        asked(["q"]), sampler=sampler, budget=6, price=Price(1.0, 2.0), confidence="tail", concurrency=2, model="m"
+        asked(["q"]), sampler=sampler, budget=6, price=TokenPrice(1.0, 2.0), confidence="tail", concurrency=2, model="m"
     )
     (answer,) = solution.answers
     assert answer.votes == {"A": 6} and answer.tokens == 600 and answer.traces == 6
@@ -93,7 +93,7 @@ def test_an_unknown_option_is_named():
         solve(asked(["a"]), sampler=Scripted(), temprature=1)
 
 
-@pytest.mark.parametrize(("budget", "price"), [("40ktok", None), ("0.04usd", Price(1.0, 1.0))])
+@pytest.mark.parametrize(("budget", "price"), [("40ktok", None), ("0.04usd", TokenPrice(1.0, 1.0))])
 def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, price):
     rising = {}
 
@@ -111,7 +111,7 @@ def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, p
     sampler = Long()
     solution = solve(
         asked([f"q{i}" for i in range(20)]), sampler=sampler, budget=budget, price=price, max_tokens=2000,
-        concurrency=32, max_per_question=None,
+        concurrency=32, max_traces=None,
     )  # fmt: skip
     assert 0.95 * solution.total < solution.spent <= 1.1 * solution.total
     assert sampler.widest == 32  # of which 19 at the worst would have filled the budget
@@ -127,26 +127,33 @@ def test_drained_while_nobody_is_there_it_ends_at_once_and_can_be_resumed(tmp_pa
 
     def answer(prompt, seed):
         if gone.is_set():
-            raise BusyError("nobody is there.") from httpx.ConnectError("refused")
+            raise UnreachableError("nobody is there.")
         return by_seed(prompt, seed)
 
     flaky = Scripted(answer)
 
     async def run():
-        async with Engine(asked(["a", "b"]), sampler=flaky, budget=100, concurrency=8, store=store) as engine:
-            engine.on_trace = lambda trace: gone.set() if engine.allocator.told >= 20 else None
+        engine = Engine(
+            asked(["a", "b"]),
+            sampler=flaky,
+            budget=100,
+            concurrency=8,
+            store=store,
+            on_trace=lambda trace: gone.set() if engine.allocator.told >= 20 else None,
+        )
+        async with engine:
             task = asyncio.create_task(engine.run())
-            await until(lambda: engine.allocator and engine.snapshot(look=False).faults.get("unreachable"), task)
+            await until(lambda: engine.begun and engine.snapshot(look=False).faults.get("unreachable"), task)
             engine.drain()
             async with asyncio.timeout(PATIENCE_S):
                 await task
 
-    with pytest.raises(BusyError, match="nobody is there"):
+    with pytest.raises(UnreachableError, match="nobody is there"):
         asyncio.run(run())
     gone.clear()
     engine = Engine.resume(store, sampler=Scripted(by_seed))
     solution, _ = run_to_the_end(engine)
-    assert solution.spent == 100 and 0 < solution.lost <= 8
+    assert solution.spent == 100 and solution.lost == 0  # nothing of it was ever sent
 
 
 def test_formulas_that_turn_out_to_be_one_answer_vote_together():
@@ -169,7 +176,7 @@ class Near(AnswerType):
 
 @pytest.fixture
 def near(monkeypatch):
-    monkeypatch.setattr("pets.engine.reading.answer_type", lambda spec: Near())
+    monkeypatch.setattr("pets.engine.question.cached_answer_type", lambda spec: Near())
 
 
 def run_to_the_end(engine):
@@ -206,3 +213,40 @@ def test_a_system_message_and_an_answer_type_for_all():
     sampler = Scripted(lambda prompt, seed: seen.append(prompt) or "So it is 12.")
     (answer,) = solve(["How many?"], sampler=sampler, budget=1, system="Be brief.", answer="number").answers
     assert answer.answer == "12" and [one.role for one in seen[0].content] == ["system", "user"]
+
+
+def raise_(error):
+    raise error
+
+
+def test_a_bad_key_ends_the_run_with_the_servers_words(serve):
+    _, _, problems, sampler = serve(3, api_key="secret")
+    with pytest.raises(RefusedError, match="401: Incorrect API key"):
+        solve(problems, sampler=sampler)
+
+
+def test_no_such_model_ends_the_run(serve):
+    _, url, problems, _ = serve(3)
+    with pytest.raises(RefusedError, match="404"):
+        solve(problems, sampler=OpenAISampler(url, "no-such-model", loopback=True))
+
+
+def test_nobody_at_the_address_ends_the_run():
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        solve(asked(["q"]), sampler=OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True))
+
+
+def test_of_two_endpoints_one_of_which_is_dead_the_other_does_the_work(serve):
+    mock, _, problems, sampler = serve(10)
+    dead = OpenAISampler("http://127.0.0.1:9/v1", "mock", loopback=True)
+    solution = solve(problems, sampler=[dead, sampler], budget="3x", concurrency=8, backoff=0.0)
+    assert solution.spent == mock.stats.traces == 30 and solution.failed == 0
+    assert 0 < solution.faults["unreachable"] <= 16
+
+
+def test_a_question_that_is_refused_does_not_end_the_run():
+    sampler = Scripted(
+        lambda prompt, seed: raise_(RefusedError("too long", status=400)) if "q2" in str(prompt) else "C"
+    )
+    solution = solve(asked(["q1", "q2", "q3"]), sampler=sampler, budget="4x")
+    assert [answer.answer for answer in solution.answers] == ["C", None, "C"] and solution.spent == 12

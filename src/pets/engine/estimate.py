@@ -1,20 +1,19 @@
 """What a run would take, before anything is spent."""
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from pets.engine.plan import Plan
-from pets.engine.prices import price_of
-from pets.engine.runs import prompt_room, settings_of
+from pets.engine.budget import price_of
+from pets.engine.config import RunConfig
+from pets.engine.resume import prompt_room, run_settings
 from pets.errors import InputError
 from pets.questions import Problem
 from pets.store import Store
 
-__all__ = ["Estimate", "dry_run", "estimate"]
+__all__ = ["Estimate", "estimate", "parse_expectation", "seen_in_store"]
 
-BYTES = 4  # of a prompt's token, about
+BYTES_PER_TOKEN = 4  # of a prompt, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +36,35 @@ class Estimate:
 
 
 def estimate(
-    problems: Sequence[Problem], plan: Plan, model: str, tokens: float | None, seconds: float | None, basis: str
+    problems: Sequence[Problem], config: RunConfig, model: str, tokens: float | None, seconds: float | None, basis: str
 ) -> Estimate:
     """The estimate from a trace's mean tokens and seconds, where they are known."""
-    settings = settings_of(plan, problems, model=model)
-    each = plan.sampling.max_tokens if tokens is None else tokens
-    prompt = sum(map(prompt_room, problems)) / len(problems) / BYTES
+    settings = run_settings(config, problems, model=model)
+    output = config.sampling.max_tokens if tokens is None else tokens
+    prompt = sum(map(prompt_room, problems)) / len(problems) / BYTES_PER_TOKEN
     currency = settings.currency
-    cost = currency.per_trace + currency.per_token * each + currency.per_prompt_token * prompt
+    cost = currency.per_trace + currency.per_token * output + currency.per_prompt_token * prompt
     traces = int(settings.total / cost)
-    if plan.max_per_question is not None:
-        traces = min(traces, plan.max_per_question * len(problems))
-    price = price_of(model, plan.price)
-    whole, prompts = round(traces * each), round(traces * prompt)
+    if config.max_traces is not None:
+        traces = min(traces, config.max_traces * len(problems))
+    price = price_of(model, config.price)
+    all_tokens, all_prompt_tokens = round(traces * output), round(traces * prompt)
     return Estimate(
-        len(problems),
-        traces,
-        whole,
-        prompts,
-        None if price is None else price.dollars(prompt_tokens=prompts, tokens=whole),
-        None if seconds is None else traces * seconds / min(plan.concurrency, max(1, traces)),
-        settings.total,
-        currency.unit,
-        0 if currency.flat else int(plan.overshoot * settings.total),
-        basis,
+        questions=len(problems),
+        traces=traces,
+        tokens=all_tokens,
+        prompt_tokens=all_prompt_tokens,
+        cost=None if price is None else price.dollars(all_prompt_tokens, all_tokens),
+        seconds=None if seconds is None else traces * seconds / min(config.concurrency, max(1, traces)),
+        budget=settings.total,
+        unit=currency.unit,
+        overshoot=0 if currency.flat else int(config.overshoot * settings.total),
+        basis=basis,
     )
 
 
-def dry_run(
-    problems: Sequence[Problem],
-    plan: Plan,
-    model: str,
-    store: str | None,
-    expect: str | None,
-    say: Callable[[str], None],
-) -> None:
-    """Print the estimate as one line of JSON."""
-    tokens, seconds, basis = _expected(expect) if expect else _seen(store, model)
-    say(json.dumps(asdict(estimate(problems, plan, model, tokens, seconds, basis))))
-
-
-def _expected(text: str) -> tuple[float | None, float | None, str]:
+def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
+    """Tokens and seconds of a trace, as ``tokens=N,seconds=S`` says."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         values = {name: float(value) for name, value in parts.items()}
@@ -88,7 +75,7 @@ def _expected(text: str) -> tuple[float | None, float | None, str]:
     return values.get("tokens"), values.get("seconds"), "as given with --expect"
 
 
-def _seen(store: str | None, model: str) -> tuple[float | None, float | None, str]:
+def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | None, str]:
     """The means of the latest run of this model in the store."""
     nothing = "nothing seen yet: every trace counted at max_tokens, time not known"
     if store is None or not Path(store.removeprefix("sqlite:///")).exists():

@@ -1,0 +1,137 @@
+"""Budgets as people write them: ``16x`` (traces per question, on average), ``5000``, ``2Mtok``, ``5usd``; prices.
+
+List prices are in dollars per million tokens, as published; they change, so a run that spends money should say its own.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from pets.core.budget import Currency
+from pets.errors import BudgetError, InputError
+
+__all__ = ["LIST_PRICES", "Amount", "TokenPrice", "currency_of", "price_of", "total_of"]
+
+FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
+UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
+    "": ("traces", 1),
+    "traces": ("traces", 1),
+    "x": ("mean", 1),
+    "tok": ("tokens", 1),
+    "ktok": ("tokens", 10**3),
+    "mtok": ("tokens", 10**6),
+    "gtok": ("tokens", 10**9),
+    "usd": ("usd", 1),
+    "$": ("usd", 1),
+}
+PICODOLLARS = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrice:
+    """Dollars per million tokens of prompt and of output.
+
+    >>> TokenPrice.parse("in=0.15,out=0.60").dollars(prompt_tokens=1_000_000, tokens=500_000)
+    0.45
+    """
+
+    prompt: float
+    output: float
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.prompt < 1e6 and 0 <= self.output < 1e6) or self.prompt + self.output == 0:
+            raise InputError(f"prices are dollars per million tokens, not negative and not both 0; got {self}.")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``in=0.15,out=0.60``."""
+        parts = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
+        try:
+            if set(parts) != {"in", "out"}:
+                raise ValueError
+            return cls(float(parts["in"]), float(parts["out"]))
+        except ValueError:
+            raise InputError(f"a price is in=DOLLARS,out=DOLLARS per million tokens; got {text!r}.") from None
+
+    def dollars(self, prompt_tokens: int, tokens: int) -> float:
+        """What the tokens of prompts and outputs cost."""
+        return (self.prompt * prompt_tokens + self.output * tokens) / 1e6
+
+
+LIST_PRICES = {
+    "gpt-4o": TokenPrice(2.50, 10.00),
+    "gpt-4o-mini": TokenPrice(0.15, 0.60),
+    "gpt-4.1": TokenPrice(2.00, 8.00),
+    "gpt-4.1-mini": TokenPrice(0.40, 1.60),
+    "gpt-4.1-nano": TokenPrice(0.10, 0.40),
+    "gpt-5": TokenPrice(1.25, 10.00),
+    "gpt-5-mini": TokenPrice(0.25, 2.00),
+    "gpt-5-nano": TokenPrice(0.05, 0.40),
+    "deepseek-chat": TokenPrice(0.28, 0.42),
+    "deepseek-reasoner": TokenPrice(0.28, 0.42),
+    "mistral-large-latest": TokenPrice(2.00, 6.00),
+    "mistral-small-latest": TokenPrice(0.10, 0.30),
+}
+
+
+def price_of(model: str, own: TokenPrice | None = None) -> TokenPrice | None:
+    """The user's price, else the table's for this model, else none.
+
+    >>> price_of("openai/gpt-4o-mini"), price_of("my-own")
+    (TokenPrice(prompt=0.15, output=0.6), None)
+    """
+    return own or LIST_PRICES.get(model) or LIST_PRICES.get(model.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount with its unit.
+
+    >>> Amount.parse("16x"), Amount.parse("2Mtok").number, Amount.parse("5usd").unit
+    (Amount(number=16.0, unit='mean'), 2000000.0, 'usd')
+    """
+
+    number: float
+    unit: Literal["mean", "traces", "tokens", "usd"]
+
+    @classmethod
+    def parse(cls, text: str) -> "Amount":
+        """The amount that was written."""
+        match = FORM.fullmatch(text.strip())
+        word = "" if match is None else (match[2].lower() or ("usd" if "$" in text else ""))
+        if match is None or word not in UNITS:
+            raise BudgetError(
+                f"{text!r} is no budget. Write 16x (traces per question, on average), 5000 (traces), 2Mtok or 5usd."
+            )
+        unit, scale = UNITS[word]
+        number = float(match[1].replace("_", "").replace(",", "")) * scale
+        if number <= 0 or (unit in ("traces", "tokens") and number != int(number)):
+            raise BudgetError(f"a budget is more than 0, traces and tokens whole numbers; got {text!r}.")
+        return cls(number, unit)
+
+    @property
+    def coin(self) -> str:
+        """The unit of the ledger: traces, tokens or picodollars."""
+        return {"mean": "traces", "usd": "picodollars"}.get(self.unit, self.unit)
+
+
+def total_of(amount: Amount, questions: int) -> int:
+    """The amount in the ledger's smallest unit.
+
+    >>> total_of(Amount.parse("2.5x"), 10), total_of(Amount.parse("5usd"), 10)
+    (25, 5000000000000)
+    """
+    if amount.unit == "mean":
+        return int(amount.number * questions + 1e-9)
+    return round(amount.number * (PICODOLLARS if amount.unit == "usd" else 1))
+
+
+def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int) -> Currency:
+    """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
+    if amount.unit == "tokens":
+        return Currency.tokens(prompt_tokens + max_tokens)
+    if amount.unit == "usd":
+        if price is None:
+            raise BudgetError("a budget in dollars needs a price: --price in=DOLLARS,out=DOLLARS per million tokens.")
+        return Currency.money(price.prompt, price.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+    return Currency()

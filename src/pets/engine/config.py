@@ -1,0 +1,193 @@
+"""The configuration of a live run, as plain frozen data; a store keeps it so that another process can go on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, TypedDict, cast
+
+from pets.answers.base import AnswerType
+from pets.confidence import KINDS, Kind
+from pets.core.policy import Policy
+from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.errors import InputError
+from pets.registry import as_answer_type, as_policy, spec_of
+from pets.samplers import Sampling, Seeds
+from pets.store import RunSettings
+
+__all__ = ["RunConfig", "RunOptions", "topped_up"]
+
+TOP_LOGPROBS = 20
+MIN_SEEDS = 4096  # per question
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a run as keywords of ``solve`` and ``Engine``: those of :class:`RunConfig` and ``Sampling``."""
+
+    budget: str | int
+    policy: str | Policy
+    max_traces: int | None
+    concurrency: int
+    answer: str | AnswerType | None
+    system: str | None
+    confidence: Kind | None
+    price: TokenPrice | str | None
+    target_consistency: float | None
+    overshoot: float
+    tries: int
+    backoff: float
+    rpm: int | None
+    tpm: int | None
+    seed: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    stop: tuple[str, ...] | list[str]
+    top_logprobs: int | None
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """A policy, a budget and how traces are drawn.
+
+    ``answer`` and ``system`` replace what the questions say. ``confidence`` is the kind that votes are weighted by;
+    with one, log-probabilities are asked for. ``target_consistency`` ends the run early, once the expected
+    self-consistency is there. ``overshoot`` is the share of a budget in tokens or money that traces in flight may go
+    over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second of
+    which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests and
+    tokens per minute at each endpoint.
+
+    >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
+    20
+    """
+
+    budget: str = "16x"
+    policy: str | Policy = "okg"
+    max_traces: int | None = 64
+    concurrency: int = 64
+    sampling: Sampling = field(default_factory=Sampling)
+    answer: str | AnswerType | None = None
+    system: str | None = None
+    confidence: Kind | None = None
+    price: TokenPrice | None = None
+    target_consistency: float | None = None
+    overshoot: float = 0.1
+    tries: int = 6
+    backoff: float = 0.5
+    rpm: int | None = None
+    tpm: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive = {"rpm": self.rpm, "tpm": self.tpm}
+        domains = (
+            (
+                self.max_traces is None or self.max_traces >= 1,
+                f"the cap is at least 1 trace per question; got {self.max_traces}",
+            ),
+            (self.concurrency >= 1, f"at least 1 trace is in flight; got {self.concurrency}"),
+            (self.tries >= 1, f"a trace is tried at least once; got {self.tries}"),
+            (0 <= self.backoff <= 60, f"the backoff is 0 to 60 seconds; got {self.backoff}"),
+            (all(value is None or value >= 1 for value in positive.values()), f"limits are 1 or more; got {positive}"),
+            (self.seed >= 0, f"the seed is 0 or more; got {self.seed}"),
+            (0 <= self.overshoot <= 1, f"the overshoot is a share from 0 to 1; got {self.overshoot}"),
+            (
+                self.target_consistency is None or 0 < self.target_consistency < 1,
+                f"a target self-consistency lies between 0 and 1; got {self.target_consistency}",
+            ),
+            (
+                self.confidence is None or self.confidence in KINDS,
+                f"a confidence is one of {', '.join(KINDS)}; got {self.confidence!r}",
+            ),
+        )
+        for holds, problem in domains:
+            if not holds:
+                raise InputError(f"{problem}.")
+        as_policy(self.policy)
+        if self.answer is not None:
+            as_answer_type(self.answer)
+
+    def make_policy(self) -> Policy:
+        """The policy, made of its spec where it is one."""
+        return as_policy(self.policy)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
+        return self.confidence or ("tail" if _sees_traces(self.policy) else None)
+
+    @property
+    def drawn(self) -> Sampling:
+        """The sampling, with log-probabilities where a confidence is wanted."""
+        if self.kind is None or self.sampling.top_logprobs is not None:
+            return self.sampling
+        return replace(self.sampling, top_logprobs=TOP_LOGPROBS)
+
+    def seeds(self, questions: int) -> Seeds:
+        """Seeds of 32 bits, which every server takes, as long as there are enough of them."""
+        wide = Seeds(self.seed, cap=max(MIN_SEEDS, self.max_traces or 0))
+        if questions <= wide.questions:
+            return wide
+        narrow = Seeds(self.seed, cap=self.max_traces or MIN_SEEDS)
+        return narrow if questions <= narrow.questions else Seeds(self.seed, cap=wide.cap, bits=63)
+
+    def with_options(self, options: RunOptions) -> "RunConfig":
+        """The same with some of its options, or of its sampling's, replaced."""
+        given = cast("dict[str, Any]", dict(options))
+        own, sampling = {f.name for f in fields(RunConfig)} - {"sampling"}, {f.name for f in fields(Sampling)}
+        if "max_per_question" in given:
+            raise InputError("the option max_per_question is now max_traces.")
+        if unknown := set(given) - own - sampling:
+            names = ", ".join(sorted(own | sampling))
+            raise InputError(f"there is no option {sorted(unknown)[0]!r}. Options: {names}.")
+        given["budget"] = str(given.get("budget", self.budget))
+        if isinstance(given.get("price"), str):
+            given["price"] = TokenPrice.parse(given["price"])
+        drawn = replace(self.sampling, **{name: value for name, value in given.items() if name in sampling})
+        return replace(self, sampling=drawn, **{name: value for name, value in given.items() if name in own})
+
+    def to_plain(self) -> dict[str, Any]:
+        """What JSON can hold; a policy or answer type that no spec describes cannot be kept."""
+        specs = {name: _spec(getattr(self, name)) for name in ("policy", "answer")}
+        for name in ("policy", "answer"):
+            if specs[name] is None and getattr(self, name) is not None:
+                raise InputError(
+                    f"a run in a store is resumed by another process, which cannot make {getattr(self, name)!r}. "
+                    f"Install it as an entry point of pets, or run without a store."
+                )
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        price = None if self.price is None else asdict(self.price)
+        return {**plain, **specs, "sampling": asdict(self.sampling), "price": price}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "RunConfig":
+        """The configuration that :meth:`to_plain` described, of version 0.1.0 too.
+
+        >>> RunConfig.from_plain(RunConfig(price=TokenPrice(1, 2)).to_plain()) == RunConfig(price=TokenPrice(1, 2))
+        True
+        """
+        values = dict(data)
+        if "max_per_question" in values:
+            values["max_traces"] = values.pop("max_per_question")
+        sampling = Sampling(**{**values["sampling"], "stop": tuple(values["sampling"]["stop"])})
+        price = None if values["price"] is None else TokenPrice(**values["price"])
+        return cls(**{**values, "sampling": sampling, "price": price})
+
+
+def _spec(value: str | Policy | AnswerType | None) -> str | None:
+    return value if value is None or isinstance(value, str) else spec_of(value)
+
+
+@lru_cache(maxsize=64)
+def _sees_traces(policy: str | Policy) -> bool:
+    return as_policy(policy).sees == "traces"
+
+
+def topped_up(settings: RunSettings, text: str, questions: int) -> RunSettings:
+    """The settings with more budget, in the currency that the run has."""
+    amount = Amount.parse(text)
+    if amount.coin != settings.currency.unit:
+        raise InputError(f"this run counts {settings.currency.unit}; a top-up of {text} is in {amount.coin}.")
+    return replace(settings, total=settings.total + total_of(amount, questions))

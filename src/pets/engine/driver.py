@@ -1,0 +1,710 @@
+"""The one live driver: what the allocator asks for is fetched, read and told back, under every verb.
+
+``run`` takes a list of questions (a batch: all are there, and the run ends with the budget) or an async iterator (a
+stream: each question is answered as soon as it stops); ``submit`` takes one question and returns its answer (a
+gateway). Laws: budget is reserved before a launch is sent, a launch is in the ledger before it is sent and a trace
+before it is counted; whatever fails, a launch is told, cancelled or given up exactly once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pets.answers.base import AnswerType
+from pets.confidence import Kind
+from pets.core.allocator import Allocator
+from pets.core.cost import MIN_SAMPLES, CostEstimator
+from pets.core.policy import IndexPolicy
+from pets.core.tally import Tally
+from pets.engine.budget import TokenPrice
+from pets.engine.fetch import Batch, Fetcher
+from pets.engine.ledger import Ledger, MemoryLedger
+from pets.engine.progress import TargetMonitor, policy_certificate
+from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
+from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError
+from pets.questions import Problem
+from pets.samplers import Completion, Sampling, Seeds
+from pets.store import StoredTrace
+from pets.types import Launch, Trace
+
+__all__ = ["Driver", "DriverConfig", "Stop", "Submission", "in_flight_limit"]
+
+LEFT_PER_IN_FLIGHT = 8  # traces still to be launched or told, for each in flight, at the end of a small batch
+QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
+REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
+
+Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverConfig:
+    """How questions are asked and read, the same for every question of a driver.
+
+    ``concurrency`` traces are in flight at most. ``confidence`` is the kind that votes are weighted by. ``answer`` and
+    ``system`` replace what questions say; ``options`` is the size of a closed answer set, by answer type, for questions
+    that do not say. ``keep_traces`` keeps every trace of an open question, ``keep_totals`` what answers need of each.
+    """
+
+    sampling: Sampling
+    seeds: Seeds
+    concurrency: int = 64
+    confidence: Kind | None = None
+    answer: str | AnswerType | None = None
+    system: str | None = None
+    options: Mapping[str, int | None] = field(default_factory=dict)
+    price: TokenPrice | None = None
+    keep_traces: bool = False
+    keep_totals: bool = False
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InputError(f"at least 1 trace is in flight; got {self.concurrency}.")
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """One question of :meth:`Driver.submit` while it is voted on, and what became of it.
+
+    ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
+    the policy. ``context`` is whoever submits's own: its ledger finds it with the batch.
+    """
+
+    problem: Problem
+    sampling: Sampling
+    seed: int
+    max_traces: int
+    deadline: float
+    rounds: int | None = None
+    weighted: bool = False
+    single: bool = False
+    context: object = None
+    stopped: Stop = "policy"
+    launched: int = 0
+    rounds_used: int = 0
+    retries: int = 0
+    mean_left: float | None = None
+    log_price: float | None = None
+    error: SamplerError | BudgetError | None = None
+    question: OpenQuestion | None = None
+    group: asyncio.TaskGroup | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Driver:
+    """Drives one allocator over one fetcher; :meth:`drain` ends it early, without losing anything.
+
+    ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is the
+    order of arrival. ``on_trace`` is called with every trace that was counted, ``on_close`` with every question of a
+    stream that is over, ``on_answer`` with its answer.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        fetcher: Fetcher,
+        config: DriverConfig,
+        ledger: Ledger | None = None,
+        *,
+        monitor: TargetMonitor | None = None,
+        positions: Mapping[str, int] | None = None,
+        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_close: Callable[[OpenQuestion], None] = lambda question: None,
+    ) -> None:
+        self.allocator, self.fetcher, self.config = allocator, fetcher, config
+        self.ledger = ledger or MemoryLedger()
+        self.draining = False  # told to end
+        self.satisfied = False  # the target is met
+        self.in_flight = 0  # traces
+        self.arrived = 0  # questions of a stream, those that were not asked among them
+        self.not_asked = 0
+        self.taken_in: set[str] | None = None
+        """Ids of a stream's questions, none of which may come again; ``None`` where it forgets what it has answered."""
+        self.totals: dict[str, QuestionTotals] = {}
+        """What answers need of each question, where they are kept."""
+        self.failures: dict[str, SamplerError] = {}
+        """The last error of questions that were given up, or of which a trace was."""
+        self.unsent: list[Launch] = []
+        """Launches of a run that was broken off before they were sent."""
+        self.submissions: dict[str, Submission] = {}
+        self.estimator: CostEstimator | None = None
+        self._monitor = monitor
+        self._on_trace, self._on_answer, self._on_close = on_trace, on_answer, on_close
+        self._open: dict[str, OpenQuestion] = {}
+        self._idle: set[str] = set()  # open questions of a stream with nothing in flight
+        self._problems: Sequence[Problem] = ()  # of a batch
+        self._positions = dict(positions or {})
+        self._ids: list[str] = []
+        self._wakeup = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._intake: asyncio.Task[None] | None = None
+        self._room: asyncio.Semaphore | None = None
+        self._open_limit = 0
+        self._thread: ThreadPoolExecutor | None = None  # comparing formulas takes its time
+        self._refused: set[str] = set()
+        self._delivered = allocator.told  # traces that came back, of earlier runs too
+
+    # -- a batch, a stream ----------------------------------------------------------------------------------------
+
+    async def run(self, problems: Sequence[Problem] | AsyncIterable[Problem], open_questions: int = 8) -> None:
+        """Until the budget is used up, the policy has had enough, the target is met, or :meth:`drain`.
+
+        The questions of a batch are in the allocator already. Those of a stream are taken in when there is room:
+        ``open_questions`` are on their way at a time.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                if isinstance(problems, Sequence):
+                    self._problems = problems
+                    self._positions = {problem.id: place for place, problem in enumerate(problems)}
+                    self._ids = list(self._positions)
+                else:
+                    self._open_limit = open_questions
+                    self._room = asyncio.Semaphore(max(0, open_questions - len(self._open)))
+                    self._intake = group.create_task(self._take_in(problems))
+                    if self.draining:
+                        self._intake.cancel()
+                await self._loop()
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        finally:
+            self._group = None
+            self.close()
+
+    def drain(self) -> None:
+        """Take in no more questions and ask for no more traces; what is in flight comes home."""
+        self.draining = True
+        self.stop_intake()
+        self._wakeup.set()
+
+    def stop_intake(self) -> None:
+        """Take in no more questions; those that are open are asked to their end."""
+        if self._intake is not None:
+            self._intake.cancel()
+
+    def close(self) -> None:
+        """Give back the thread that reads; twice does no harm."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+    def reopen(self, question: OpenQuestion) -> None:
+        """A stream's question of an earlier run that was not answered: it goes on with what it has."""
+        self._open[question.id] = question
+        self._idle.add(question.id)
+
+    async def _loop(self) -> None:
+        while True:
+            self._pump()
+            arriving = self._intake is not None and not self._intake.done()
+            if not self.in_flight and not arriving and (self._room is None or not self._open):
+                return
+            if self.draining and self.fetcher.outage is not None:
+                raise self.fetcher.outage  # what is in flight has nowhere to come from
+            self._wakeup.clear()
+            await self._wakeup.wait()
+
+    async def _take_in(self, problems: AsyncIterable[Problem]) -> None:
+        """A question is fetched only when there is room for it: none is taken from the source and then left."""
+        room = self._room
+        assert room is not None
+        try:
+            arrivals = aiter(problems)
+            while True:
+                await room.acquire()
+                problem = await anext(arrivals, None)
+                if problem is None:
+                    return
+                await self._admit(problem)
+                self._wakeup.set()
+        finally:
+            self._wakeup.set()
+
+    async def _admit(self, problem: Problem) -> None:
+        """Open a question, or say why it is not asked."""
+        position = self._positions.get(problem.id, self.arrived)
+        self.arrived += 1
+        try:
+            if self.taken_in is not None and problem.id in self.taken_in:
+                raise InputError(f"a question {problem.id!r} came before; give each an id of its own.")
+            question = self.open_question(problem, position)
+            self.allocator.check(question.question)
+            await self.ledger.admit(problem)
+            if self.taken_in is not None:
+                self.taken_in.add(problem.id)
+            self.allocator.add(question.question)
+        except (BudgetError, InputError) as error:
+            self._refuse(problem.id, str(error))
+            return
+        self._open[problem.id] = question
+        self._idle.add(problem.id)
+
+    def _refuse(self, id: str, reason: str) -> None:
+        """A question that was not asked at all."""
+        self.not_asked += 1
+        self._room_again()
+        self._on_answer(Answer(id, error=reason))
+
+    def _room_again(self) -> None:
+        if self._room is not None and len(self._open) < self._open_limit:
+            self._room.release()
+
+    # -- one question ---------------------------------------------------------------------------------------------
+
+    async def submit(self, submission: Submission) -> Answer:
+        """The answer to one question, voted on until the policy, the deadline or a limit of its own ends it.
+
+        Raises what went wrong where nothing came back. Cancelled, it charges what is out and gives back the rest.
+        """
+        question = self.open_question(submission.problem, 0, submission)
+        submission.question = question
+        try:
+            async with asyncio.timeout_at(submission.deadline):
+                await (self._fetch_one(submission, question) if submission.single else self._vote(submission, question))
+        except TimeoutError:
+            submission.stopped = "deadline"
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        if not any(trace.error is None for trace in (question.traces or {}).values()):
+            raise submission.error or self.fetcher.outage or BusyError("no trace came back in time.")
+        if not question.answer_type.merges:
+            return self._submitted_answer(submission, question)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader(), self._submitted_answer, submission, question)
+
+    async def _vote(self, submission: Submission, question: OpenQuestion) -> None:
+        """Let the policy decide until it has enough; the question's tasks are a group of its own."""
+        id = question.id
+        self.allocator.add(question.question)
+        self._open[id], self.submissions[id] = question, submission
+        self._idle.add(id)
+        try:
+            async with asyncio.TaskGroup() as group:
+                submission.group = group
+                self._pump()
+                await submission.done.wait()
+        finally:
+            self._leave(submission, question)
+
+    async def _fetch_one(self, submission: Submission, question: OpenQuestion) -> None:
+        """One trace, no vote."""
+        submission.stopped, submission.launched = "single", 1
+        await self.fetcher.fetch(self._batch(question, 0, (1,)), self)
+
+    def _leave(self, submission: Submission, question: OpenQuestion) -> None:
+        """Withdraw a question: what was not sent is free again, and what was out has been charged by its task."""
+        id = question.id
+        view = self.allocator.view(id)
+        submission.mean_left, submission.log_price = view.mean_left, self.allocator.policy.log_price(view)
+        del self.submissions[id], self._open[id]
+        self._idle.discard(id)
+        pending = self.allocator.pending(id)
+        self.allocator.withdraw(id)
+        for launch in pending:
+            self.allocator.cancel(launch)
+        self.in_flight -= question.in_flight
+        question.in_flight = 0
+        self._pump()
+
+    def _submitted_answer(self, submission: Submission, question: OpenQuestion) -> Answer:
+        """The vote over the launch-order prefix of what came back."""
+        return question.answer(
+            question.verdict(),
+            self._certify,
+            self.config.price,
+            complete=submission.stopped in ("policy", "single"),
+            weighted=question.weighted_votes() if submission.weighted else None,
+        )
+
+    # -- launches -------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Something came back: look at what to launch next, at once or, for all that came in this turn, soon."""
+        if self._group is None:
+            self._pump()
+        else:
+            self._wakeup.set()
+
+    def _pump(self) -> None:
+        """Launch what the policy wants, as far as there is room; answer the questions that want nothing more."""
+        if self._monitor is not None and not self.satisfied:
+            self.satisfied = self._monitor.met(self.allocator, self._ids)
+        ending = self.draining or self.satisfied
+        room = 0 if ending else self._limit() - self.in_flight
+        launches = self._ask(room) if room > 0 else []
+        for question, numbers, holds in self._by_question(launches):
+            self._start(question, numbers, holds)
+        if self._idle and (ending or len(launches) < room):
+            stuck = not self.in_flight  # nothing will ever wake these questions: the budget has no trace for them
+            for id in list(self._idle):
+                if ending or stuck or self.allocator.stopped(id):
+                    self._finish(self._open[id])
+
+    def _limit(self) -> int:
+        """How many traces may be in flight."""
+        concurrency, questions = self.config.concurrency, len(self._problems)
+        if questions < 2 or not isinstance(self.allocator.policy, IndexPolicy):
+            return concurrency
+        budget = self.allocator.budget
+        if self.estimator is not None and budget.settled < MIN_SAMPLES:
+            return concurrency
+        return in_flight_limit(concurrency, questions, budget.expected + self.in_flight)
+
+    def _ask(self, room: int) -> list[tuple[Launch, int]]:
+        """Launches and what is held for each."""
+        if self.estimator is None:
+            return [(launch, 1) for launch in self.allocator.ask(room)]
+        launches: list[tuple[Launch, int]] = []
+        while len(launches) < room and self.estimator.can_launch() and (launched := self.allocator.ask()):
+            launches.append((launched[0], self.estimator.reserve(launched[0].question)))
+        return launches
+
+    def _by_question(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
+        """Launches of each question, which are numbered in a row."""
+        first: dict[str, int] = {}
+        holds: dict[str, list[int]] = {}
+        for launch, hold in launches:
+            first.setdefault(launch.question, launch.number)
+            holds.setdefault(launch.question, []).append(hold)
+        for id, start in first.items():
+            yield self._question(id), range(start, start + len(holds[id])), holds[id]
+
+    def _start(self, question: OpenQuestion, numbers: range, holds: Sequence[int]) -> None:
+        """Send launches of one question, as many to a request as servers take."""
+        submission = question.submission
+        allowed = len(numbers) if submission is None else self._allowed(submission, question, len(numbers))
+        for number in numbers[allowed:]:
+            self.allocator.give_up(Launch(question.id, number))
+        if not allowed:
+            return
+        self._idle.discard(question.id)
+        question.in_flight += allowed
+        self.in_flight += allowed
+        group = self._group if submission is None else submission.group
+        assert group is not None
+        batch = self._batch(question, numbers.start, tuple(holds[:allowed]))
+        for part in batch.split(self._max_n):
+            group.create_task(self.fetcher.fetch(part, self))
+
+    def _allowed(self, submission: Submission, question: OpenQuestion, launches: int) -> int:
+        """How many of the traces that the policy wants next the request itself allows."""
+        now = asyncio.get_running_loop().time()
+        submission.rounds_used += bool(submission.launched) and not question.in_flight
+        allowed = min(launches, submission.max_traces - submission.launched)
+        if submission.rounds is not None and submission.rounds_used > submission.rounds:
+            submission.stopped, allowed = "rounds", 0
+        elif submission.launched and now + self.fetcher.pool.latency_s > submission.deadline:
+            submission.stopped, allowed = "deadline", 0
+        elif allowed < launches:
+            submission.stopped = "max_traces"
+        submission.launched += allowed
+        return allowed
+
+    @property
+    def _max_n(self) -> int:
+        """Choices in one request: one where tokens are money and the reply would not tell whose they are."""
+        whose = self.estimator is None or self.config.sampling.top_logprobs
+        return self.fetcher.pool.max_n if whose else 1
+
+    def _batch(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+        submission, config = question.submission, self.config
+        if submission is not None:
+            prompt, seed, sampling = question.problem.prompt, submission.seed + first, submission.sampling
+        else:
+            prompt = prompt_of(question.problem, config.system)
+            place = question.position % config.seeds.questions
+            seed, sampling = config.seeds.at(place, first % config.seeds.cap), config.sampling
+        return Batch(question.id, first, len(holds), prompt, seed, sampling, holds, owner=question)
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def open_question(self, problem: Problem, position: int, submission: Submission | None = None) -> OpenQuestion:
+        """A question as this driver reads it; the caller says when it is served."""
+        config = self.config
+        kind = answer_type_of(problem, None if submission else config.answer)
+        spec = config.answer if isinstance(config.answer, str) else problem.answer
+        return OpenQuestion(
+            problem,
+            kind,
+            position=position,
+            options=config.options.get(spec),
+            kind=config.confidence,
+            totals=self.totals.get(problem.id),
+            keep_traces=config.keep_traces or submission is not None,
+            submission=submission,
+        )
+
+    def _question(self, id: str) -> OpenQuestion:
+        """An open question; one of a batch is opened when it is first launched, and again."""
+        question = self._open.get(id)
+        if question is None:
+            place = self._positions[id]
+            question = self._open[id] = self.open_question(self._problems[place], place)
+            if self.config.keep_totals:
+                self.totals[id] = question.totals
+        return question
+
+    def labels_of(self, problems: Sequence[Problem]) -> Callable[[str, list[str]], dict[str, str]]:
+        """Names the classes of a batch's answers of an earlier run; those of the traces to come will join them."""
+        places = {problem.id: place for place, problem in enumerate(problems)}
+
+        def labels(id: str, forms: list[str]) -> dict[str, str]:
+            question = self.open_question(problems[places[id]], places[id])
+            if question.answer_type.merges:
+                self._open[id] = question
+            return question.restore(forms)
+
+        return labels
+
+    def _back(self, question: OpenQuestion) -> None:
+        """A launch is over, one way or another."""
+        self.in_flight -= 1
+        question.in_flight -= 1
+        if question.in_flight:
+            return
+        if self._room is not None or question.submission is not None:
+            self._idle.add(question.id)
+        elif not question.answer_type.merges:
+            del self._open[question.id]  # opened again when it is next launched
+
+    def _finish(self, question: OpenQuestion) -> None:
+        """A question wants nothing more: hand out its answer, or let its submitter go on."""
+        self._idle.discard(question.id)
+        if question.submission is not None:
+            question.submission.done.set()
+            return
+        id, failure = question.id, self.failures.get(question.id)
+        error = None if failure is None or self.allocator.verdict(id).votes else str(failure)
+        del self._open[id]
+        begun = self.allocator.tally(id).launched > 0 or error is not None
+        if begun or self.draining:
+            answer = question.answer(
+                self.allocator.verdict(id),
+                self._certify,
+                self.config.price,
+                complete=self.allocator.stopped(id),
+                error=error,
+            )
+            self._on_close(question)
+            self._room_again()
+            self._on_answer(answer)
+        else:
+            self._refuse(id, _used_up(self.allocator))
+        self.ledger.answered(id)
+        self.allocator.withdraw(id)
+
+    def _certify(self, tally: Tally) -> float:
+        """P(the leader is the vote over infinitely many traces), as the policy in force believes."""
+        return policy_certificate(self.allocator.policy.belief, tally)
+
+    # -- what comes of a batch: pets.engine.fetch.Receiver ----------------------------------------------------------
+
+    async def open(self, batch: Batch) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.open`."""
+        try:
+            await self.ledger.open(batch)
+        except BudgetError as error:
+            submission = batch.owner.submission
+            if submission is not None:
+                submission.stopped, submission.error = "budget", error
+            return False
+        return True
+
+    async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
+        question: OpenQuestion = batch.owner
+        traces = [
+            StoredTrace(
+                batch.question,
+                number,
+                text=completion.text,
+                finish=completion.finish,
+                tokens=(completion.tokens or 0) + batch.lost_tokens,
+                prompt_tokens=completion.prompt_tokens or 0,
+                confidences=completion.confidence,
+                endpoint=endpoint,
+                seconds=seconds,
+                tries=batch.tries + 1,
+                wasted=batch.lost,
+            )
+            for number, completion in enumerate(completions, batch.first)
+        ]
+        try:
+            forms = await self._read(question, completions)
+        except asyncio.CancelledError:  # paid for, and no vote
+            self.ledger.abandon(batch, traces)
+            self._charge_abandoned(batch)
+            raise
+        traces = [replace(trace, answer=form) for trace, form in zip(traces, forms, strict=True)]
+        await self.ledger.close(batch, traces)
+        if question.submission is not None:
+            question.raw.update(
+                (batch.first + place, c.raw) for place, c in enumerate(completions) if c.raw is not None
+            )
+        for trace, hold in zip(traces, batch.holds, strict=False):
+            self._tell(question, trace, hold, trace.tokens - batch.lost_tokens)
+        self._delivered += len(traces)
+        if self.config.confidence is not None and completions[0].confidence is None:
+            self.fetcher.faults["no log-probabilities"] += 1
+        self._wake()
+
+    async def release(self, batch: Batch, error: SamplerError) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.release`."""
+        self._note(batch, error)
+        await self.ledger.close(batch)
+
+    async def lose(self, batch: Batch, error: SamplerError) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.lose`."""
+        self._note(batch, error)
+        lost = self._lost(batch)
+        if batch.question in self._open and not self.allocator.charge(lost):
+            return False
+        batch.lost_tokens += lost[0].tokens
+        cost = self.allocator.budget.currency.cost
+        await self.ledger.close(batch, charged=[cost(trace) for trace in lost])
+        return True
+
+    async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
+        question: OpenQuestion = batch.owner
+        self._note(batch, error)
+        self.fetcher.faults["given up"] += batch.size
+        own_tokens = self._lost(batch)[0].tokens if charged else 0
+        if charged or batch.lost:
+            traces = [
+                StoredTrace(
+                    batch.question,
+                    launch.number,
+                    tokens=batch.lost_tokens + own_tokens,
+                    error=str(error),
+                    tries=max(1, batch.tries),
+                    wasted=batch.lost if charged else batch.lost - 1,
+                )
+                for launch in batch.launches
+            ]
+            cost = self.allocator.budget.currency.cost
+            await self.ledger.close(batch, traces, [cost(trace) for trace in self._lost(batch)] if charged else ())
+        else:
+            traces = []
+            await self.ledger.close(batch)
+            await self.ledger.drop(batch.launches)
+        if charged:
+            for trace, hold in zip(traces, batch.holds, strict=True):
+                self._tell(question, trace, hold, own_tokens)
+        else:
+            for trace in traces:
+                question.add(trace)
+            self._give_up(question, batch, error)
+        self._wake()
+
+    def abandon(self, batch: Batch) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
+        self.ledger.abandon(batch)
+        self._charge_abandoned(batch)
+
+    def keep(self, batch: Batch) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.keep`."""
+        if not batch.lost:
+            self.unsent += batch.launches
+
+    def _charge_abandoned(self, batch: Batch) -> None:
+        submission = batch.owner.submission
+        if submission is not None and not submission.single:
+            self.allocator.charge(self._lost(batch))
+
+    def _give_up(self, question: OpenQuestion, batch: Batch, error: SamplerError | None) -> None:
+        """Launches that were never paid for; their question is asked no more."""
+        if question.id in self._open:
+            for launch, hold in zip(batch.launches, batch.holds, strict=True):
+                self.allocator.give_up(launch)
+                if self.estimator is not None:
+                    self.estimator.release(hold)
+                self._back(question)
+        if isinstance(error, RefusedError) and not self._delivered and question.submission is None:
+            self._refused.add(question.id)
+            if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._problems) or REFUSALS_BEFORE_END):
+                raise error
+
+    def _note(self, batch: Batch, error: SamplerError | None) -> None:
+        """Remember why traces of a question did not come."""
+        submission = batch.owner.submission
+        if error is None:
+            return
+        if submission is not None:
+            submission.error = error
+            submission.retries += 1
+        else:
+            self.failures[batch.question] = error
+
+    def _lost(self, batch: Batch) -> list[Trace]:
+        """What an attempt that came to nothing may have cost, for each of its launches."""
+        tokens = 0
+        if self.estimator is not None:
+            per_token = max(1, self.allocator.budget.currency.per_token)
+            tokens = self.estimator.expected(batch.question) // per_token
+        return [Trace(*launch, tokens=tokens) for launch in batch.launches]
+
+    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, tokens: int) -> None:
+        """Count a trace; ``tokens`` are its own, without those of attempts that were lost before it."""
+        question.add(trace)
+        if question.id not in self._open:
+            return
+        for absorbed, into in question.pop_merges():
+            self.allocator.merge(question.id, absorbed, into)
+        label = None if trace.answer is None else question.label(trace.answer)
+        told = replace(trace.trace(self.config.confidence), answer=label, tokens=tokens)
+        if self.estimator is not None:
+            self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(told))
+        self.allocator.tell(told)
+        self._back(question)
+        self._on_trace(trace)
+
+    async def _read(self, question: OpenQuestion, completions: Sequence[Completion]) -> list[str | None]:
+        """The form of each trace, in a thread of its own where comparing answers takes its time."""
+        if not question.answer_type.merges:
+            return question.read(completions)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader(), question.read, completions)
+
+    def _reader(self) -> ThreadPoolExecutor:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "pets-answers")
+        return self._thread
+
+
+def in_flight_limit(concurrency: int, questions: int, left: int) -> int:
+    """The most that may be in flight when ``left`` traces, those in flight included, are left of a batch's budget.
+
+    A launch is decided without the traces in flight, so the last ones of a small batch would be decided blindly. Large
+    batches, whose questions are many more than the traces in flight, are not held back at all.
+
+    >>> [in_flight_limit(64, 198, left) for left in (792, 200, 20)], in_flight_limit(64, 5000, 64)
+    ([64, 25, 6], 64)
+    """
+    return min(concurrency, max(1, questions // QUESTIONS_PER_IN_FLIGHT, left // LEFT_PER_IN_FLIGHT))
+
+
+def _used_up(allocator: Allocator) -> str:
+    budget = allocator.budget
+    return (
+        f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
+        "spent or on their way. Raise the budget, or declare a horizon that counts every question."
+    )
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The user's own error out of nested groups, else the only one there is, else the group."""
+    leaves = list(_leaves(errors))
+    ours = (error for error in leaves if isinstance(error, PetsError))
+    return next(ours, leaves[0] if len(leaves) == 1 else errors)
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

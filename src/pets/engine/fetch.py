@@ -1,0 +1,335 @@
+"""One request to its end: endpoint, n, retries, and what is charged.
+
+The one rule of money: an attempt is charged if the server may have sampled. A server that says a status (429, 5xx, a
+refusal) has not, nor has one that nobody could reach; a timeout, a connection that broke off and half a reply may hide
+traces that were made and billed. What is free is tried again; what is charged is tried again while the budget pays.
+
+A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
+an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pets.engine.endpoints import Endpoint, EndpointPool
+from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.types import Launch
+
+__all__ = ["MAX_CHOICES", "Batch", "Fetcher", "Receiver", "backoff_seconds", "fault_name", "may_have_sampled"]
+
+MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all
+FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
+MAX_BACKOFF_S = 30.0
+OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
+FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
+BYTES_PER_TOKEN = 4.0  # until a server has told
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
+
+    ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
+    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out.
+    """
+
+    question: str
+    first: int
+    size: int
+    prompt: Prompt
+    seed: int
+    sampling: Sampling
+    holds: tuple[int, ...] = ()
+    tries: int = 0
+    lost: int = 0
+    lost_tokens: int = 0
+    refused_n: int = 0
+    sent: bool = False  # whether an attempt is out, or came back
+    owner: Any = None
+    entry: Any = None
+
+    @property
+    def launches(self) -> list[Launch]:
+        """What the allocator asked for."""
+        return [Launch(self.question, self.first + offset) for offset in range(self.size)]
+
+    def part(self, start: int, size: int) -> "Batch":
+        """Some of it, with the same history."""
+        holds = self.holds[start : start + size]
+        return replace(
+            self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, sent=False, entry=None
+        )
+
+    def split(self, size: int) -> Iterator["Batch"]:
+        """In parts of at most ``size``.
+
+        >>> batch = Batch("q", first=3, size=5, prompt=Prompt("?"), seed=70, sampling=Sampling())
+        >>> [(part.first, part.size, part.seed) for part in batch.split(2)]
+        [(3, 2, 70), (5, 2, 72), (7, 1, 74)]
+        """
+        for start in range(0, self.size, size):
+            yield self.part(start, min(size, self.size - start))
+
+
+class Receiver(Protocol):
+    """Who pays for a batch and takes what comes; see :class:`~pets.engine.driver.Driver`."""
+
+    async def open(self, batch: Batch) -> bool:
+        """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
+
+    async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
+        """Traces that came back for the first launches of the batch."""
+
+    async def release(self, batch: Batch, error: SamplerError) -> None:
+        """An attempt that was not sampled: nothing is charged, and it will be tried again."""
+
+    async def lose(self, batch: Batch, error: SamplerError) -> bool:
+        """An attempt that may have been sampled: charged. Whether the budget pays for another one."""
+
+    async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
+        """The launches are given up; ``charged`` where the last attempt may have been sampled."""
+
+    def abandon(self, batch: Batch) -> None:
+        """Nobody waits any more for an attempt that is out: charged."""
+
+    def keep(self, batch: Batch) -> None:
+        """Nobody waits any more for launches of which no attempt is out: not charged."""
+
+
+class Fetcher:
+    """Fetches batches of traces from one or several servers of a model.
+
+    A trace is given up after ``tries``, the second of which waits about ``backoff`` seconds, every further one twice
+    as long. Without ``patience_s`` an outage lasts as long as the caller waits.
+    """
+
+    def __init__(
+        self,
+        samplers: Sequence[Sampler],
+        *,
+        tries: int = 6,
+        backoff: float = 0.5,
+        patience_s: float | None = OUTAGE_PATIENCE_S,
+        max_n: int = MAX_CHOICES,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
+        self.faults: Counter[str] = Counter()
+        """What went wrong, and how often."""
+        self.outage: SamplerError | None = None
+        """The latest error while no server can be reached."""
+        self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
+        self._random = random.Random(seed)
+        self._active: Counter[str] = Counter()  # batches under way, by question
+        self._served_at = 0.0  # when a request last succeeded
+        self._outage_since: float | None = None
+        self._lengths = TokenEstimator()
+
+    async def fetch(self, batch: Batch, receiver: Receiver) -> None:
+        """Ask until every launch of the batch has come back or is given up."""
+        self._active[batch.question] += 1
+        try:
+            await self._fetch(batch, receiver)
+        finally:
+            self._active[batch.question] -= 1
+            if not self._active[batch.question]:
+                del self._active[batch.question]
+
+    async def _fetch(self, batch: Batch, receiver: Receiver) -> None:
+        try:
+            await self._attempts(batch, receiver)
+        except asyncio.CancelledError:
+            if not batch.sent:
+                receiver.keep(batch)
+            raise
+
+    async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
+        last: Endpoint | None = None
+        clock = asyncio.get_running_loop().time
+        waiting_since, failures = clock(), 0
+        while True:
+            endpoint = await self.pool.pick(last)
+            if batch.size > endpoint.max_n:
+                return await self._fetch_parts(batch.split(endpoint.max_n), receiver)
+            if not await receiver.open(batch):
+                if batch.size == 1:
+                    return await receiver.fail(batch, None, charged=False)
+                return await self._fetch_parts(batch.split(1), receiver)
+            begun = clock()
+            outcome = await self._request(endpoint, batch, receiver)
+            if not isinstance(outcome, SamplerError):
+                seconds = clock() - begun
+                self._learn(endpoint, batch, len(outcome), seconds)
+                await receiver.receive(batch, outcome, endpoint.number, seconds)
+                if len(outcome) == batch.size:
+                    return None
+                self.faults["fewer choices"] += 1
+                rest = batch.part(len(outcome), batch.size - len(outcome))
+                rest.tries = 0  # the server is well
+                return await self._fetch(rest, receiver)
+            self.faults[fault_name(outcome)] += 1
+            if isinstance(outcome, RefusedError):
+                return await self._on_refused(batch, outcome, endpoint, receiver)
+            unreachable = isinstance(outcome, UnreachableError)
+            endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
+            if not await self._may_retry(batch, outcome, receiver, begun, waiting_since):
+                return None
+            batch.sent = False
+            last, failures = endpoint, failures + 1
+            if not unreachable:  # an endpoint that cannot be reached rests
+                await asyncio.sleep(backoff_seconds(failures, self._backoff, self._random.random()))
+
+    async def _request(self, endpoint: Endpoint, batch: Batch, receiver: Receiver) -> list[Completion] | SamplerError:
+        """What came, or what went wrong in a way that may pass or concerns this request alone."""
+        clock = asyncio.get_running_loop().time
+        entry, tokens, batch.sent = endpoint.begin(batch.size, clock()), None, True
+        try:
+            completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
+            self.faults["tokens estimated"] += sum(completion.tokens is None for completion in completions)
+            completions = self._lengths.counted(completions)
+            tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
+            return completions
+        except (RefusedError, BusyError, ReplyError) as error:
+            return error
+        except BaseException:  # cancelled, or an error that ends the run: the attempt was sent
+            receiver.abandon(batch)
+            raise
+        finally:
+            endpoint.end(batch.size, entry, tokens, clock())
+
+    async def _fetch_parts(self, parts: Iterable[Batch], receiver: Receiver) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(self._fetch(part, receiver))
+
+    def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
+        """A smaller request that succeeds proves the limit that a larger one was refused for."""
+        endpoint.succeeded(batch.size, received, seconds)
+        if batch.refused_n:
+            endpoint.max_n = min(endpoint.max_n, max(batch.size, received))
+        self._outage_since = self.outage = None
+        self._served_at = asyncio.get_running_loop().time()
+
+    async def _on_refused(self, batch: Batch, error: RefusedError, endpoint: Endpoint, receiver: Receiver) -> None:
+        """Fewer at a time, where several were asked for; else the question's own fault, or everybody's."""
+        endpoint.answered = True
+        if error.status in FATAL_STATUSES:
+            await receiver.release(batch, error)
+            raise error
+        if batch.size == 1:
+            return await receiver.fail(batch, error, charged=False)
+        await receiver.release(batch, error)
+        batch.refused_n, batch.sent = batch.size, True  # its parts answer for themselves
+        return await self._fetch_parts(batch.split(-(-batch.size // 2)), receiver)
+
+    async def _may_retry(
+        self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
+    ) -> bool:
+        """Settle a failed attempt; False where there is no other."""
+        if may_have_sampled(error):
+            batch.tries += 1
+            if batch.tries >= self._tries or not await receiver.lose(batch, error):
+                await receiver.fail(batch, error, charged=True)
+                return False
+            batch.lost += 1
+            return True
+        waited = asyncio.get_running_loop().time() - waiting_since
+        exhausted = self._patience_s is not None and waited > self._patience_s
+        if isinstance(error, UnreachableError):
+            await receiver.release(batch, error)
+            self._check_outage(error)
+            return True
+        self._outage_since = self.outage = None
+        if self._served_at >= begun or len(self._active) == 1:
+            batch.tries += 1
+        if batch.tries >= self._tries or exhausted:
+            await receiver.fail(batch, error, charged=False)
+            return False
+        await receiver.release(batch, error)
+        return True
+
+    def _check_outage(self, error: UnreachableError) -> None:
+        """Nobody is there: wrong from the start, or gone for too long."""
+        now = asyncio.get_running_loop().time()
+        self._outage_since = self._outage_since or now
+        endpoints = self.pool.endpoints
+        if all(endpoint.failures for endpoint in endpoints):
+            self.outage = error
+        if self._patience_s is None:
+            return
+        if self.pool.never_answered:
+            if all(e.failures >= FIRST_CONTACT_FAILURES and not e.requests_in_flight for e in endpoints):
+                raise error
+        elif self.outage is not None and now - self._outage_since > self._patience_s:
+            raise error
+
+
+class TokenEstimator:
+    """Fills in the tokens of traces of which a server told none, as many as so long a text has had elsewhere.
+
+    >>> lengths = TokenEstimator()
+    >>> [c.tokens for c in lengths.counted([Completion("x" * 30, "stop", 10), Completion("x" * 60, "stop", None)])]
+    [10, 20]
+    """
+
+    def __init__(self) -> None:
+        self._bytes = self._tokens = 0
+
+    def counted(self, completions: Sequence[Completion]) -> list[Completion]:
+        """The same traces, each with its tokens; those of the prompt with the first, which is read once for all."""
+        counted: list[Completion] = []
+        for place, completion in enumerate(completions):
+            tokens = completion.tokens
+            if tokens is None:
+                per_token = self._bytes / self._tokens if self._tokens and self._bytes else BYTES_PER_TOKEN
+                tokens = max(1, round(len(completion.text) / per_token))
+            else:
+                self._bytes += len(completion.text)
+                self._tokens += tokens
+            prompt_tokens = (completion.prompt_tokens or 0) if place == 0 else 0
+            counted.append(replace(completion, tokens=tokens, prompt_tokens=prompt_tokens))
+        return counted
+
+
+def may_have_sampled(error: SamplerError) -> bool:
+    """Whether a failed attempt is charged: the server may have made traces, and billed them.
+
+    >>> may_have_sampled(BusyError("slow down", status=429)), may_have_sampled(ReplyError("half a body"))
+    (False, True)
+    >>> may_have_sampled(BusyError("no answer in time")), may_have_sampled(UnreachableError("nobody there"))
+    (True, False)
+    """
+    return error.status is None and not isinstance(error, RefusedError | UnreachableError)
+
+
+def backoff_seconds(failures: int, backoff: float, jitter: float) -> float:
+    """Seconds until the next try: doubling, jittered (``jitter`` in [0, 1)).
+
+    Retry-After is kept by the endpoint, which nobody asks before.
+
+    >>> backoff_seconds(3, 0.5, jitter=0.5)
+    2.0
+    """
+    return min(MAX_BACKOFF_S, backoff * 2.0 ** min(failures - 1, 10)) * (0.5 + jitter)
+
+
+def fault_name(error: SamplerError) -> str:
+    """A fault's name in the log.
+
+    >>> fault_name(BusyError("slow down", status=429)), fault_name(ReplyError("half a body"))
+    ('429', 'broken reply')
+    """
+    if isinstance(error, UnreachableError):
+        return "unreachable"
+    if isinstance(error, RefusedError):
+        return "refused"
+    if error.status is not None:
+        return str(error.status)
+    return "broken reply" if isinstance(error, ReplyError) else "timeout"

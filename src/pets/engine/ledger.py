@@ -1,0 +1,186 @@
+"""What is paid for, written down: opened before an attempt is sent, closed with what it cost after.
+
+In memory here, for runs that nobody resumes; in a run's store (:class:`RunLedger`); in a gateway's store
+(:class:`pets.gateway.ledger.GatewayLedger`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from pets.engine.fetch import Batch
+from pets.questions import Problem
+from pets.store import Run, StoredTrace
+from pets.types import Launch
+
+__all__ = ["Ledger", "MemoryLedger", "RunLedger"]
+
+
+class Ledger(Protocol):
+    """Where attempts are written down. ``open`` and ``close`` return when what they wrote is durable."""
+
+    async def admit(self, problem: Problem) -> None:
+        """A question arrived; traces of it will follow."""
+
+    async def open(self, batch: Batch) -> None:
+        """An attempt is about to be sent; ``BudgetError`` where it cannot be paid for, and then nothing is written."""
+
+    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+        """An attempt is over: its traces, or what is charged for each launch of one that came to nothing; or neither,
+        where nothing was sampled."""
+
+    async def drop(self, launches: Sequence[Launch]) -> None:
+        """Launches that were never paid for are given up."""
+
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """Nobody waits any more for an attempt that is out, or for the traces that it brought: charged."""
+
+    def answered(self, question: str) -> None:
+        """A stream's question was answered, and its answer handed over."""
+
+
+class MemoryLedger:
+    """Keeps nothing: the allocator's budget is all there is to keep."""
+
+    async def admit(self, problem: Problem) -> None:
+        """As :meth:`Ledger.admit`."""
+
+    async def open(self, batch: Batch) -> None:
+        """As :meth:`Ledger.open`."""
+
+    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+        """As :meth:`Ledger.close`."""
+
+    async def drop(self, launches: Sequence[Launch]) -> None:
+        """As :meth:`Ledger.drop`."""
+
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """As :meth:`Ledger.abandon`."""
+
+    def answered(self, question: str) -> None:
+        """As :meth:`Ledger.answered`."""
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """What the next transaction writes, and the future of those who wait for it."""
+
+    durable: asyncio.Future[None]
+    problems: list[Problem] = field(default_factory=list)
+    launched: list[Launch] = field(default_factory=list)
+    holds: list[int] = field(default_factory=list)
+    traces: list[StoredTrace] = field(default_factory=list)
+    charged: list[tuple[Launch, int]] = field(default_factory=list)
+    cancelled: list[Launch] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+
+    def write(self, run: Run) -> None:
+        if self.problems:
+            run.add(self.problems)
+        run.write(
+            self.launched,
+            self.traces,
+            held=self.holds,
+            charged=self.charged,
+            cancelled=self.cancelled,
+        )
+        if self.answered:
+            run.mark_answered(self.answered)
+
+
+class RunLedger:
+    """A run's store, by group commit: a write returns when the transaction that holds it is on disk.
+
+    One thread writes. What arrives while it does waits for the next transaction, so many traces share one, and none
+    waits longer than two transactions take. The event loop never touches the disk. ``async with ledger:``
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.writes = 0
+        """Transactions so far."""
+        self._run = run
+        self._opened: set[Launch] = set()  # launched and neither back nor given up: a retry is not written again
+        self._next: _Transaction | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "pets-ledger")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+        self._thread.shutdown()
+
+    async def admit(self, problem: Problem) -> None:
+        """As :meth:`Ledger.admit`."""
+        transaction = self._transaction()
+        transaction.problems.append(problem)
+        await asyncio.shield(transaction.durable)
+
+    async def open(self, batch: Batch) -> None:
+        """As :meth:`Ledger.open`; the allocator has reserved what is written here."""
+        fresh = [(launch, hold) for launch, hold in zip(batch.launches, batch.holds, strict=True)
+                 if launch not in self._opened]  # fmt: skip
+        if not fresh:
+            return
+        transaction = self._transaction()
+        for launch, hold in fresh:
+            transaction.launched.append(launch)
+            transaction.holds.append(hold)
+            self._opened.add(launch)
+        await asyncio.shield(transaction.durable)
+
+    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+        """As :meth:`Ledger.close`."""
+        if not traces and not charged:
+            return
+        transaction = self._transaction()
+        transaction.traces += traces
+        self._opened.difference_update(trace.launch for trace in traces)
+        transaction.charged += zip(batch.launches, charged, strict=False)
+        await asyncio.shield(transaction.durable)
+
+    async def drop(self, launches: Sequence[Launch]) -> None:
+        """As :meth:`Ledger.drop`."""
+        opened = self._opened.intersection(launches)
+        if opened:
+            self._opened -= opened
+            transaction = self._transaction()
+            transaction.cancelled += opened
+            await asyncio.shield(transaction.durable)
+
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """As :meth:`Ledger.abandon`: a launch without a trace is charged when the run is resumed."""
+
+    def answered(self, question: str) -> None:
+        """As :meth:`Ledger.answered`: written with what comes next."""
+        self._transaction().answered.append(question)
+
+    def _transaction(self) -> _Transaction:
+        """The next one to be written."""
+        if self._next is None:
+            self._next = _Transaction(asyncio.get_running_loop().create_future())
+            if self._writer is None:
+                self._writer = asyncio.create_task(self._write_all())
+        return self._next
+
+    async def _write_all(self) -> None:
+        """Transactions until nothing is left to write."""
+        loop = asyncio.get_running_loop()
+        while (transaction := self._next) is not None:
+            self._next = None
+            done = loop.run_in_executor(self._thread, transaction.write, self._run)
+            await asyncio.wait([done])
+            if (error := done.exception()) is not None:
+                transaction.durable.set_exception(error)  # whoever waits hears of it
+                transaction.durable.exception()  # heard, also if every waiter is gone
+                continue
+            self.writes += 1
+            transaction.durable.set_result(None)
+        self._writer = None

@@ -1,0 +1,337 @@
+"""One question while it is asked: texts become classes, classes votes, and votes the one :class:`Answer`.
+
+A trace keeps its own canonical *form*; the allocator is told the *label* of the form's class. For most answer types
+both are the same string. Where forms can turn out to be one answer later (``1/2`` and a formula that comes to it), a
+question's classes grow as traces come back, and merges of classes that both had votes are handed to the allocator.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pets.answers.base import AnswerType, Classes
+from pets.core.patterns import K0, NAMES, pattern
+from pets.core.tally import Tally, confidence_weights, weighted_votes
+from pets.engine.budget import TokenPrice
+from pets.questions import Problem
+from pets.registry import make_answer_type
+from pets.samplers import Completion, Message, Prompt
+from pets.store import StoredTrace
+from pets.types import Question, Verdict
+
+__all__ = [
+    "Answer",
+    "Certify",
+    "OpenQuestion",
+    "QuestionTotals",
+    "answer_type_of",
+    "cached_answer_type",
+    "group_by_question",
+    "prompt_of",
+]
+
+Certify = Callable[[Tally], float]
+
+MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
+
+cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
+
+
+def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
+    """How a question's answers are read: as ``override`` says, else as the question says."""
+    kind = problem.answer if override is None else override
+    return cached_answer_type(kind) if isinstance(kind, str) else kind
+
+
+def prompt_of(problem: Problem, system: str | None) -> Prompt:
+    """The question's prompt, under another system message if there is one."""
+    if system is None:
+        return problem.prompt
+    content = problem.prompt.content
+    if isinstance(content, str):
+        return Prompt.chat(content, system)
+    return Prompt((Message("system", system), *(message for message in content if message.role != "system")))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One question's outcome, the same for every verb.
+
+    ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces (``None`` where a
+    weighted vote has another winner than the plain one). ``votes`` are in the order of first launch. ``traces`` were
+    paid for; of them ``no_answer`` cast no vote, and ``failed`` of these never came. ``cost`` is in dollars, where a
+    price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace that gave the
+    answer. ``complete`` is False where the question was stopped before it had all that it was to get. ``error`` says
+    why a question was given up, or not asked at all.
+    """
+
+    id: str
+    answer: str | None = None
+    votes: Mapping[str, float] = field(default_factory=dict)
+    certificate: float | None = 0.0
+    traces: int = 0
+    no_answer: int = 0
+    failed: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    cost: float | None = None
+    warmup: str | None = None
+    text: str | None = None
+    complete: bool = True
+    gold: str | None = None
+    error: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """A row of JSON; gold and error only where there is one.
+
+        >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
+        {'42': 3}
+        """
+        row = asdict(self)
+        for name in ("gold", "error"):
+            if row[name] is None:
+                del row[name]
+        return row
+
+
+class BestTrace(NamedTuple):
+    """The surest trace of a form of answer, the first launched of equals; ``first`` is the form's first launch."""
+
+    form: str
+    first: int
+    number: int
+    confidence: float
+    text: str
+
+
+class QuestionTotals:
+    """What is kept of a question's traces: sums, and the surest trace of each form; there may be millions of these."""
+
+    __slots__ = ("best", "failed", "lost", "prompt_tokens", "tokens", "warmup")
+
+    def __init__(self) -> None:
+        self.tokens = self.prompt_tokens = self.failed = 0
+        self.lost = 0  # attempts that were charged and tried again
+        self.best: tuple[BestTrace, ...] = ()
+        self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
+
+    def add(self, trace: StoredTrace, kind: str | None) -> None:
+        """Count a trace that came back, or failed; ``kind`` is the confidence by which a trace is sure."""
+        self.tokens += trace.tokens
+        self.prompt_tokens += trace.prompt_tokens
+        self.failed += trace.error is not None
+        self.lost += trace.wasted
+        if trace.number < K0:
+            forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
+            forms[trace.number] = MISSING if trace.error is not None else trace.answer
+            self.warmup = tuple(forms)
+        if trace.answer is not None:
+            self._keep_best(trace, trace.answer, kind)
+
+    def _keep_best(self, trace: StoredTrace, form: str, kind: str | None) -> None:
+        sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, kind or "tail"))
+        mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
+        old = next((best for best in self.best if best.form == form), None)
+        if old is None:
+            self.best = (*self.best, mine)
+            return
+        surer = mine if (sure, -trace.number) > (old.confidence, -old.number) else old
+        new = surer._replace(first=min(old.first, trace.number))
+        if new != old:
+            self.best = tuple(new if best is old else best for best in self.best)
+
+
+class OpenQuestion:
+    """A question, what has come back for it, and how its texts are read.
+
+    With ``keep_traces`` every trace is kept, else the totals alone. ``kind`` is the confidence by which a trace is
+    sure; ``options`` the size of a closed answer set where neither the question nor its answer type says.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        answer_type: AnswerType,
+        *,
+        position: int = 0,
+        options: int | None = None,
+        kind: str | None = None,
+        totals: QuestionTotals | None = None,
+        keep_traces: bool = False,
+        submission: Any = None,
+    ) -> None:
+        self.problem, self.position, self.answer_type, self.kind = problem, position, answer_type, kind
+        self.options = problem.options or answer_type.options or options
+        self.totals = totals or QuestionTotals()
+        self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
+        self.raw: dict[int, Mapping[str, Any]] = {}
+        """Choices as the server gave them, by launch, for whoever passes them on."""
+        self.submission = submission  # the driver's, where somebody waits for this question alone
+        self.in_flight = 0  # launches that have not come back
+        self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
+        self._merges: list[tuple[str, str]] = []
+
+    @property
+    def id(self) -> str:
+        """The question's id."""
+        return self.problem.id
+
+    @property
+    def question(self) -> Question:
+        """What the allocator is told of it."""
+        return Question(self.id, options=self.options)
+
+    def read(self, completions: Sequence[Completion]) -> list[str | None]:
+        """The form of each trace; one that was cut at its limit gave no answer. Takes its time for some types."""
+        forms = [None if c.finish == "length" else self.answer_type.extract(c.text) for c in completions]
+        for form in forms:
+            if form is not None:
+                self.label(form)
+        return forms
+
+    def label(self, form: str) -> str:
+        """The name of a form's class, as far as it is known by now."""
+        if self._classes is None:
+            return form
+        if late := [(name, into) for name, into in self._classes.add(form) if name != form]:
+            # A new list, since this may be the reading thread's: told twice, a merge does no harm, lost it would.
+            self._merges = [*self._merges, *late]
+        return self._classes.find(form)
+
+    def pop_merges(self) -> list[tuple[str, str]]:
+        """Names of classes that have become one since the last call, as ``(absorbed, into)``."""
+        merges = self._merges
+        if merges:
+            self._merges = []
+        return merges
+
+    def restore(self, forms: Iterable[str]) -> dict[str, str]:
+        """Forms of an earlier run, in launch order, each with the name of its class; later ones will join them."""
+        listed = list(forms)
+        for form in listed:
+            self.label(form)
+        self.pop_merges()  # nobody has been told their names yet
+        return {form: self.label(form) for form in listed}
+
+    def add(self, trace: StoredTrace) -> None:
+        """Count a trace that came back, or failed."""
+        self.totals.add(trace, self.kind)
+        if self.traces is not None:
+            self.traces[trace.number] = trace
+
+    @property
+    def warmup(self) -> int | None:
+        """The pattern of the first four traces; none before they are there, or where one of them failed."""
+        forms = self.totals.warmup
+        if len(forms) < K0 or MISSING in forms:
+            return None
+        tally = Tally.of([None if form is None else self.label(form) for form in forms])
+        return pattern(tally.counts, tally.nulls)
+
+    def best(self, answer: str | None) -> BestTrace | None:
+        """The trace that speaks best for an answer, over all forms of its class."""
+        names = self._representatives()
+        alike = [best for best in self.totals.best if answer is not None and names[best.form] == answer]
+        return max(alike, key=lambda best: (best.confidence, -best.number), default=None)
+
+    def answer(
+        self,
+        verdict: Verdict,
+        certify: Certify,
+        price: TokenPrice | None = None,
+        *,
+        complete: bool = True,
+        error: str | None = None,
+        weighted: Mapping[str, float] | None = None,
+    ) -> Answer:
+        """The question's row: the allocator's vote, each class under its form that was launched first.
+
+        ``weighted`` votes, where there are any, decide instead of the plain ones.
+        """
+        names, totals = self._representatives(), self.totals
+        plain = _renamed(dict(verdict.votes), names)
+        votes = plain if weighted is None else _renamed(weighted, names)
+        winner = verdict.answer if weighted is None else max(votes, key=votes.__getitem__, default=None)
+        answer = None if winner is None else names.get(winner, winner)
+        counts = tuple(sorted((int(count) for count in plain.values()), reverse=True))
+        options = None if self.options is None else max(self.options, len(counts))
+        mean_tokens = totals.tokens / verdict.traces if verdict.traces else 0.0
+        leads = weighted is None or answer is None or plain.get(answer, 0.0) == max(plain.values())
+        best, warmup = self.best(answer), self.warmup
+        return Answer(
+            id=self.id,
+            answer=answer,
+            votes={name: int(votes[name]) if weighted is None else votes[name] for name in votes},
+            certificate=(
+                round(certify(Tally(counts, verdict.no_answer, 0, options, mean_tokens=mean_tokens)), 6)
+                if leads
+                else None
+            ),
+            traces=verdict.traces + totals.lost,
+            no_answer=verdict.no_answer + totals.lost,
+            failed=totals.failed + totals.lost,
+            tokens=totals.tokens,
+            prompt_tokens=totals.prompt_tokens,
+            cost=None if price is None else round(price.dollars(totals.prompt_tokens, totals.tokens), 9),
+            warmup=None if warmup is None else NAMES[warmup],
+            text=None if best is None else best.text,
+            complete=complete,
+            gold=self.problem.gold,
+            error=error,
+        )
+
+    def prefix(self) -> list[StoredTrace]:
+        """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted.
+
+        What finishes first is short, and short traces vote differently: a vote cut off by its deadline does not count
+        those that overtook others.
+        """
+        traces = self.traces or {}
+        prefix: list[StoredTrace] = []
+        while (trace := traces.get(len(prefix))) is not None:
+            prefix.append(trace)
+        if any(trace.answer is not None for trace in prefix):
+            return prefix
+        return [traces[number] for number in sorted(traces)]
+
+    def verdict(self) -> Verdict:
+        """The plain vote over :meth:`prefix`, for a question that was cut off."""
+        labels = [None if trace.answer is None else self.label(trace.answer) for trace in self.prefix()]
+        votes = weighted_votes(labels, [1.0] * len(labels))
+        winner = max(votes, key=votes.__getitem__, default=None)
+        return Verdict(self.id, winner, tuple(votes.items()), len(labels), labels.count(None))
+
+    def weighted_votes(self) -> dict[str, float] | None:
+        """Votes by confidence over :meth:`prefix`; ``None`` where a trace that voted has none."""
+        voters = [trace for trace in self.prefix() if trace.answer is not None]
+        confidences = [trace.trace(self.kind or "tail").confidence for trace in voters]
+        if None in confidences:
+            return None
+        return weighted_votes([self.label(trace.answer or "") for trace in voters], confidence_weights(confidences))
+
+    def _representatives(self) -> dict[str, str]:
+        """Each form with the first launched one of its class."""
+        forms = [best.form for best in sorted(self.totals.best, key=lambda best: best.first)]
+        return self.answer_type.merge(forms) if self._classes is not None else {form: form for form in forms}
+
+
+def _renamed(votes: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
+    """Votes by the names of their classes, in the order of first launch."""
+    renamed: dict[str, float] = {}
+    for label, weight in votes.items():
+        name = names.get(label, label)
+        renamed[name] = renamed.get(name, 0) + weight
+    return renamed
+
+
+def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list[StoredTrace]]]:
+    """Traces that come question by question, a question at a time."""
+    group: list[StoredTrace] = []
+    for trace in traces:
+        if group and group[0].question != trace.question:
+            yield group[0].question, group
+            group = []
+        group.append(trace)
+    if group:
+        yield group[0].question, group

@@ -1,0 +1,212 @@
+"""A run in the store and the run in memory: what is written down when it begins, what is taken up again."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, Currency
+from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
+from pets.engine.config import RunConfig
+from pets.engine.progress import Certifier, tallies_of
+from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question
+from pets.errors import BudgetError, PetsError, StateError
+from pets.questions import Problem
+from pets.store import LostLaunch, RunSettings, RunView, StoredTrace
+from pets.types import Question, Trace
+
+__all__ = [
+    "LOST",
+    "adopt_run",
+    "answers",
+    "config_of",
+    "lost_traces",
+    "new_allocator",
+    "prompt_room",
+    "restored",
+    "results",
+    "run_settings",
+    "stored_totals",
+]
+
+LOST = "in flight when the run was broken off: what became of it is not known"
+TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
+
+Labels = Callable[[str, list[str]], dict[str, str]]
+
+
+def run_settings(
+    config: RunConfig,
+    problems: Sequence[Problem],
+    *,
+    model: str,
+    endpoints: Sequence[str] = (),
+    name: str = "",
+    stored: bool = False,
+) -> RunSettings:
+    """What is kept of a run, its budget worked out; refused where the budget cannot be kept.
+
+    What is ``stored`` can be resumed by another process; refused where no spec describes its policy or answer type.
+    """
+    amount = Amount.parse(config.budget)
+    total = total_of(amount, len(problems))
+    flat = amount.coin == "traces"
+    prompt = 0 if flat else max(map(prompt_room, problems)) + TEMPLATE_TOKENS + _bytes(config.system or "")
+    price = price_of(model, config.price)
+    currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=config.sampling.max_tokens)
+    _check_total(total, currency, len(problems))
+    return RunSettings(
+        policy=config.policy if isinstance(config.policy, str) else type(config.policy).__name__,
+        total=total,
+        currency=currency,
+        budget=config.budget,
+        cap=config.max_traces,
+        seed=config.seed,
+        model=model,
+        endpoints=tuple(endpoints),
+        confidence=config.kind,
+        concurrency=config.concurrency,
+        name=name,
+        version=version("pets"),
+        more={"worst": currency.hold, **({"plan": config.to_plain()} if stored else {})},
+    )
+
+
+def prompt_room(problem: Problem) -> int:
+    """The most tokens that a prompt can have: its bytes."""
+    content = problem.prompt.content
+    return _bytes(content) if isinstance(content, str) else sum(_bytes(message.content) + 8 for message in content)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _check_total(total: int, currency: Currency, questions: int) -> None:
+    if currency.flat and total < questions:
+        raise BudgetError(
+            f"a budget of {total} traces leaves some of {questions} questions without one. Give at least {questions} "
+            "(1x), or ask fewer questions."
+        )
+    if not currency.flat and total < questions * max(1, currency.per_token):
+        raise BudgetError(
+            f"a budget of {total} {currency.unit} is less than one token for each of {questions} questions. Raise it, "
+            "or ask fewer questions."
+        )
+
+
+def config_of(settings: RunSettings) -> RunConfig:
+    """The configuration that a stored run was begun with."""
+    try:
+        return RunConfig.from_plain(settings.more["plan"])
+    except (KeyError, TypeError) as error:
+        raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
+
+
+def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem]) -> Allocator:
+    """A new allocator with the run's whole budget."""
+    questions = [
+        Question(problem.id, options=problem.options or answer_type_of(problem, config.answer).options)
+        for problem in problems
+    ]
+    budget = Budget(settings.total, settings.cap, settings.currency)
+    return Allocator(config.make_policy(), budget, questions, horizon=len(questions), seed=settings.seed)
+
+
+def adopt_run(allocator: Allocator, view: RunView, labels: Labels, kind: str | None) -> None:
+    """Let the allocator take in all that a run has paid for: traces, launches that never came back, lost attempts.
+
+    ``labels`` names the classes of one question's answers, which it gets in launch order.
+    """
+    wasted = 0
+
+    def paid() -> Iterator[Trace]:
+        nonlocal wasted
+        for id, group in group_by_question(_with_lost(view)):
+            names = labels(id, [trace.answer for trace in group if trace.answer is not None])
+            for trace in group:
+                wasted += trace.wasted
+                told = trace.trace(kind)
+                yield told if told.answer is None else replace(told, answer=names[told.answer])
+
+    allocator.adopt(paid())
+    if view.settings.currency.flat:  # tokens of lost attempts are among their traces' own
+        for _ in range(wasted):
+            allocator.budget.charge(Trace("", 0))
+
+
+def restored(view: RunView) -> Allocator:
+    """The allocator of a stored run, everything paid for adopted."""
+    config, problems = config_of(view.settings), list(view.problems())
+    by_id = {problem.id: problem for problem in problems}
+
+    def labels(id: str, forms: list[str]) -> dict[str, str]:
+        return OpenQuestion(by_id[id], answer_type_of(by_id[id], config.answer)).restore(forms)
+
+    allocator = new_allocator(config, view.settings, problems)
+    adopt_run(allocator, view, labels, config.kind)
+    return allocator
+
+
+def results(view: RunView, allocator: Allocator) -> Iterator[dict[str, Any]]:
+    """The rows that ``pets solve`` prints, from the store."""
+    config = config_of(view.settings)
+    price = price_of(view.settings.model, config.price)
+    totals = stored_totals(view.traces(), config.kind)
+    return (answer.to_plain() for answer in answers(list(view.problems()), allocator, totals, config, price))
+
+
+def stored_totals(traces: Iterable[StoredTrace], kind: str | None) -> Iterator[tuple[str, QuestionTotals]]:
+    """Totals of traces that come question by question."""
+    for id, group in group_by_question(traces):
+        totals = QuestionTotals()
+        for trace in group:
+            totals.add(trace, kind)
+        yield id, totals
+
+
+def answers(
+    problems: Sequence[Problem],
+    allocator: Allocator,
+    totals: Iterable[tuple[str, QuestionTotals]],
+    config: RunConfig,
+    price: TokenPrice | None,
+    failures: Mapping[str, PetsError] | None = None,
+) -> Iterator[Answer]:
+    """Every question's answer, in their order; the totals come in that order too, some may be missing."""
+    certify = Certifier(tallies_of(allocator, [problem.id for problem in problems]))
+    pending = iter(totals)
+    id, current = next(pending, ("", None))
+    for problem in problems:
+        own = current if id == problem.id else None
+        if id == problem.id:
+            id, current = next(pending, ("", None))
+        question = OpenQuestion(problem, answer_type_of(problem, config.answer), totals=own)
+        verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
+        error = None if failure is None or verdict.votes else str(failure)
+        yield question.answer(verdict, certify, price, error=error)
+
+
+def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:
+    """Launches that never came back, as traces without a vote at the price of all that was held for them."""
+    if currency.flat:
+        return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
+    per_token = max(1, currency.per_token)
+    return [
+        StoredTrace(launch.question, launch.number, tokens=launch.held // per_token, error=LOST) for launch in launches
+    ]
+
+
+def _with_lost(view: RunView) -> Iterator[StoredTrace]:
+    """Traces and lost launches together, question by question in launch order."""
+    waiting: dict[str, list[StoredTrace]] = {}
+    for trace in lost_traces(view.lost(), view.settings.currency):
+        waiting.setdefault(trace.question, []).append(trace)
+    if not waiting:
+        yield from view.traces(texts=False)
+        return
+    for id, group in group_by_question(view.traces(texts=False)):
+        yield from sorted([*group, *waiting.pop(id, ())], key=lambda trace: trace.number)
+    for group in waiting.values():
+        yield from sorted(group, key=lambda trace: trace.number)

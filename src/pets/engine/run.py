@@ -1,0 +1,469 @@
+"""A live run: questions in, a model behind an endpoint, a budget, answers out, each with its certificate."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack
+from urllib.parse import urlsplit
+
+from pets.core.allocator import Allocator
+from pets.core.certificate import expected_consistency
+from pets.core.cost import CostEstimator
+from pets.engine.budget import price_of
+from pets.engine.config import RunConfig, RunOptions, topped_up
+from pets.engine.driver import Driver, DriverConfig
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import MemoryLedger, RunLedger
+from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
+from pets.engine.question import Answer
+from pets.engine.resume import (
+    LOST,
+    adopt_run,
+    answers,
+    config_of,
+    lost_traces,
+    new_allocator,
+    run_settings,
+    stored_totals,
+)
+from pets.errors import InputError, StateError
+from pets.questions import Problem, QuestionSet, named_sets, question_set, read_questions
+from pets.registry import as_sampler
+from pets.samplers import Prompt, Sampler
+from pets.samplers.local import LocalSampler
+from pets.samplers.openai import OpenAISampler
+from pets.store import Run, RunSettings, Store, StoredTrace
+from pets.types import Launch
+
+__all__ = ["Dialect", "Engine", "Questions", "make_samplers", "question_set_of", "solve"]
+
+Dialect = Literal["openai", "vllm", "llama.cpp"]
+Questions = str | Path | QuestionSet | Iterable[str | Problem]
+Samplers = str | Sampler | Sequence[str | Sampler]
+
+
+class Engine:
+    """A live run; ``async with Engine(...) as engine: await engine.run()``, then :meth:`answers`.
+
+        async with Engine("questions.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B") as engine:
+            solution = await engine.run()
+            for answer in engine.answers():
+                print(answer.id, answer.answer, answer.certificate)
+
+    ``questions`` is a file, a named set, or the questions themselves. Without an ``endpoint`` the local model answers;
+    several endpoints share the work; ``sampler`` takes any other source of traces. With a ``store`` the run is durable
+    and :meth:`resume` goes on with it. ``on_trace`` is called with every trace when it has been counted. The options
+    are those of :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
+    ``policy="okg"``, ``temperature=0.7``, ...).
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        *,
+        endpoint: str | Sequence[str] | None = None,
+        model: str | None = None,
+        key: str | None = None,
+        sampler: Samplers | None = None,
+        store: str | Path | None = None,
+        config: RunConfig | None = None,
+        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        asked = question_set_of(questions)
+        config = (config or RunConfig(sampling=asked.sampling)).with_options(options)
+        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
+        settings = run_settings(
+            config,
+            asked.problems,
+            model=model or "",
+            endpoints=endpoints,
+            name=asked.name,
+            stored=store is not None,
+        )
+        samplers = _samplers(sampler, endpoints, model, key, config)
+        self._begin(config, asked.problems, settings, samplers, None if store is None else Store.open(store), on_trace)
+
+    @classmethod
+    def resume(
+        cls,
+        store: str | Path,
+        run: int | str = "last",
+        *,
+        endpoint: str | Sequence[str] | None = None,
+        key: str | None = None,
+        sampler: Samplers | None = None,
+        concurrency: int | None = None,
+        top_up: str | None = None,
+        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+    ) -> Self:
+        """The run of that number, or the last, taken up where it stopped; ``top_up`` gives it more budget.
+
+        What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
+        """
+        self = cls.__new__(cls)
+        opened = Store.open(store, create=False)
+        try:
+            stored = opened.open_run(run)
+            config = config_of(stored.settings)
+            if concurrency is not None:
+                config = replace(config, concurrency=concurrency)
+            problems, settings = tuple(stored.problems()), stored.settings
+            if top_up is not None:
+                settings = topped_up(settings, top_up, len(problems))
+                stored.change(settings)
+            endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
+            samplers = _samplers(sampler, endpoints, settings.model or None, key, config)
+        except BaseException:
+            opened.close()
+            raise
+        self._begin(config, problems, settings, samplers, opened, on_trace, stored)
+        return self
+
+    def _begin(
+        self,
+        config: RunConfig,
+        problems: Sequence[Problem],
+        settings: RunSettings,
+        samplers: Sequence[Sampler],
+        store: Store | None,
+        on_trace: Callable[[StoredTrace], None],
+        run: Run | None = None,
+    ) -> None:
+        self.config, self.problems, self.settings = config, problems, settings
+        self.stored_run = run
+        """The run in the store, once it has begun; none without a store."""
+        self.lost = 0
+        """Launches that were in flight when the run was broken off, over all times that it was."""
+        self.faults: Counter[str] = Counter()
+        """What went wrong on the way, and how often; nothing of it is lost in the counts."""
+        self._samplers, self._store, self._on_trace = samplers, store, on_trace
+        self._price = price_of(settings.model, config.price)
+        self._kind = config.kind
+        self._driver: Driver | None = None
+        self._stack = AsyncExitStack()
+        self._begun_at = 0.0
+        self._told_before = 0
+        self._tokens = self._prompt_tokens = self._failed = 0
+
+    async def __aenter__(self) -> Self:
+        for sampler in self._samplers:
+            await self._stack.enter_async_context(sampler)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the run and the store."""
+        if self.stored_run is not None:
+            self.stored_run.close()
+        if self._store is not None:
+            self._store.close()
+
+    @property
+    def allocator(self) -> Allocator:
+        """What decides, once the run has begun."""
+        return self._running().allocator
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to look at yet."""
+        return self._driver is not None
+
+    async def run(self) -> Solution:
+        """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again."""
+        driver = self._driver or self._start()
+        driver.draining = False
+        self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
+        try:
+            if self.stored_run is None:
+                await driver.run(self.problems)
+            else:
+                async with RunLedger(self.stored_run) as ledger:
+                    driver.ledger = ledger
+                    await driver.run(self.problems)
+        finally:
+            self._finalize(driver)
+        return self.solution()
+
+    def drain(self) -> None:
+        """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
+        if self._driver is not None:
+            self._driver.drain()
+
+    def answers(self) -> Iterator[Answer]:
+        """Every question's answer, in their order."""
+        driver = self._running()
+        if self.stored_run is not None:
+            totals = stored_totals(self.stored_run.traces(), self._kind)
+        else:
+            totals = ((p.id, driver.totals[p.id]) for p in self.problems if p.id in driver.totals)
+        return answers(self.problems, driver.allocator, totals, self.config, self._price, driver.failures)
+
+    def snapshot(self, look: bool = True) -> Snapshot:
+        """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
+        driver = self._running()
+        allocator, budget = driver.allocator, driver.allocator.budget
+        seconds = asyncio.get_running_loop().time() - self._begun_at
+        return Snapshot(
+            questions=len(self.problems),
+            traces=allocator.told,
+            failed=self._failed,
+            in_flight=driver.in_flight,
+            spent=budget.spent,
+            total=budget.total,
+            unit=budget.currency.unit,
+            seconds=seconds,
+            rate=(allocator.told - self._told_before) / seconds if seconds > 0 else 0.0,
+            expected_left=budget.expected,
+            faults=dict(self.faults + driver.fetcher.faults),
+            outage=None if driver.fetcher.outage is None else str(driver.fetcher.outage),
+            expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
+        )
+
+    def solution(self) -> Solution:
+        """The run as it stands, in a few numbers."""
+        driver = self._running()
+        allocator, budget = driver.allocator, driver.allocator.budget
+        tallies = tallies_of(allocator, self._ids)
+        return Solution(
+            run=None if self.stored_run is None else self.stored_run.id,
+            questions=len(self.problems),
+            traces=allocator.told,
+            failed=self._failed,
+            lost=self.lost,
+            tokens=self._tokens,
+            prompt_tokens=self._prompt_tokens,
+            cost=None if self._price is None else self._price.dollars(self._prompt_tokens, self._tokens),
+            spent=budget.spent,
+            total=budget.total,
+            unit=budget.currency.unit,
+            consistency=expected_consistency(tallies, Certifier(tallies).prior),
+            faults=dict(self.faults),
+            complete=driver.satisfied or not driver.draining,
+        )
+
+    @property
+    def _ids(self) -> list[str]:
+        return [problem.id for problem in self.problems]
+
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise StateError("the run has not begun; await engine.run() first.")
+        return self._driver
+
+    def _start(self) -> Driver:
+        """A new run, or the adopted past of an old one."""
+        config = self.config
+        allocator = new_allocator(config, self.settings, self.problems)
+        fetcher = Fetcher(
+            self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
+        )
+        asking = DriverConfig(
+            sampling=config.drawn,
+            seeds=config.seeds(len(self.problems)),
+            concurrency=config.concurrency,
+            confidence=self._kind,
+            answer=config.answer,
+            system=config.system,
+            price=self._price,
+            keep_totals=self._store is None,
+        )
+        target = config.target_consistency
+        driver = Driver(
+            allocator,
+            fetcher,
+            asking,
+            MemoryLedger(),
+            monitor=None if target is None else TargetMonitor(target),
+            on_trace=self._count,
+        )
+        if self.stored_run is not None:
+            self._adopt(self.stored_run, driver)
+        elif self._store is not None:
+            self.stored_run = self._store.create(self.settings, self.problems)
+        driver.estimator = self._estimator(allocator)
+        self._driver = driver
+        return driver
+
+    def _adopt(self, run: Run, driver: Driver) -> None:
+        lost = lost_traces(run.lost(), run.settings.currency)
+        if lost:
+            run.write([], lost)
+        for trace in run.traces(texts=False):
+            self.lost += trace.error == LOST
+            self._sum(trace)
+        self.faults.update(run.load("faults") or {})
+        adopt_run(driver.allocator, run, driver.labels_of(self.problems), self._kind)
+
+    def _finalize(self, driver: Driver) -> None:
+        """Whatever ended the run: note what went wrong, and what was launched for nothing."""
+        allocator, run = driver.allocator, self.stored_run
+        self.faults.update(driver.fetcher.faults)
+        driver.fetcher.faults.clear()
+        if run is None:
+            return
+        run.save("faults", dict(self.faults))
+        if driver.unsent:
+            run.write([], [], cancelled=driver.unsent)
+            driver.unsent = []
+        if not allocator.told:  # nobody ever answered: nothing was paid for
+            run.write([], [], cancelled=[Launch(launch.question, launch.number) for launch in run.lost()])
+        elif not allocator.budget.reserved and (driver.satisfied or not driver.draining):
+            run.finish()
+
+    def _estimator(self, allocator: Allocator) -> CostEstimator | None:
+        budget = allocator.budget
+        if budget.currency.flat:
+            return None
+        worst = int(self.settings.more.get("worst", budget.currency.hold))
+        estimator = CostEstimator(budget, worst, int(self.config.overshoot * budget.total))
+        if self.stored_run is not None:
+            for trace in self.stored_run.traces(texts=False):
+                estimator.learn(trace.question, budget.currency.cost(trace.trace()))
+        return estimator
+
+    def _count(self, trace: StoredTrace) -> None:
+        self._sum(trace)
+        self._on_trace(trace)
+
+    def _sum(self, trace: StoredTrace) -> None:
+        self._failed += trace.error is not None
+        self._tokens += trace.tokens
+        self._prompt_tokens += trace.prompt_tokens
+
+
+def solve(
+    questions: Questions,
+    *,
+    endpoint: str | Sequence[str] | None = None,
+    model: str | None = None,
+    key: str | None = None,
+    sampler: Samplers | None = None,
+    store: str | Path | None = None,
+    config: RunConfig | None = None,
+    **options: Unpack[RunOptions],
+) -> Solution:
+    """Answer questions by self-consistency under a budget; takes what :class:`Engine` takes.
+
+        solution = pets.solve("mine.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", budget="16x")
+        for answer in solution.answers:
+            print(answer.id, answer.answer, answer.certificate)
+
+    Works inside a notebook too, whose event loop waits meanwhile.
+    """
+
+    async def run() -> Solution:
+        engine = Engine(
+            questions,
+            endpoint=endpoint,
+            model=model,
+            key=key,
+            sampler=sampler,
+            store=store,
+            config=config,
+            **options,
+        )
+        async with engine:
+            solution = await engine.run()
+            return replace(solution, answers=tuple(engine.answers()))
+
+    return _run_to_end(run())
+
+
+def _run_to_end(work: Coroutine[Any, Any, Solution]) -> Solution:
+    """The result of a coroutine, in this thread or, where a loop is running in it, in another."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    outcome: list[Solution | BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="pets-solve")
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def question_set_of(questions: Questions) -> QuestionSet:
+    """A set's name, a file, a set, or questions one by one; a plain string among them is asked as a chat.
+
+    >>> question_set_of(["What is 2 + 2?"]).problems[0].prompt.is_chat
+    True
+    """
+    if isinstance(questions, QuestionSet):
+        return questions
+    if isinstance(questions, str) and questions in named_sets():
+        return question_set(questions)
+    if isinstance(questions, str | Path):
+        path = Path(questions)
+        if not path.exists():
+            raise InputError(f'"{questions}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
+        return read_questions(path)
+    problems = tuple(
+        Problem(f"q{number}", Prompt.chat(question)) if isinstance(question, str) else question
+        for number, question in enumerate(questions, 1)
+    )
+    if not problems:
+        raise InputError("there are no questions; give at least one.")
+    return QuestionSet("questions", problems)
+
+
+def _samplers(
+    samplers: Samplers | None, endpoints: Sequence[str], model: str | None, key: str | None, config: RunConfig
+) -> list[Sampler]:
+    """The samplers that the caller has, else those of the endpoints."""
+    if samplers is None:
+        return make_samplers(endpoints, model, key=key, stream=config.kind is not None)
+    several = [samplers] if isinstance(samplers, str | Sampler) else samplers
+    return [as_sampler(sampler) for sampler in several]
+
+
+def make_samplers(
+    endpoints: Sequence[str],
+    model: str | None,
+    *,
+    key: str | None = None,
+    dialect: Dialect | None = None,
+    stream: bool = False,
+    timeout: float = 600.0,
+    slots: int | None = None,
+    context: int | None = None,
+    threads: int | None = None,
+) -> list[Sampler]:
+    """A sampler for each endpoint; without any endpoint, the local model."""
+    if not endpoints:
+        return [LocalSampler(model, slots=slots, context=context, threads=threads)]
+    if model is None:
+        raise InputError("an endpoint needs --model NAME (model=...): which of the server's models to ask.")
+    return [
+        OpenAISampler(url, model, key=key, dialect=dialect or dialect_of(url), stream=stream, timeout=timeout)
+        for url in endpoints
+    ]
+
+
+def dialect_of(url: str) -> Dialect:
+    """OpenAI itself refuses fields that it does not know; every other server gets those that switch truncation off.
+
+    >>> dialect_of("https://api.openai.com/v1"), dialect_of("http://localhost:8000/v1")
+    ('openai', 'vllm')
+    """
+    host = urlsplit(url).hostname or ""
+    return "openai" if host.endswith(("openai.com", "openai.azure.com")) else "vllm"

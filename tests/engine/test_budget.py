@@ -1,0 +1,26 @@
+"""Budgets and prices as people write them."""
+
+import pytest
+
+from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.errors import BudgetError, InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "total"),
+    [("16x", 160), ("5000", 5000), ("2Mtok", 2_000_000), ("5usd", 5 * 10**12), ("$0.5", 5 * 10**11), ("+2000", 2000)],
+)
+def test_budgets_as_people_write_them(text, total):
+    assert total_of(Amount.parse(text), 10) == total
+
+
+@pytest.mark.parametrize("text", ["", "x", "-3", "0", "2.5", "1.5tok", "5 euros", "nan", "1e400x"])
+def test_what_is_no_budget_is_refused(text):
+    with pytest.raises(BudgetError):
+        Amount.parse(text)
+
+
+@pytest.mark.parametrize("text", ["in=1", "in=a,out=1", "in=-1,out=1", "0.15", "in=0,out=0"])
+def test_what_is_no_price_is_refused(text):
+    with pytest.raises(InputError):
+        TokenPrice.parse(text)

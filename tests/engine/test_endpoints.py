@@ -1,0 +1,99 @@
+"""Several servers: load, health, limits per minute and what the server says of its own."""
+
+import asyncio
+
+import pytest
+
+from pets.engine.endpoints import EndpointPool, RateWindow
+from pets.samplers import RateLimits
+
+from ..simulated_time import run_simulated
+from .conftest import Scripted
+
+
+def test_load_is_shared_by_speed_and_the_sick_rest():
+    async def run():
+        pool = EndpointPool([Scripted(), Scripted()], 8)
+        quick, slow = pool.endpoints
+        quick.succeeded(1, 1, 0.1)
+        slow.succeeded(1, 1, 1.0)
+        quick.in_flight = 4
+        assert await pool.pick() is quick
+        quick.in_flight = 20
+        assert await pool.pick() is slow
+        for _ in range(5):
+            slow.failed(asyncio.get_running_loop().time(), unreachable=False)
+        assert await pool.pick() is quick
+        slow.succeeded(1, 1, 1.0)
+        assert await pool.pick() is slow
+
+    asyncio.run(run())
+
+
+def test_an_endpoint_is_not_asked_before_the_moment_that_it_named():
+    async def run():
+        clock = asyncio.get_running_loop().time
+        pool = EndpointPool([Scripted()], 8)
+        (endpoint,) = pool.endpoints
+        endpoint.failed(clock(), retry_after=30.0)
+        endpoint.succeeded(1, 1, 0.1)  # of a request that was out already: it does not lift the ban
+        begun = clock()
+        await pool.pick()
+        return clock() - begun
+
+    assert run_simulated(run()) == pytest.approx(30.0)
+
+
+def test_requests_per_minute_are_kept():
+    async def run():
+        clock, moments = asyncio.get_running_loop().time, []
+        pool = EndpointPool([Scripted()], 8, rpm=10)
+        for _ in range(35):
+            endpoint = await pool.pick()
+            endpoint.end(1, endpoint.begin(1, clock()), 5, clock())
+            moments.append(clock())
+        return moments
+
+    moments = run_simulated(run())
+    assert all(later - earlier >= 60.0 for earlier, later in zip(moments, moments[10:], strict=False))
+    assert moments[-1] - moments[0] == pytest.approx(180.0)
+
+
+def test_tokens_per_minute_are_kept_once_a_requests_size_is_known():
+    async def run():
+        clock, used = asyncio.get_running_loop().time, []
+        pool = EndpointPool([Scripted()], 8, tpm=1000)
+        for _ in range(40):
+            endpoint = await pool.pick()
+            endpoint.end(1, endpoint.begin(1, clock()), 100, clock())
+            used.append(clock())
+        return used
+
+    used = run_simulated(run())
+    busiest = max(sum(moment <= other < moment + 60.0 for other in used) for moment in used[10:])
+    assert busiest <= 10
+
+
+def test_the_servers_own_limits_are_heeded():
+    async def run():
+        clock = asyncio.get_running_loop().time
+        sampler = Scripted()
+        pool = EndpointPool([sampler], 8)
+        (endpoint,) = pool.endpoints
+        entry = endpoint.begin(1, clock())
+        sampler.rate_limits = RateLimits(limit_requests=60, remaining_requests=0, reset_requests_s=12.0)
+        endpoint.end(1, entry, 5, clock())
+        begun = clock()
+        await pool.pick()
+        return clock() - begun
+
+    assert run_simulated(run()) == pytest.approx(12.0)
+
+
+def test_an_amount_over_the_limit_goes_alone():
+    window = RateWindow(100)
+    assert window.wait_s(500, now=0.0) == 0.0
+    entry = window.take(500, now=0.0)
+    assert window.wait_s(1, now=10.0) == 50.0
+    window.correct(entry, 20)
+    assert window.wait_s(1, now=10.0) == 0.0

@@ -1,0 +1,22 @@
+"""Planning backwards: a forecast begins where the run stands, and rises."""
+
+import pytest
+
+from pets.core.tally import Tally
+from pets.engine.forecast import forecast
+from pets.errors import InputError
+from pets.policies.okg import OKG
+from pets.policies.uniform import Uniform
+
+
+def test_a_forecast_begins_where_the_run_stands_and_rises():
+    tallies = [Tally((3,), options=4)] * 40 + [Tally((2, 1), options=4)] * 10
+    found = forecast(tallies, OKG(), up_to=12, runs=6)
+    assert found.mean_budget[0] == 3.0 and found.consistency[-1] > found.consistency[0]
+    middle = (found.consistency[0] + found.consistency[-1]) / 2
+    assert 3.0 < found.budget_for(middle) < 12.0
+    assert found.budget_for(1.0 + 1e-9) is None and found.budget_for(0.1) == 3.0
+    with pytest.raises(InputError, match="index policy"):
+        forecast(tallies, Uniform())
+    with pytest.raises(InputError, match="spent already"):
+        forecast(tallies, OKG(), up_to=2)

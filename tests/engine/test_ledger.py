@@ -1,0 +1,71 @@
+"""The run store's ledger: many writes share a transaction, and whoever waits hears of a failure."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from pets.engine.fetch import Batch
+from pets.engine.ledger import RunLedger
+from pets.samplers import Prompt, Sampling
+from pets.store import StoredTrace
+
+
+def batch(number, size=1):
+    return Batch("q", number, size, Prompt("?"), 0, Sampling(), (1,) * size)
+
+
+class Recorder:
+    """A run that keeps what is written; the third write fails."""
+
+    def __init__(self):
+        self.writes, self.answered = [], []
+
+    def write(self, launched, traces, *, held, charged, cancelled):
+        self.writes.append((list(launched), list(traces), list(charged), list(cancelled)))
+        if len(self.writes) == 3:
+            raise sqlite3.OperationalError("disk full")
+
+    def mark_answered(self, questions):
+        self.answered += questions
+
+
+def test_writes_share_transactions_and_failures_are_told():
+    run = Recorder()
+
+    async def write():
+        async with RunLedger(run) as ledger:
+            await asyncio.gather(*(ledger.open(batch(number)) for number in range(50)))
+            await ledger.open(batch(50))
+            with pytest.raises(sqlite3.OperationalError):
+                await asyncio.gather(*(ledger.open(batch(number)) for number in (51, 52)))
+            await ledger.open(batch(53))
+
+    asyncio.run(write())
+    assert sum(len(launched) for launched, *_ in run.writes) == 54
+    assert len(run.writes) <= 5
+
+
+def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
+    run = Recorder()
+    run.writes.append(None)  # so that the failing write is far away
+    run.writes += [None] * 3
+
+    async def write():
+        async with RunLedger(run) as ledger:
+            attempt = batch(0, size=2)
+            await ledger.open(attempt)
+            await ledger.close(attempt, charged=[1, 1])
+            await ledger.open(attempt)  # tried again
+            await ledger.close(attempt, [StoredTrace("q", 0, "A"), StoredTrace("q", 1, "A")])
+            other = batch(2)
+            await ledger.open(other)
+            await ledger.drop(other.launches)
+            ledger.answered("q")
+
+    asyncio.run(write())
+    written = run.writes[4:]
+    assert [len(launched) for launched, *_ in written if launched] == [2, 1]
+    assert [charged for *_, charged, _ in written if charged] == [[(("q", 0), 1), (("q", 1), 1)]]
+    assert [cancelled for *_, cancelled in written if cancelled] == [[("q", 2)]]
+    assert run.answered == ["q"]
