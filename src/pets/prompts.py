@@ -98,9 +98,9 @@ class Sampling:
             ),
             (self.window >= 1, f"the window is at least 1 token; got {self.window}"),
         )
-        for holds, found in domains:
+        for holds, problem in domains:
             if not holds:
-                raise InputError(f"{found}.")
+                raise InputError(f"{problem}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,9 @@ __all__ = [
     "synthetic",
 ]
 
-OLD_NAMES = {"Mock": MockModel, "Known": DistributionAnswers, "Recorded": PoolAnswers}
-
 
 def __getattr__(name: str) -> object:
     """What needs starlette and uvicorn is imported when it is used: they are an extra, other verbs do without."""
-    if name in OLD_NAMES:
-        return OLD_NAMES[name]
     if name not in ("app", "running", "serve"):
         raise AttributeError(f"module 'pets.mock' has no attribute {name!r}")
     return getattr(require("pets.mock.server", "mock"), name)

@@ -41,8 +41,10 @@ class AnswerSource(Protocol):
 
 
 class PoolAnswers:
-    """A recorded pool. Seeds that count up walk through a question's traces in a shuffled order, each trace once
-    before any comes again; far-off seeds (another stretch of 65,536) walk in another order.
+    """The traces of a recorded pool.
+
+    Seeds that count up walk through a question's traces in a shuffled order, each trace once before any comes again;
+    far-off seeds (another stretch of 65,536) walk in another order.
 
     >>> answers = PoolAnswers(Pool("p", (PooledQuestion("q", ("A", "B", "A", None), tokens=(30, 40, 50, 60)),)))
     >>> sorted(answers.draw("q", seed).tokens for seed in range(7, 11))
@@ -81,9 +83,8 @@ class PoolAnswers:
         return order
 
     def _trace(self, question: PooledQuestion, index: int) -> TraceSpec:
-        length = (
-            question.tokens[index] if question.tokens else round(self._tokens * (0.5 + _uniform(question.id, index, 1)))
-        )
+        drawn_length = self._tokens * (0.5 + _uniform(question.id, index, 1))
+        length = question.tokens[index] if question.tokens else round(drawn_length)
         confidence = question.confidence[index] if question.confidence else None
         return TraceSpec(question.answers[index], max(1, length), confidence, _uniform(question.id, index, 2))
 

@@ -19,7 +19,7 @@ __all__ = ["chat_content", "completion_form", "completion_logprobs", "top_logpro
 
 LEVELS = 16
 WAVE = [1.0, 1.05, 1.1, 1.05, 1.0, 0.95, 0.9, 0.95]
-RUN = 8  # tokens before the wave moves on
+WAVE_STEP_TOKENS = 8  # before the wave moves on
 
 
 @lru_cache(maxsize=1024)
@@ -33,7 +33,7 @@ def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
     """
     first = 0.05 * confidence if k > 1 else confidence
     rest = (k * confidence - first) / max(1, k - 1)
-    slope = [0.8 + 0.4 * at / (k - 2) if k > 2 else 1.0 for at in range(k - 1)]
+    slope = [0.8 + 0.4 * i / (k - 2) if k > 2 else 1.0 for i in range(k - 1)]
     values = [-first, *(-rest * factor for factor in slope)]
     if math.fsum(map(math.exp, values)) > 1:
         values = [-confidence] * k
@@ -75,7 +75,7 @@ def _levels(spec: TraceSpec) -> Iterator[float]:
     level = 8 + 8 * int(spec.mood * LEVELS) / LEVELS
     while True:
         for factor in WAVE:
-            for _ in range(RUN):
+            for _ in range(WAVE_STEP_TOKENS):
                 yield level * factor
 
 
@@ -85,7 +85,7 @@ def _split(confidence: float, k: int, extra: bool) -> tuple[float, list[tuple[st
     values = top_logprobs(confidence, max(1, k))
     others = values if extra else values[1:] if k else ()
     sampled = round(values[-1] - 1, 6) if extra else values[0]
-    return sampled, [(f" ~{at}", value) for at, value in enumerate(others, 1)]
+    return sampled, [(f" ~{rank}", value) for rank, value in enumerate(others, 1)]
 
 
 @lru_cache(maxsize=1024)

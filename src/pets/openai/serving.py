@@ -11,7 +11,7 @@ from pets.errors import InputError, PetsError
 
 __all__ = ["Server", "foreground", "in_thread"]
 
-STOP_TIMEOUT_S = 30.0  # only a broken machine needs them
+STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 
 

@@ -19,7 +19,7 @@ def end_with_parent() -> None:
 
 
 def first_line() -> bytes:
-    """Without the read-ahead of sys.stdin, which would take the lock that the watching thread needs."""
+    """The first line of standard input, without the read-ahead of sys.stdin: it would lock out the watching thread."""
     line = b""
     while not line.endswith(b"\n"):
         if not (byte := os.read(0, 1)):
