@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -414,3 +416,9 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
 def test_top_k_for_openai_is_refused_before_anything_is_sent():
     with pytest.raises(InputError, match="dialect"):
         sample(answer(choice()), sampling=Sampling(top_k=3), dialect="openai")
+
+
+def test_the_client_alone_imports_nothing_of_a_server():
+    code = "import sys, pets.samplers.openai; print({'starlette', 'uvicorn', 'aiohttp'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"
