@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.core.tally import Tally, confidence_weights, majority, top_p, weighted_majority, weighted_votes
+from pets.core.tally import (
+    Tally,
+    add_vote,
+    confidence_weights,
+    count_votes,
+    majority,
+    top_p,
+    weighted_majority,
+    weighted_votes,
+)
 from pets.errors import InputError
 
 answers = st.lists(st.sampled_from(["A", "B", "C", None]), max_size=12)
@@ -87,3 +96,19 @@ def test_counts_that_do_not_descend_or_are_not_positive_are_refused(counts):
 def test_a_filter_keeps_a_share(p):
     with pytest.raises(InputError, match="0 < p <= 1"):
         top_p(["A"], [1.0], p)
+
+
+@given(st.lists(st.sampled_from("ABCDE"), max_size=60))
+def test_counts_stay_sorted_under_any_votes(labels):
+    votes, counts = Counter(), ()
+    for label in labels:
+        counts = add_vote(counts, votes[label])
+        votes[label] += 1
+        assert counts == tuple(sorted(votes.values(), reverse=True))
+
+
+@given(st.lists(st.sampled_from(["A", "B", "C", None]), max_size=30))
+def test_votes_and_no_answers_are_counted_apart(answers):
+    counts, nulls = count_votes(answers)
+    votes = Counter(answer for answer in answers if answer is not None)
+    assert (list(counts), nulls) == (sorted(votes.values(), reverse=True), answers.count(None))

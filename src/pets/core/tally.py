@@ -16,6 +16,7 @@ from pets.errors import InputError
 __all__ = [
     "Missing",
     "Tally",
+    "add_vote",
     "confidence_weights",
     "count_votes",
     "majority",
@@ -81,6 +82,18 @@ def count_votes(answers: Iterable[str | None]) -> tuple[tuple[int, ...], int]:
         else:
             votes[answer] = votes.get(answer, 0) + 1
     return tuple(sorted(votes.values(), reverse=True)), nulls
+
+
+def add_vote(counts: tuple[int, ...], before: int) -> tuple[int, ...]:
+    """Descending counts after a vote for an answer that had ``before``: the first of its equals grows.
+
+    >>> add_vote((3, 1, 1), 1), add_vote((3, 1, 1), 0)
+    ((3, 2, 1), (3, 1, 1, 1))
+    """
+    if before == 0:
+        return (*counts, 1)
+    first = counts.index(before)
+    return (*counts[:first], before + 1, *counts[first + 1 :])
 
 
 def confidence_weights(confidences: Sequence[float | None], missing: Missing = "error") -> list[float]:

@@ -4,10 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from pets.core.policy import IndexPolicy
-from pets.core.queues.states import StateQueue, _voted
+from pets.core.queues.states import StateQueue
 from pets.core.record import NULL, Record
 
 CALLS = Counter()
@@ -87,15 +85,6 @@ def test_no_answers_and_cancels_move_a_question_too():
     made.cancelled(record)
     (tally,) = made.batch()
     assert (tally.counts, tally.nulls, tally.pending) == ((), 1, 0)
-
-
-def test_counts_stay_sorted_under_any_votes():
-    rng = np.random.default_rng(0)
-    votes, counts = Counter(), ()
-    for label in rng.integers(0, 5, size=200).tolist():
-        counts = _voted(counts, votes[label])
-        votes[label] += 1
-        assert counts == tuple(sorted(votes.values(), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
 from pets.core.record import NULL, Record
-from pets.core.tally import Tally
+from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 from pets.types import Launch
 
@@ -210,7 +210,7 @@ class StateQueue:
             if kind == NULL:
                 nulls += 1
             elif kind >= 0:
-                counts = _voted(counts, kind)
+                counts = add_vote(counts, kind)
         after = self._state((counts, nulls, pending, options, mark))
         self._after[state][event] = after
         return after
@@ -231,15 +231,3 @@ class StateQueue:
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
             self._scores[state] = score
         return score
-
-
-def _voted(counts: tuple[int, ...], before: int) -> tuple[int, ...]:
-    """Descending counts after a vote for an answer that had ``before``: the first of its equals grows.
-
-    >>> _voted((3, 1, 1), 1), _voted((3, 1, 1), 0)
-    ((3, 2, 1), (3, 1, 1, 1))
-    """
-    if before == 0:
-        return (*counts, 1)
-    first = counts.index(before)
-    return (*counts[:first], before + 1, *counts[first + 1 :])

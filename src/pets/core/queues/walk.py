@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.queues.quotas import STOPS_KEPT, coin_of
-from pets.core.tally import Tally
+from pets.core.tally import Tally, add_vote
 from pets.types import Trace
 
 __all__ = ["States", "Walk"]
@@ -68,12 +68,7 @@ class States:
     def _moved(self, state: int, before: int) -> int:
         """The state after a vote for an answer that had ``before`` votes, or after a no-answer (-1)."""
         counts, nulls = self.keys[state]
-        if before < 0:
-            key = counts, nulls + 1
-        else:
-            grown = list(counts) if before else [*counts, 0]
-            grown[grown.index(before)] += 1
-            key = tuple(grown), nulls
+        key = (counts, nulls + 1) if before < 0 else (add_vote(counts, before), nulls)
         if key not in self._numbers:
             self._numbers[key] = len(self.keys)
             self.keys.append(key)
