@@ -20,7 +20,7 @@ from pets.core.policy import IndexPolicy
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
 from pets.engine.fetch import Batch, Fetcher
-from pets.engine.ledger import Ledger, MemoryLedger
+from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError
@@ -114,7 +114,7 @@ class Driver:
         on_close: Callable[[OpenQuestion], None] = lambda question: None,
     ) -> None:
         self.allocator, self.fetcher, self.config = allocator, fetcher, config
-        self.ledger = ledger or MemoryLedger()
+        self.ledger = ledger or Ledger()
         self.draining = False  # told to end
         self.satisfied = False  # the target is met
         self.in_flight = 0  # traces

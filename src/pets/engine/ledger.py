@@ -1,6 +1,6 @@
 """What is paid for, written down: opened before an attempt is sent, closed with what it cost after.
 
-In memory here, for runs that nobody resumes; in a run's store (:class:`RunLedger`); in a gateway's store
+In memory, for runs that nobody resumes; in a run's store (:class:`RunLedger`); in a gateway's store
 (:class:`pets.gateway.ledger.GatewayLedger`).
 """
 
@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from pets.engine.fetch import Batch
 from pets.questions import Problem
 from pets.store import Run, StoredTrace
 from pets.types import Launch
 
-__all__ = ["Ledger", "MemoryLedger", "RunLedger"]
+__all__ = ["Ledger", "RunLedger"]
 
 
-class Ledger(Protocol):
-    """Where attempts are written down. ``open`` and ``close`` return when what they wrote is durable."""
+class Ledger:
+    """Where attempts are written down; this one keeps nothing: the allocator's budget is all there is to keep.
+
+    ``admit``, ``open``, ``close`` and ``drop`` return when what they wrote is durable.
+    """
 
     async def admit(self, problem: Problem) -> None:
         """A question arrived; traces of it will follow."""
@@ -40,28 +43,6 @@ class Ledger(Protocol):
 
     def answered(self, question: str) -> None:
         """A stream's question was answered, and its answer handed over."""
-
-
-class MemoryLedger:
-    """Keeps nothing: the allocator's budget is all there is to keep."""
-
-    async def admit(self, problem: Problem) -> None:
-        """As :meth:`Ledger.admit`."""
-
-    async def open(self, batch: Batch) -> None:
-        """As :meth:`Ledger.open`."""
-
-    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
-        """As :meth:`Ledger.close`."""
-
-    async def drop(self, launches: Sequence[Launch]) -> None:
-        """As :meth:`Ledger.drop`."""
-
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
-        """As :meth:`Ledger.abandon`."""
-
-    def answered(self, question: str) -> None:
-        """As :meth:`Ledger.answered`."""
 
 
 @dataclass(slots=True)
@@ -91,7 +72,7 @@ class _Transaction:
             run.mark_answered(self.answered)
 
 
-class RunLedger:
+class RunLedger(Ledger):
     """A run's store, by group commit: a write returns when the transaction that holds it is on disk.
 
     One thread writes. What arrives while it does waits for the next transaction, so many traces share one, and none
@@ -154,9 +135,6 @@ class RunLedger:
             transaction = self._transaction()
             transaction.cancelled += opened
             await asyncio.shield(transaction.durable)
-
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
-        """As :meth:`Ledger.abandon`: a launch without a trace is charged when the run is resumed."""
 
     def answered(self, question: str) -> None:
         """As :meth:`Ledger.answered`: written with what comes next."""

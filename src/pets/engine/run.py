@@ -18,7 +18,7 @@ from pets.engine.budget import price_of
 from pets.engine.config import RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
-from pets.engine.ledger import MemoryLedger, RunLedger
+from pets.engine.ledger import RunLedger
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer
 from pets.engine.resume import (
@@ -283,7 +283,6 @@ class Engine:
             allocator,
             fetcher,
             asking,
-            MemoryLedger(),
             monitor=None if target is None else TargetMonitor(target),
             on_trace=self._count,
         )

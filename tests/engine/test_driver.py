@@ -1,0 +1,168 @@
+"""The driver's third way in: one question submitted, answered, cut short or abandoned, under one plan."""
+
+import asyncio
+
+import pytest
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.engine.driver import Driver, DriverConfig, Submission, in_flight_limit
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import Ledger
+from pets.errors import BudgetError, InputError, ReplyError
+from pets.policies.price import Price
+from pets.samplers import Completion, Sampler, Sampling, Seeds
+
+from ..simulated_time import run_simulated
+from .conftest import asked
+
+
+class Paced(Sampler):
+    """Trace i of a request takes ``seconds(seed + i)``; a request takes as long as its slowest."""
+
+    def __init__(self, seconds=lambda seed: 1.0, letters="A"):
+        self.seconds, self.letters, self.sizes = seconds, letters, []
+
+    async def sample(self, prompt, n, seed, sampling):
+        self.sizes.append(n)
+        await asyncio.sleep(max(self.seconds(seed + i) for i in range(n)))
+        texts = [f"The answer is {self.letters[(seed + i) % len(self.letters)]}." for i in range(n)]
+        return [Completion(text, "stop", 10, 5, raw={"text": text}) for text in texts]
+
+
+class Accounts(Ledger):
+    """Notes what is charged; pays for ``limit`` traces."""
+
+    def __init__(self, limit=1000):
+        self.left, self.charged, self.abandoned = limit, 0, 0
+
+    async def open(self, batch):
+        if batch.size > self.left:
+            raise BudgetError("the key's budget is used up.")
+        self.left -= batch.size
+        batch.entry = batch.size
+
+    async def close(self, batch, traces=(), charged=()):
+        spent = len(traces) or len(charged)
+        self.charged += spent
+        self.left += (batch.entry or 0) - spent
+        batch.entry = None
+
+    def abandon(self, batch, traces=()):
+        self.abandoned += batch.size
+        batch.entry = None
+
+
+def make(sampler, ledger=None, policy=None, mean=8, max_n=16):
+    allocator = Allocator(policy or Price(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
+    fetcher = Fetcher([sampler], patience_s=None, max_n=max_n)
+    return Driver(allocator, fetcher, DriverConfig(Sampling(), Seeds(0), concurrency=64), ledger)
+
+
+def submission(id="q", deadline=100.0, max_traces=32, **options):
+    (problem,) = asked([id])
+    return Submission(problem, Sampling(), 0, max_traces, deadline, **options)
+
+
+def submit(driver, one):
+    return run_simulated(driver.submit(one))
+
+
+def test_an_answer_comes_with_its_certificate_and_the_choice_as_the_server_gave_it():
+    ledger = Accounts()
+    driver, one = make(Paced(), ledger), submission()
+    answer = submit(driver, one)
+    assert (answer.answer, answer.votes, answer.warmup, answer.complete) == ("A", {"A": 4}, "4", True)
+    assert 0.5 < answer.certificate < 1 and answer.traces == ledger.charged == 4
+    assert one.stopped == "policy" and one.mean_left is not None
+    assert one.question.raw[one.question.best("A").number] == {"text": "The answer is A."}
+    assert driver.allocator.verdicts() == [] and driver.in_flight == 0 and not driver.submissions
+
+
+def test_the_requests_own_limits_end_it():
+    few = submission(max_traces=2)
+    assert submit(make(Paced()), few).traces == 2 and few.stopped == "max_traces"
+    once = submission(rounds=0)
+    answer = submit(make(Paced(letters="AB"), mean=20), once)
+    assert answer.traces == 4 and once.stopped == "rounds" and not answer.complete
+
+
+def test_a_round_that_would_not_be_back_in_time_is_not_begun():
+    one = submission(deadline=1.5)
+    answer = submit(make(Paced(letters="AB"), mean=20), one)
+    assert answer.traces == 4 and one.stopped == "deadline"
+
+
+def test_cut_off_by_its_deadline_it_votes_on_the_launch_order_prefix_and_what_is_out_is_charged():
+    ledger = Accounts()
+    slow = Paced(lambda seed: 9.0 if seed == 2 else 1.0, letters="BBAA")
+    one = submission(deadline=5.0)
+    answer = submit(make(slow, ledger, max_n=1), one)
+    assert answer.votes == {"B": 2} and one.stopped == "deadline" and not answer.complete  # 3 overtook 2
+    assert ledger.charged == 3 and ledger.abandoned == 1
+
+
+def test_who_leaves_is_charged_for_what_is_out_and_the_plan_makes_up_for_it():
+    ledger = Accounts()
+    driver = make(Paced(), ledger, mean=16)
+
+    async def leave():
+        task = asyncio.create_task(driver.submit(submission()))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ledger.abandoned == 4 and driver.in_flight == 0 and driver.allocator.budget.reserved == 0
+        assert driver.allocator.debt + driver.allocator.budget.spent == 4
+        await driver.submit(submission("other"))
+
+    run_simulated(leave())
+    assert driver.allocator.debt == 0 and driver.allocator.budget.spent >= 8
+
+
+def test_several_questions_share_one_plan_and_one_concurrency():
+    sampler = Paced(letters="AB")
+    driver = make(sampler)
+
+    async def together():
+        return await asyncio.gather(*(driver.submit(submission(f"q{i}")) for i in range(4)))
+
+    answers = run_simulated(together())
+    assert sum(answer.traces for answer in answers) <= 32
+    assert driver.allocator.budget.spent == sum(answer.traces for answer in answers)
+
+
+def test_a_budget_that_runs_out_ends_the_vote_with_what_there_is():
+    one = submission()
+    answer = submit(make(Paced(letters="AB"), Accounts(limit=5), mean=20), one)
+    assert answer.traces == 5 and one.stopped == "budget"
+    with pytest.raises(BudgetError, match="used up"):
+        submit(make(Paced(), Accounts(limit=0)), submission())
+
+
+def test_a_single_trace_needs_no_plan():
+    driver, one = make(Paced(), ledger := Accounts()), submission(single=True)
+    answer = submit(driver, one)
+    assert answer.traces == ledger.charged == 1 and one.stopped == "single"
+    assert driver.allocator.budget.spent == 0
+
+
+def test_where_nothing_comes_the_reason_is_raised():
+    class Broken(Sampler):
+        async def sample(self, prompt, n, seed, sampling):
+            await asyncio.sleep(1.0)
+            raise ReplyError("half a reply")
+
+    with pytest.raises(ReplyError, match="half a reply"):
+        submit(make(Broken()), submission(deadline=10_000.0))
+
+
+def test_a_small_batch_ends_with_few_in_flight_and_a_large_one_does_not():
+    widths = [in_flight_limit(64, 160, left) for left in range(800, 0, -1)]
+    assert widths[0] == 64 and widths[-1] == 5 and sorted(widths, reverse=True) == widths
+    assert {in_flight_limit(64, 4000, left) for left in range(1, 400)} == {64}
+
+
+def test_at_least_one_trace_is_in_flight():
+    with pytest.raises(InputError, match="at least 1"):
+        DriverConfig(Sampling(), Seeds(0), concurrency=0)

@@ -1,0 +1,35 @@
+"""What a run would take, before anything is spent."""
+
+import pytest
+
+from pets.engine.budget import TokenPrice
+from pets.engine.config import RunConfig
+from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.errors import InputError
+
+from .conftest import asked
+
+PROBLEMS = asked([f"q{i}" for i in range(10)])
+
+
+def test_traces_tokens_cost_and_time_follow_from_a_trace():
+    config = RunConfig(budget="8x", concurrency=16, price=TokenPrice(1.0, 2.0))
+    found = estimate(PROBLEMS, config, "m", tokens=100.0, seconds=4.0, basis="told")
+    assert (found.questions, found.traces, found.tokens, found.unit) == (10, 80, 8000, "traces")
+    assert found.cost == pytest.approx((found.prompt_tokens + 2 * 8000) / 1e6)
+    assert found.seconds == 80 * 4.0 / 16
+
+
+def test_the_cap_bounds_it_and_an_unknown_length_counts_at_its_most():
+    config = RunConfig(budget="1Mtok", max_traces=2)
+    found = estimate(PROBLEMS, config, "m", tokens=None, seconds=None, basis="nothing")
+    assert found.traces == 20 and found.tokens == 20 * config.sampling.max_tokens and found.seconds is None
+    assert found.overshoot == 100_000
+
+
+def test_expectations_are_read_and_nonsense_is_refused(tmp_path):
+    assert parse_expectation("tokens=500,seconds=2")[:2] == (500.0, 2.0)
+    for text in ("tokens=many", "tokens=-1", "words=3"):
+        with pytest.raises(InputError, match="--expect is"):
+            parse_expectation(text)
+    assert seen_in_store(None, "m")[0] is None and seen_in_store(str(tmp_path / "none.db"), "m")[1] is None

@@ -1,0 +1,123 @@
+"""From traces to the one answer: classes, the launch-order prefix, the surest trace, the warm-up's pattern."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from pets.answers.base import AnswerType
+from pets.answers.choice import Choice
+from pets.confidence import Confidence
+from pets.core.tally import Tally
+from pets.engine.budget import TokenPrice
+from pets.engine.question import OpenQuestion, answer_type_of, group_by_question, prompt_of
+from pets.questions import Problem
+from pets.samplers import Completion, Prompt
+from pets.store import StoredTrace
+from pets.types import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Near(AnswerType):
+    """Whole numbers; neighbours are one answer, so that 2 makes one class of 1 and 3."""
+
+    def canonical(self, answer):
+        return answer if answer.isdigit() else None
+
+    def same(self, first, second):
+        return abs(int(first) - int(second)) <= 1
+
+
+def trace(number, answer, tail=None, tokens=10, **more):
+    confidence = None if tail is None else Confidence(1, tail, 1, 1, tokens)
+    return StoredTrace("q", number, answer, f"text {number}", "stop", tokens, 5, confidence, **more)
+
+
+def opened(traces=(), kind=None, **options):
+    question = OpenQuestion(Problem("q", Prompt("?"), "choice", gold="A"), kind or Choice(), **options)
+    for one in traces:
+        question.add(one)
+    return question
+
+
+def sure(tally):
+    return tally.votes / 100
+
+
+def test_an_answer_counts_votes_failures_tokens_and_money():
+    traces = [trace(0, "A"), trace(1, "B"), trace(2, "A"), trace(3, None), StoredTrace("q", 4, error="gone", wasted=2)]
+    question = opened(traces)
+    verdict = Verdict("q", "A", (("A", 2.0), ("B", 1.0)), 5, 2)
+    answer = question.answer(verdict, sure, TokenPrice(1.0, 2.0))
+    assert (answer.answer, answer.votes, answer.certificate) == ("A", {"A": 2, "B": 1}, 0.03)
+    assert (answer.traces, answer.no_answer, answer.failed) == (7, 4, 3)  # two attempts were lost before the last
+    assert (answer.tokens, answer.prompt_tokens) == (40, 20)
+    assert answer.cost == pytest.approx((20 + 2 * 40) / 1e6)
+    assert (answer.warmup, answer.text, answer.gold) == ("2-1-1", "text 0", "A")
+    assert "error" not in answer.to_plain()
+
+
+def test_the_surest_trace_of_the_answer_speaks_for_it_and_the_first_of_equals():
+    traces = [trace(0, "A", 1.0), trace(1, "B", 9.0), trace(2, "A", 3.0), trace(3, "A", 3.0)]
+    for order in (traces, traces[::-1]):
+        assert opened(order).best("A").text == "text 2"
+    assert opened(traces).best(None) is None
+
+
+def test_a_warm_up_is_a_pattern_once_all_four_are_back_and_none_failed():
+    assert opened([trace(n, "A") for n in (3, 0, 2)]).warmup is None
+    assert opened([trace(n, "A") for n in (3, 0, 2, 1)]).warmup == 0
+    assert opened([trace(0, "A"), trace(1, "A"), trace(2, "A"), StoredTrace("q", 3, error="gone")]).warmup is None
+
+
+def test_classes_merge_late_and_are_named_after_the_first_launched():
+    question = opened(kind=Near())
+    assert question.read([Completion(text, "stop", 1) for text in ("3", "1")]) == ["3", "1"]
+    assert question.pop_merges() == []
+    question.read([Completion("2", "stop", 1)])
+    assert question.pop_merges() == [("1", "3")] and question.pop_merges() == []
+    for number, form in ((0, "1"), (1, "3"), (2, "2")):
+        question.add(trace(number, form))
+    verdict = Verdict("q", "3", (("3", 3.0),), 3, 0)
+    assert question.answer(verdict, sure).votes == {"1": 3}
+
+
+def test_a_trace_that_was_cut_gave_no_answer():
+    assert opened().read([Completion("The answer is B.", "length", 9), Completion("The answer is B.", "stop", 9)]) == [
+        None,
+        "B",
+    ]
+
+
+def test_a_vote_that_was_cut_off_counts_the_prefix_and_all_where_the_prefix_is_empty():
+    some = opened([trace(0, "A"), trace(2, "B"), trace(3, "B")], keep_traces=True)
+    assert some.verdict().votes == (("A", 1.0),)
+    none = opened([trace(1, "B"), trace(2, "B"), trace(3, "C")], keep_traces=True)
+    assert none.verdict() == Verdict("q", "B", (("B", 2.0), ("C", 1.0)), 3, 0)
+
+
+def test_weighted_votes_need_every_voters_confidence_and_certify_only_the_plain_leader():
+    question = opened([trace(0, "A", 9.0), trace(1, "B", 2.0), trace(2, "B", 2.0)], keep_traces=True)
+    assert question.weighted_votes() == {"A": 9.0, "B": 4.0}
+    answer = question.answer(question.verdict(), sure, weighted=question.weighted_votes())
+    assert answer.answer == "A" and answer.certificate is None
+    assert opened([trace(0, "A", 9.0), trace(1, "B")], keep_traces=True).weighted_votes() is None
+
+
+def test_the_question_the_answer_type_or_the_caller_says_how_many_options_there_are():
+    assert opened(kind=Choice(options=5), options=3).options == 5
+    assert opened(options=3).options == 3
+    assert opened().question.options is None
+
+
+def test_an_override_replaces_the_questions_own_type_and_system_message():
+    problem = Problem("q", Prompt.chat("How many?", system="Be long."), "text")
+    assert type(answer_type_of(problem, "number")).__name__ == "Number"
+    assert answer_type_of(problem, near := Near()) is near
+    assert [message.content for message in prompt_of(problem, "Be brief.").content] == ["Be brief.", "How many?"]
+    assert prompt_of(problem, None) is problem.prompt
+
+
+def test_traces_are_grouped_by_question_as_they_come():
+    rows = [StoredTrace("a", 0), StoredTrace("a", 1), StoredTrace("b", 0)]
+    assert [(id, len(group)) for id, group in group_by_question(rows)] == [("a", 2), ("b", 1)]
+    assert Tally.of(["A"]).votes == 1
