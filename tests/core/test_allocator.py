@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -620,3 +621,83 @@ def test_adopted_numbers_may_have_gaps():
     allocator.adopt([Trace("q1", 1, "A"), Trace("q1", 4, "A")])
     assert allocator.budget.spent == 2 and allocator.verdict("q1").votes == (("A", 2.0),)
     assert allocator.ask(9) == [Launch("q1", 5), Launch("q1", 6)]
+
+
+def told(allocator, launches, rng):
+    for launch in launches:
+        allocator.tell(Trace(launch.question, launch.number, rng.choice("AAB")))
+
+
+def leave(allocator, question):
+    """Its answer has been taken, or its reader has gone: what was not sent is free again."""
+    pending = allocator.pending(question)
+    allocator.withdraw(question)
+    for launch in pending:
+        allocator.cancel(launch)
+
+
+def test_a_windows_budget_is_kept_while_questions_come_go_and_break_off():
+    rng = random.Random(0)
+    allocator = Allocator(OnlineGrid(), Budget.per_window(20, 160, cap=64))
+    paid, lost, open_ids = 0, 0, []
+    for number in range(200):
+        allocator.add(Question(f"q{number}"))
+        open_ids.append(f"q{number}")
+        launches = allocator.ask(1000)
+        if rng.random() < 0.2:  # its reader goes: nothing was sent
+            leave(allocator, open_ids.pop())
+            launches = [launch for launch in launches if launch.question != f"q{number}"]
+        if rng.random() < 0.1:  # a reply breaks off, is paid for, and asked for again
+            allocator.charge([Trace("q", 0)] * 4)
+            lost += 4
+        told(allocator, launches, rng)
+        paid += len(launches)
+        while more := allocator.ask(1000):
+            told(allocator, more, rng)
+            paid += len(more)
+        for id in [id for id in open_ids if allocator.stopped(id)]:
+            leave(allocator, id)
+            open_ids.remove(id)
+        spent, total = allocator.budget.spent, allocator.budget.total
+        assert spent <= total and spent + allocator.debt == paid + lost
+    assert 0.95 * 8 * 200 - 8 * 20 < paid + lost <= 8 * 200  # what a question that broke off leaves is used by others
+    assert lost > 40 and allocator.debt == 0 and not allocator.verdicts()  # memory is bounded
+
+
+def test_what_breaks_off_does_not_take_the_warm_up_of_questions_to_come():
+    allocator, rng = Allocator(OnlineGrid(), Budget.per_window(4, 16, cap=64)), random.Random(0)
+    allocator.charge([Trace("q", 0)] * 100)
+    for number in range(8):
+        allocator.add(Question(f"q{number}"))
+        launches = allocator.ask(1000)
+        assert len(launches) == 4
+        told(allocator, launches, rng)
+        leave(allocator, f"q{number}")
+    assert allocator.debt == 100 and (allocator.budget.spent, allocator.budget.total) == (32, 32)
+
+
+@pytest.mark.parametrize(("open_at_once", "room"), [(8, 64), (64, 16)])
+def test_what_breaks_off_is_made_up_for_under_any_load(open_at_once, room):
+    """A fifth of all requests is lost and paid for; with little room, granted traces always wait."""
+    rng, allocator = random.Random(1), Allocator(OnlineGrid(), Budget.per_window(50, 400, cap=64))
+    paid, number, flying, waiting = 0, 0, [], []
+    while number < 400 or waiting:
+        while number < 400 and len(waiting) < open_at_once:
+            allocator.add(Question(f"q{number}"))
+            waiting.append(f"q{number}")
+            number += 1
+        flying += allocator.ask(room - len(flying))
+        rng.shuffle(flying)
+        some, flying = flying[:8], flying[8:]
+        for launch in some:
+            paid += 1
+            if rng.random() < 0.2:
+                allocator.charge([Trace("q", 0)])
+                flying.append(launch)
+            else:
+                told(allocator, [launch], rng)
+        busy = {launch.question for launch in flying}
+        for id in [id for id in waiting if allocator.stopped(id) and id not in busy]:
+            leave(allocator, id)
+            waiting.remove(id)
+    assert paid <= 1.02 * allocator.budget.total

@@ -8,11 +8,13 @@ import httpx
 import pytest
 
 from pets.gateway import Settings, build_gateway, running
+from pets.gateway.app import app
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
+from pets.samplers import Completion, Sampler
 
 from ..waiting import PATIENCE_S
 
@@ -58,12 +60,51 @@ def add_key(store, name, **options):
 
 def hold_upstream(state, released):
     """Let no request reach the server behind before ``released`` is set; an event says that one waits for it."""
-    waiting, sample = threading.Event(), state.upstream.sample
+    (endpoint,) = state.driver.fetcher.pool.endpoints
+    waiting, sample = threading.Event(), endpoint.sampler.sample
 
     async def held(*args):
         waiting.set()
         assert await asyncio.to_thread(released.wait, PATIENCE_S)
         return await sample(*args)
 
-    state.upstream.sample = held
+    endpoint.sampler.sample = held
     return waiting
+
+
+class ScriptedSampler(Sampler):
+    """Answers A and B in turn after ``seconds``; ``misbehave(n, now)`` may raise instead."""
+
+    def __init__(self, misbehave=lambda n, now: None, seconds=0.0):
+        self.misbehave, self.seconds, self.traces, self.requests = misbehave, seconds, 0, []
+
+    async def sample(self, prompt, n, seed, sampling):
+        now = asyncio.get_running_loop().time()
+        self.requests.append((now, n))
+        self.misbehave(n, now)
+        self.traces += n
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        return [_completion("AB"[(seed + place) % 2]) for place in range(n)]
+
+
+def _completion(answer):
+    text = f"The answer is {answer}."
+    raw = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return Completion(text, "stop", tokens=8, prompt_tokens=8, raw=raw)
+
+
+def build_scripted(*samplers, settings=None, **options):
+    """A gateway whose servers are scripted."""
+    settings = settings or Settings(answer="choice")
+    state = build_gateway(["http://127.0.0.1:9/v1"] * len(samplers), OnlineGrid(), settings=settings, **options)
+    for endpoint, sampler in zip(state.driver.fetcher.pool.endpoints, samplers, strict=True):
+        endpoint.sampler = sampler
+    return state
+
+
+async def ask_in_process(state, pets=None, **fields):
+    """The response to a voted request, without a socket: on a simulated clock, for example."""
+    body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}], "seed": 0, "pets": pets, **fields}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app(state)), base_url="http://gateway") as client:
+        return await client.post("/v1/chat/completions", json=body, timeout=None)

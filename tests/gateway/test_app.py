@@ -10,18 +10,15 @@ import httpx
 import openai
 import pytest
 
-from pets.core.budget import Budget
-from pets.engine import RunConfig
+from pets.core.tally import Tally
+from pets.engine.progress import policy_certificate
+from pets.errors import InputError
 from pets.gateway import Settings, build_gateway, running
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
-from pets.plans import Stream, StreamSettings
-from pets.plans.stream import RecordedAnswer, RecordedStream
+from pets.policies.okg import OKG
 from pets.policies.online_grid import OnlineGrid
 from pets.policies.price import Price
-from pets.questions import Problem
-from pets.samplers import Prompt
-from pets.types import Trace
 
 from ..waiting import PATIENCE_S, wait_until
 from .conftest import BOOK, hold_upstream, run_gateway
@@ -76,25 +73,26 @@ def test_models_are_there_plain_and_voted(gateway):
             sdk.models.retrieve("pets/other")
 
 
-def test_the_same_votes_are_certified_alike_by_a_gateway_and_a_stream():
-    """An untrained price rule holds one belief, wherever it runs."""
-    policy = Price(rounds=2)
+def test_certificates_go_by_the_policys_belief():
+    policy = Price(rounds=2)  # untrained
     with run_gateway(
         MockModel(DistributionAnswers({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8
     ) as gateway:
-        voted = gateway.ask("clear").json()["pets"]
-    outcomes = []
+        about = gateway.ask("clear").json()["pets"]
+    tally = Tally((4,), mean_tokens=about["tokens"] / 4)
+    assert about["votes"] == {"A": 4} and about["certificate"] == round(policy_certificate(policy.belief, tally), 6)
 
-    async def arriving():
-        yield Problem("clear", Prompt("clear"))
 
-    async def run():
-        traces = {"clear": [Trace("clear", number, "A", tokens=8) for number in range(8)]}
-        config = RunConfig(answer=RecordedAnswer())
-        settings = StreamSettings(policy, Budget(8, 8), config, horizon=1)
-        sampler = RecordedStream(traces, config.seeds(0).cap)
-        await Stream(settings, [sampler], outcomes.append).run(arriving())
+@pytest.mark.parametrize(
+    ("policy", "mean_budget", "reason"), [(OKG(), 8, "not for a stream"), (OnlineGrid(), 3, "warm-up")]
+)
+def test_policies_and_budgets_that_cannot_serve_are_refused(policy, mean_budget, reason):
+    with pytest.raises(InputError, match=reason):
+        build_gateway("http://127.0.0.1:9/v1", policy, mean_budget=mean_budget)
 
-    asyncio.run(run())
-    assert voted["votes"] == {"A": 4} and outcomes[0].votes == {"A": 4}
-    assert round(voted["certificate"], 6) == outcomes[0].certificate
+
+def test_a_gateway_needs_a_server():
+    with pytest.raises(InputError, match="no address of a server"):
+        build_gateway("localhost:8000", OnlineGrid())
+    with pytest.raises(InputError, match="needs a server"):
+        build_gateway([], OnlineGrid())

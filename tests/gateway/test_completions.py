@@ -1,14 +1,32 @@
-"""The OpenAI Python SDK, unmodified, against the gateway."""
+"""Voted and plain requests: what a client gets, what is charged, whatever the server behind does."""
 
+import asyncio
+import json
+import socket
 import threading
+from urllib.parse import urlsplit
 
+import httpx
 import openai
 import pytest
 
-from pets.gateway import Settings
+from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
+from pets.gateway import Settings, build_gateway, running
+from pets.mock import Faults, MockModel, synthetic
+from pets.policies.online_grid import OnlineGrid
 
-from ..waiting import PATIENCE_S
-from .conftest import add_key, hold_upstream, run_gateway
+from ..simulated_time import run_simulated
+from ..waiting import PATIENCE_S, wait_until
+from .conftest import (
+    BOOK,
+    RunningGateway,
+    ScriptedSampler,
+    add_key,
+    ask_in_process,
+    build_scripted,
+    hold_upstream,
+    run_gateway,
+)
 
 EASY = [{"role": "user", "content": "Question easy"}]
 TORN = [{"role": "user", "content": "Question torn"}]
@@ -26,7 +44,7 @@ def test_a_voted_answer(sdk, gateway):
     assert about["answer"] in ("A", "B") and sum(about["votes"].values()) == about["traces"] > 4
     assert f"\\boxed{{{about['answer']}}}" in reply.choices[0].message.content
     assert reply.choices[0].finish_reason == "stop" and reply.model == "pets/mock"
-    assert 0.3 < about["certificate"] < 1 and about["grid"] in {"4", "3-1", "2-2", "2-1-1"}
+    assert 0.3 < about["certificate"] < 1 and about["warmup"] in {"4", "3-1", "2-2", "2-1-1"}
     assert reply.usage.completion_tokens == gateway.mock.stats.completion_tokens
     assert reply.usage.total_tokens == reply.usage.completion_tokens + reply.usage.prompt_tokens
     assert gateway.mock.stats.traces == about["traces"] == gateway.ledger.total.spent
@@ -101,3 +119,230 @@ def test_a_used_up_budget_may_fall_back_to_one_trace():
     with run_gateway(total=0, settings=settings) as gateway:
         about = gateway.ask("torn").json()["pets"]
         assert about["stopped"] == "fallback" and about["traces"] == 1 and gateway.ledger.total.spent == 0
+
+
+def test_a_request_may_ask_for_less(gateway):
+    about = gateway.ask("torn", pets={"max_traces": 6}).json()["pets"]
+    assert about["traces"] == 6 and about["stopped"] == "max_traces"
+    assert gateway.ask("torn", pets={"rounds": 0}).json()["pets"]["traces"] == 4
+    assert gateway.ask("torn", headers={"x-pets-max-traces": "5"}).json()["pets"]["traces"] == 5
+    one = gateway.ask("torn", temperature=0).json()["pets"]
+    assert (one["traces"], one["stopped"]) == (1, "single")
+
+
+def test_the_mean_budget_is_kept_over_many_questions():
+    with run_gateway(MockModel(synthetic(60, tokens=8)), mean_budget=8, window=20) as gateway:
+        spent = [gateway.ask(f"Question q{i}").json()["pets"]["traces"] for i in range(60)]
+    assert min(spent) >= 4 and max(spent) > 8 and 7 <= sum(spent) / 60 <= 8
+    assert sum(spent) == gateway.mock.stats.traces == gateway.ledger.total.spent
+
+
+def test_weighted_votes_ask_for_log_probabilities(gateway):
+    reply = gateway.ask("torn", pets={"weighted": True}).json()
+    assert not all(float(weight).is_integer() for weight in reply["pets"]["votes"].values())
+    assert reply["choices"][0]["logprobs"] is None
+
+
+def test_no_answer_is_no_vote(gateway):
+    reply = gateway.ask("mute").json()
+    assert reply["pets"]["answer"] is None and reply["pets"]["votes"] == {} and reply["pets"]["certificate"] == 0
+    assert reply["pets"]["no_answer"] >= 4 and reply["choices"][0]["message"]["content"]
+
+
+def test_the_answers_fields_are_those_of_every_verb(gateway):
+    about = gateway.ask("torn").json()["pets"]
+    assert {"id", "answer", "votes", "certificate", "traces", "no_answer", "failed", "tokens", "prompt_tokens", "cost",
+            "warmup", "text", "complete"} <= about.keys()  # fmt: skip
+
+
+def ask_simulated(sampler, pets, settings=None, **options):
+    """One voted request to a gateway on a simulated clock: its response, and the gateway's state."""
+
+    async def work():
+        state = build_scripted(sampler, settings=settings, **options)
+        response = await ask_in_process(state, pets=pets)
+        await state.close()
+        return response, state
+
+    return run_simulated(work())
+
+
+def planned(state):
+    """Traces that the plan counts as spent, or has yet to make up for."""
+    return state.driver.allocator.budget.spent + state.driver.allocator.debt
+
+
+def test_a_client_that_goes_takes_its_traces_with_it():
+    body = json.dumps({"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}]}).encode()
+    with run_gateway(MockModel(BOOK, faults=Faults(hang=1.0))) as gateway:
+        parts = urlsplit(gateway.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body))
+            client.sendall(body)
+            wait_until(lambda: gateway.mock.stats.faults["hang"])  # its four traces are upstream
+        wait_until(lambda: not gateway.state.open_requests)
+        driver, ledger = gateway.state.driver, gateway.ledger
+        assert not driver.submissions and driver.in_flight == 0 and ledger.total.held == 0
+        assert ledger.total.spent == 4 == ledger.lost
+        assert planned(gateway.state) == 4  # what was paid counts in the plan
+
+
+def test_faults_are_survived_and_the_ledger_adds_up():
+    faults = Faults(
+        rate_limit_bare=0.1, error_500=0.1, half_body=0.05, wrong_json=0.05, disconnect=0.05, one_choice=0.1
+    )
+    with run_gateway(MockModel(synthetic(40, tokens=8), faults=faults), mean_budget=8) as gateway:
+        replies = [gateway.ask(f"Question q{i}") for i in range(40)]
+        assert {reply.status_code for reply in replies} <= {200, 503}
+        votes = [reply.json()["pets"] for reply in replies if reply.status_code == 200]
+        assert len(votes) >= 36 and sum(about["retries"] for about in votes) > 3
+        stats, ledger = gateway.mock.stats, gateway.ledger
+        assert ledger.delivered == stats.traces  # to the trace
+        assert ledger.total.spent == ledger.delivered + ledger.lost and ledger.total.held == 0
+        assert stats.traces + stats.lost <= ledger.total.spent
+        assert planned(gateway.state) == ledger.total.spent and ledger.lost > 0  # the plan counts them too
+
+
+def test_a_plain_stream_that_breaks_off_breaks_off_for_the_client_too():
+    body = {"model": "mock", "messages": [{"role": "user", "content": "torn"}], "stream": True}
+    with run_gateway(MockModel(BOOK, faults=Faults(half_body=1.0))) as gateway:
+        with pytest.raises(httpx.RemoteProtocolError):
+            gateway.client.post("/v1/chat/completions", json=body)
+        assert gateway.client.get("/readyz").status_code == 200
+
+
+def test_an_upstream_that_is_not_there():
+    state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(answer="choice", timeout=1.0))
+    with running(state) as url, httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+        gateway = RunningGateway(url, state, None, client)
+        reply = gateway.ask()
+        assert reply.status_code == 503 and reply.json()["error"]["code"] == "upstream_busy"
+        assert gateway.client.get("/v1/models").status_code == 503 and gateway.ask(model="mock").status_code == 503
+        assert gateway.ledger.total.spent == 0
+
+
+def test_a_deadline_that_leaves_no_time_for_another_round_ends_the_vote():
+    sampler = ScriptedSampler(seconds=2.0)
+    response, state = ask_simulated(sampler, {"timeout": 3.7})
+    about = response.json()["pets"]
+    assert about["stopped"] == "deadline" and about["traces"] == 4 == sampler.traces and about["answer"] == "A"
+    assert about["seconds"] == 2.0 == about["upstream_seconds"]
+    assert state.ledger.total.held == 0 and state.ledger.total.spent == 4
+
+
+def test_a_deadline_before_the_first_trace_is_a_504_and_what_was_sent_is_spent():
+    response, state = ask_simulated(ScriptedSampler(seconds=60.0), {"timeout": 1.0})
+    assert response.status_code == 504 and response.json()["error"]["code"] == "timeout"
+    assert state.ledger.total.held == 0 and state.ledger.total.spent == 4 == planned(state)
+
+
+def test_traces_whose_answers_are_still_read_at_the_deadline_are_charged_and_count_in_the_plan(monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr("pets.engine.question.OpenQuestion.read", lambda *args: released.wait(PATIENCE_S) and [])
+    try:
+        response, state = ask_simulated(ScriptedSampler(), {"timeout": 1.0}, Settings(answer="math"))
+    finally:
+        released.set()
+    assert response.status_code == 504
+    assert state.ledger.total.spent == 4 == planned(state) and state.ledger.total.held == 0
+
+
+def test_a_server_that_refuses_a_large_n_sells_as_many_traces_as_one_that_does_not():
+    def refuse(n, now):
+        if n > 4:
+            raise RefusedError("at most 4 choices.", status=400)
+
+    whole, _ = ask_simulated(ScriptedSampler(), {"max_traces": 32})
+    split, state = ask_simulated(ScriptedSampler(refuse), {"max_traces": 32})
+    votes = [response.json()["pets"] for response in (whole, split)]
+    assert votes[0]["traces"] == votes[1]["traces"] == state.ledger.total.spent > 4
+    assert [about["no_answer"] for about in votes] == [0, 0] and votes[0]["votes"] == votes[1]["votes"]
+
+
+def test_a_retry_never_comes_before_the_server_wants_it():
+    def busy_first(n, now):
+        if now < 30.0:
+            raise BusyError("slow down", status=429, retry_after=30.0)
+
+    sampler = ScriptedSampler(busy_first)
+    response, state = ask_simulated(sampler, {"rounds": 0})
+    assert [now for now, _ in sampler.requests] == [0.0, 30.0]
+    assert response.json()["pets"]["traces"] == 4 == state.ledger.total.spent
+
+
+def outage(n, now):
+    if now < 150.0:
+        raise UnreachableError("nobody is there")
+
+
+def test_an_outage_that_ends_before_the_deadline_costs_time_alone():
+    response, state = ask_simulated(ScriptedSampler(outage), {"rounds": 0, "timeout": 600})
+    about = response.json()["pets"]
+    assert about["traces"] == 4 == state.ledger.total.spent and about["failed"] == 0
+    assert about["seconds"] >= 150 and about["upstream_seconds"] == 0
+
+
+def test_an_outage_longer_than_the_deadline_is_a_503_and_nothing_is_charged():
+    response, state = ask_simulated(ScriptedSampler(outage), {"timeout": 60})
+    assert response.status_code == 503 and response.json()["error"]["code"] == "upstream_busy"
+    assert state.ledger.total.spent == state.ledger.total.held == 0 == planned(state)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_attempt_that_the_server_turned_down_is_free(status):
+    def turn_down(n, now):
+        raise BusyError("not now", status=status)
+
+    response, state = ask_simulated(ScriptedSampler(turn_down), {})
+    assert response.status_code == 503 and state.ledger.total.spent == 0 == planned(state)
+
+
+@pytest.mark.parametrize("error", [BusyError("no answer in time"), ReplyError("half a body")])
+def test_an_attempt_that_may_have_been_sampled_is_charged(error):
+    def first_breaks(n, now, broken=[]):  # noqa: B006 (remembers)
+        if not broken:
+            broken.append(n)
+            raise error
+
+    response, state = ask_simulated(ScriptedSampler(first_breaks), {"rounds": 0})
+    about = response.json()["pets"]
+    assert (about["traces"], about["lost"], about["failed"]) == (8, 4, 4) and sum(about["votes"].values()) == 4
+    assert state.ledger.total.spent == 8 == planned(state) and (state.ledger.delivered, state.ledger.lost) == (4, 4)
+
+
+def test_losing_the_race_for_the_budget_is_a_429_with_the_reason():
+    async def work():
+        state = build_scripted(ScriptedSampler(seconds=1.0), total=4)
+        responses = await asyncio.gather(ask_in_process(state), ask_in_process(state))
+        await state.close()
+        return sorted(responses, key=lambda response: response.status_code), state
+
+    (first, second), state = run_simulated(work())
+    assert first.status_code == 200 and first.json()["pets"]["traces"] == 4 == state.ledger.total.spent
+    assert second.status_code == 429 and "used up this gateway's budget" in second.json()["error"]["message"]
+
+
+def test_another_server_takes_over():
+    async def work():
+        dead, alive = ScriptedSampler(outage), ScriptedSampler()
+        state = build_scripted(dead, alive)
+        responses = [await ask_in_process(state, pets={"rounds": 0}) for _ in range(3)]
+        await state.close()
+        return responses, alive.traces, state
+
+    responses, traces, state = run_simulated(work())
+    assert [response.status_code for response in responses] == [200] * 3
+    assert traces == 12 == state.ledger.total.spent
+
+
+def test_one_too_many_is_turned_away():
+    async def work():
+        state = build_scripted(ScriptedSampler(seconds=1.0), settings=Settings(answer="choice", queue=1))
+        responses = await asyncio.gather(ask_in_process(state), ask_in_process(state))
+        assert not state.driver.submissions and state.driver.in_flight == 0
+        await state.close()
+        return sorted(responses, key=lambda response: response.status_code)
+
+    _, refused = run_simulated(work())
+    assert refused.status_code == 503 and refused.json()["error"]["code"] == "overloaded"
+    assert refused.headers["retry-after"] == "1"

@@ -1,16 +1,21 @@
 """The ledger: never over a limit, right after a crash, whatever is cancelled."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pets.core.budget import Currency
+from pets.engine.fetch import Batch
+from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.ledger import GatewayLedger, SpendRateLimit
+from pets.gateway.ledger import GatewayLedger, RequestAccount, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
 from pets.openai.errors import ApiError
+from pets.samplers import Prompt, Sampling
+from pets.store import StoredTrace
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -33,6 +38,63 @@ def run(writer, work, **options):
     ledger = GatewayLedger(writer, **options)
     writer.start()
     return ledger, asyncio.run(work(ledger))
+
+
+def attempt(size, key=BOB, kind="vote"):
+    """An attempt of the driver's: a batch whose question's submission brings the account that pays."""
+    account = RequestAccount(key, "r", 1, kind)
+    owner = SimpleNamespace(submission=SimpleNamespace(context=account))
+    return account, Batch("q", 0, size, Prompt("?"), 0, Sampling(), owner=owner)
+
+
+def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(writer):
+    async def work(ledger):
+        account, batch = attempt(4)
+        await ledger.open(batch)
+        assert (ledger.total.held, ledger.total.spent) == (4, 0)
+        traces = [StoredTrace("q", number, tokens=8) for number in range(3)]  # fewer than asked for
+        await ledger.close(batch, traces)
+        await ledger.close(batch, traces)
+        assert (ledger.total.held, ledger.total.spent, batch.entry) == (0, 3, None)
+        assert (account.delivered, account.lost) == (3, 0) == (ledger.delivered, ledger.lost)
+
+    run(writer, work, total=5)
+
+
+def test_an_attempt_that_may_have_been_sampled_costs_what_was_held_and_one_that_was_not_nothing(writer):
+    async def work(ledger):
+        for charged, spent, lost in [((), 0, 0), ([1, 1], 2, 2)]:
+            account, batch = attempt(2)
+            await ledger.open(batch)
+            await ledger.close(batch, [StoredTrace("q", 0, error="broken")] if charged else [], charged)
+            assert (ledger.total.spent, account.lost, ledger.total.held) == (spent, lost, 0)
+        account, batch = attempt(3)
+        await ledger.open(batch)
+        ledger.abandon(batch)
+        assert (ledger.total.spent, account.lost, ledger.lost) == (5, 3, 5)
+        account, batch = attempt(3)
+        await ledger.open(batch)
+        ledger.abandon(batch, [StoredTrace("q", number) for number in range(3)])  # they came, and nobody waits
+        assert (ledger.total.spent, account.delivered, account.lost) == (8, 3, 0)
+
+    run(writer, work)
+
+
+def test_an_attempt_that_cannot_be_paid_for_is_not_opened(writer):
+    async def work(ledger):
+        _, batch = attempt(6)
+        with pytest.raises(BudgetError, match="this gateway's budget"):
+            await ledger.open(batch)
+        assert batch.entry is None and writer.database.one("SELECT count(*) FROM ledger") == (0,)
+
+    run(writer, work, total=5)
+
+
+def test_time_upstream_counts_once_however_many_attempts_are_out():
+    account, _ = attempt(1)
+    for now, change in [(1, "begins"), (2, "begins"), (4, "ends"), (5, "ends"), (9, "begins"), (10, "ends")]:
+        getattr(account, f"attempt_{change}")(now)
+    assert account.upstream_s == 5
 
 
 def test_held_then_settled(writer):

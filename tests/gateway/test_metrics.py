@@ -35,7 +35,7 @@ def test_prometheus_and_the_dashboard_count_alike():
     assert shown["open"] == shown["in_flight"] == 0
     assert counts["pets_traces_total", "delivered"] == counts["pets_budget_spent",] == shown["spent"] == traces
     assert (shown["total"], shown["left"]) == (1000, 1000 - traces) and counts["pets_budget_limit",] == 1000
-    assert sum(shown["certificates"]) == 2 and sum(shown["grids"].values()) == traces
+    assert sum(shown["certificates"]) == 2 and sum(shown["warmups"].values()) == traces
     assert [row["question"] for row in shown["questions"]] == ["torn", "easy"]
 
 
@@ -48,7 +48,7 @@ def test_a_key_sees_its_own_questions_and_an_admin_all(gateway):
 def test_the_request_rate_is_that_of_the_last_minute():
     clock = SimpleNamespace(now=0.0)
     ledger = SimpleNamespace(total=SimpleNamespace(spent=0), delivered=0, lost=0)
-    stats = DashboardStats(None, ledger, clock=lambda: clock.now)
+    stats = DashboardStats(None, ledger, 16.0, clock=lambda: clock.now)
     for _ in range(30):
         stats.record_request()
         clock.now += 1.0

@@ -1,40 +1,55 @@
-"""What the server behind says, and what it must not do to us."""
+"""The servers behind: failover of what passes through, the local model's name, keys that are never shown."""
 
-import json
 from types import SimpleNamespace
 
+import httpx
 import pytest
 
-from pets.errors import ReplyError
-from pets.gateway.replies import read_reply
-from pets.gateway.upstream import _proxy
+from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
+from pets.gateway import Settings, build_gateway, running
+from pets.gateway.upstream import api_error
+from pets.mock import MockModel
+from pets.mock import running as mock_running
+from pets.policies.online_grid import OnlineGrid
 
-from .conftest import run_gateway
+from ..waiting import PATIENCE_S
+from .conftest import BOOK, RunningGateway, run_gateway
 
-
-def body(usage=None, **choice):
-    said = {"message": {"content": "The answer is A."}, "finish_reason": "stop", **choice}
-    return json.dumps({"choices": [said], "usage": usage or {}}).encode()
-
-
-@pytest.mark.parametrize("tokens", [-800, 10**19, "many", 1.5])
-def test_a_usage_that_no_trace_can_have_is_no_reply(tokens):
-    with pytest.raises(ReplyError, match="cannot be read"):
-        read_reply(body({"completion_tokens": tokens}), n=1, weighted=False)
+NOBODY = "http://127.0.0.1:9/v1"
 
 
-@pytest.mark.parametrize("finish", ["abort", "error"])
-def test_a_trace_that_the_server_gave_up_casts_no_vote(finish):
-    with pytest.raises(ReplyError, match="gave a trace up"):
-        read_reply(body(finish_reason=finish), n=1, weighted=False)
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RefusedError("too long", status=400), 400, "upstream_refused"),
+        (RefusedError("no such model", status=404), 404, "upstream_refused"),
+        (RefusedError("bad key", status=401), 502, "upstream_refused"),
+        (BusyError("slow down", status=429, retry_after=7), 503, "upstream_busy"),
+        (UnreachableError("nobody there"), 503, "upstream_busy"),
+        (ReplyError("half a body"), 503, "upstream_busy"),
+    ],
+)
+def test_what_a_client_is_told_of_a_failure_upstream(error, status, code):
+    told = api_error(error)
+    assert (told.status, told.code) == (status, code)
+    assert told.retry_after == {429: 7}.get(error.status, 1.0 if status == 503 else None)
+    assert "bad key" not in told.message
 
 
-def test_the_proxy_is_the_environments_but_for_this_machine(monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    monkeypatch.setenv("no_proxy", "inside.example")
-    assert _proxy("http://models.example/v1") == "http://proxy:3128"
-    assert _proxy("http://inside.example/v1") is None
-    assert _proxy("http://127.0.0.1:8000/v1") is None
+def test_plain_requests_and_models_go_to_a_server_that_is_there():
+    mock = MockModel(BOOK)
+    with mock_running(mock) as url:
+        state = build_gateway([NOBODY, url], OnlineGrid(), settings=Settings(answer="choice"))
+        with running(state) as own, httpx.Client(base_url=own, timeout=PATIENCE_S, trust_env=False) as client:
+            gateway = RunningGateway(own, state, mock, client)
+            assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["pets/mock", "mock"]
+            assert gateway.ask(model="mock").json()["choices"][0]["message"]["content"]
+            assert gateway.ask("easy").json()["pets"]["answer"] == "A"
+
+
+def test_a_large_plain_request_passes_through(gateway):
+    reply = gateway.ask("easy " + "x" * 700_000, model="mock")
+    assert reply.status_code == 200 and reply.json()["choices"]
 
 
 @pytest.fixture
@@ -59,7 +74,7 @@ def test_a_local_model_answers_to_its_own_name_alone(local, model, stream):
 
 
 def test_a_local_model_answers_to_the_names_that_it_shows(local):
-    names = [one["id"] for one in local.client.get("/v1/models").json()["data"]]
+    names = [model["id"] for model in local.client.get("/v1/models").json()["data"]]
     assert names == ["pets/mock", "mock"]
     assert [local.ask(model=name).status_code for name in names] == [200, 200]
 

@@ -28,9 +28,11 @@ at_least_1 = click.IntRange(min=1)
 
 
 @click.command()
-@click.option(
-    "--upstream", metavar="URL", help="The server behind, such as http://localhost:8000/v1; else a local model."
-)
+@click.option("--upstream", metavar="URL", multiple=True,
+              help="The server behind, such as http://localhost:8000/v1; else a local model. Given several times, one "
+              "takes over where another fails.")  # fmt: skip
+@click.option("--rpm", type=at_least_1, help="Requests per minute that each upstream server takes.")
+@click.option("--tpm", type=at_least_1, help="Tokens per minute that each upstream server takes.")
 @click.option("--model", help="Without --upstream: a GGUF file.  [default: SmolLM2-135M-Instruct]")
 @click.option("--context", type=at_least_1, help="Tokens of prompt and trace that the local model holds.")
 @click.option("--slots", type=at_least_1, help="Traces that the local model decodes together.")
@@ -95,14 +97,14 @@ def serve(host: str, port: int, grace: int, log_level: str, **given: Any) -> Non
     pets.gateway.serve(state, host, port, grace=grace, ready=lambda url: click.echo(f"{url}/v1  {says}", err=True))
 
 
-def _server(given: dict[str, Any]) -> str | LocalSampler:
-    """The address of a server, or a local model."""
+def _server(given: dict[str, Any]) -> list[str] | LocalSampler:
+    """The addresses of the servers, or a local model."""
     own = {name: given[name] for name in ("model", "context", "slots")}
-    if given["upstream"] is None:
+    if not given["upstream"]:
         return LocalSampler(**own)
     if named := [name for name, value in own.items() if value is not None]:
         raise InputError(f"--{named[0]} is for a local model; with --upstream, requests name theirs. Leave one out.")
-    return str(given["upstream"])
+    return list(given["upstream"])
 
 
 def _policy(given: dict[str, Any]) -> tuple[Any, float, Drift | None]:
@@ -153,5 +155,5 @@ def _settings(given: dict[str, Any]) -> Settings:
     if not 0 < given["timeout"] < math.inf:
         raise InputError(f"--timeout is a number of seconds, more than 0; got {given['timeout']:g}.")
     limits = Limits(given["max_body"], given["max_messages"], given["max_tokens"], given["max_n"])
-    names = ("answer", "max_traces", "timeout", "concurrency", "queue", "passthrough", "exhausted")
+    names = ("answer", "max_traces", "timeout", "concurrency", "queue", "passthrough", "exhausted", "rpm", "tpm")
     return Settings(**{name: given[name] for name in names}, limits=limits)

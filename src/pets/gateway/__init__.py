@@ -12,8 +12,7 @@ metrics.py        what Prometheus reads and the dashboard shows; dashboard.html 
 telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
 settings.py       what the operator chooses
 state.py          what the endpoints share
-upstream.py       the server behind, or a local model
-voting.py         Voter: launches go upstream, answers come back as votes (stream, ballots, verdicts, replies)
+upstream.py       the servers behind: samplers for votes, models, what passes through
 """
 
 import importlib

@@ -5,7 +5,7 @@ import contextlib
 import gc
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.resources import files
@@ -18,10 +18,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pets.core.budget import Currency
-from pets.core.policy import Policy
-from pets.engine.question import cached_answer_type as answer_type
-from pets.errors import SamplerError
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, Currency
+from pets.core.policy import Policy, QuotaPolicy, View
+from pets.core.tally import Tally
+from pets.engine.driver import Driver, DriverConfig
+from pets.engine.fetch import Fetcher
+from pets.engine.question import cached_answer_type
+from pets.errors import InputError, SamplerError
 from pets.gateway.auth import ApiKey, KeyStore, authenticate
 from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
@@ -29,17 +33,17 @@ from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.openapi import description
 from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
-from pets.gateway.stream import Stream
-from pets.gateway.upstream import Upstream
-from pets.gateway.voting import Voter, refusal_of
+from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
 from pets.openai.serving import Server, foreground, in_thread
 from pets.plans import Drift
+from pets.samplers import Sampling, Seeds
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability
 
 __all__ = ["app", "build_gateway", "running", "serve"]
 
+RETRY_BACKOFF_S = 0.1  # before the second try, doubled each time; a client waits
 GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
 MAX_HEADER_BYTES = 64 << 10
@@ -54,7 +58,7 @@ PAGE_HEADERS = {
 
 
 def build_gateway(
-    upstream: str | LocalSampler,
+    upstream: str | Sequence[str] | LocalSampler,
     policy: Policy,
     *,
     mean_budget: float = 16.0,
@@ -68,7 +72,7 @@ def build_gateway(
     settings: Settings | None = None,
     drift: Drift | None = None,
 ) -> GatewayState:
-    """Build a gateway in front of the server at ``upstream``, or of a local model; :func:`serve` serves it.
+    """Build a gateway in front of the servers at ``upstream``, or of a local model; :func:`serve` serves it.
 
     ``mean_budget`` traces per question are planned over windows of ``window`` questions; ``total`` and ``rate_limit``
     are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
@@ -76,16 +80,50 @@ def build_gateway(
     settings = settings or Settings()
     if isinstance(upstream, LocalSampler):  # more at once than it has slots would wait there, or be refused
         slots = upstream.config.slots
-        settings = replace(settings, most=min(settings.most, slots), concurrency=min(settings.concurrency, slots))
-    answer_type(settings.answer)  # not in the first request: a wrong one is said at once, and loading takes a while
-    stream = Stream(policy, mean_budget, window=window, cap=settings.max_traces)
-    server = Upstream(upstream, key=key, timeout=settings.timeout)
+        settings = replace(settings, max_n=min(settings.max_n, slots), concurrency=min(settings.concurrency, slots))
+    cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
+    allocator = _allocator(policy, mean_budget, window, settings.max_traces)
+    servers = Upstream(upstream, key=key, timeout=settings.timeout)
     writer = LedgerWriter(store, durability)
     ledger = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit)
     keys = KeyStore(writer.reader)
     writer.start()
-    voter = Voter(stream, server, ledger, settings, policy.belief)
-    return GatewayState(settings=settings, keys=keys, ledger=ledger, upstream=server, voter=voter, drift=drift)
+    # An outage lasts as long as the requests that wait for its end: each has its own deadline.
+    fetcher = Fetcher(
+        servers.samplers,
+        tries=settings.tries,
+        backoff=RETRY_BACKOFF_S,
+        patience_s=None,
+        max_n=settings.max_n,
+        rpm=settings.rpm,
+        tpm=settings.tpm,
+    )
+    config = DriverConfig(Sampling(), Seeds(0), concurrency=settings.concurrency)
+    return GatewayState(
+        settings=settings,
+        keys=keys,
+        ledger=ledger,
+        upstream=servers,
+        driver=Driver(allocator, fetcher, config, ledger),
+        mean_budget=mean_budget,
+        drift=drift,
+    )
+
+
+def _allocator(policy: Policy, mean_budget: float, window: int, max_traces: int) -> Allocator:
+    """One allocator over all questions that come; the policy's tables are made now, not in the first request."""
+    if not isinstance(policy, QuotaPolicy) or policy.sees != "counts" or policy.learns:
+        raise InputError(
+            f"{type(policy).__name__} is not for a stream: it compares questions that are all there. "
+            "Take price or online_grid."
+        )
+    if window < 1 or not mean_budget >= max(1, policy.warmup):
+        raise InputError(
+            f"a mean budget of {mean_budget} traces does not pay for the warm-up of {policy.warmup}; give more."
+        )
+    total = int(mean_budget * window)
+    policy.quota(Tally((3, 1)), View(total, window, max_traces))
+    return Allocator(policy, Budget.per_window(window, total, cap=max_traces))
 
 
 def serve(
@@ -250,7 +288,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _upstream_failed(request: Request, error: Exception) -> Response:
-    return _error_response(refusal_of(error if isinstance(error, SamplerError) else None))
+    assert isinstance(error, SamplerError)
+    return _error_response(api_error(error))
 
 
 def _error_response(error: ApiError) -> Response:

@@ -3,27 +3,33 @@
 import asyncio
 import json
 import logging
+import random
 import secrets
 import time
 from typing import Any
 
-import aiohttp
+import httpx
 from starlette.types import Receive, Scope, Send
 
-from pets.errors import PetsError, SamplerError
+from pets.engine.driver import Submission
+from pets.errors import BudgetError, PetsError, SamplerError
 from pets.gateway.auth import ApiKey, authenticate
+from pets.gateway.ledger import RequestAccount
 from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
-from pets.gateway.responses import KEEPALIVE_EVENT, completion_body, sse_events, vote_metadata
+from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER, span
-from pets.gateway.upstream import head_of
-from pets.gateway.voting import refusal_of
+from pets.gateway.upstream import api_error, passed_headers
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
+from pets.prompts import Prompt, Sampling
+from pets.questions import Problem
 
 __all__ = ["ChatCompletions"]
 
-PASSTHROUGH_TIMEOUT_S = 3600.0
+NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
+TOP_LOGPROBS = 20  # per token, for weighted votes
+SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
 LOGGED_OF_A_VOTE = ("traces", "lost", "rounds", "stopped", "seconds", "upstream_seconds")
 
 
@@ -81,18 +87,65 @@ class ChatCompletions:
     ) -> None:
         state = self._state
         keepalive = KEEPALIVE_EVENT if request.stream else None
-        vote = state.voter.vote(request, options, key, id)
-        outcome = await exchange.run_unless_gone(vote, state.settings.keepalive, keepalive)
-        metadata = vote_metadata(outcome, state.ledger)
-        state.metrics.record_vote(outcome, metadata)
+        work = self._submit(request, options, key, id)
+        vote = await exchange.run_unless_gone(work, state.settings.keepalive, keepalive)
+        metadata = vote_metadata(vote, state.ledger)
+        state.metrics.record_vote(vote, metadata)
         attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
         if not request.stream:
-            await exchange.respond(200, completion_body(outcome, metadata))
+            await exchange.respond(200, completion_body(vote, metadata))
             return
         await exchange.start_events()
-        for event in sse_events(outcome, metadata):
+        for event in sse_events(vote, metadata):
             await exchange.send(event)
         await exchange.send(b"", end=True)
+
+    async def _submit(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> Vote:
+        """The vote on a question, or an :class:`ApiError`."""
+        state, clock = self._state, asyncio.get_running_loop().time
+        begun = clock()
+        account = self._account(request, options, key, id)
+        submission = Submission(
+            Problem(id, Prompt.of_body(self._upstream_body(request)), answer=options.answer),
+            Sampling(top_logprobs=TOP_LOGPROBS if options.weighted else None),
+            seed=_seed(request),
+            max_traces=options.max_traces,
+            deadline=begun + options.timeout,
+            rounds=options.rounds,
+            weighted=options.weighted,
+            single=options.max_traces == 1 or account.kind == "fallback",
+            context=account,
+        )
+        try:
+            answer = await state.driver.submit(submission)
+        except BudgetError:
+            raise state.ledger.refusal(key) from None
+        except SamplerError as error:
+            timed_out = submission.stopped == "deadline" and submission.error is None
+            raise api_error(error, timed_out) from error
+        return Vote(request, submission, account, answer, clock() - begun)
+
+    def _account(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> RequestAccount:
+        """Who pays for a request; refuses one that finds no room, or that the budget does not pay for."""
+        state, settings = self._state, self._state.settings
+        if len(state.driver.submissions) >= settings.queue:
+            raise ApiError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
+        # A token has a byte or more.
+        prompt_tokens = sum(len(str(message).encode()) for message in request.fields["messages"])
+        trace_cost = state.ledger.max_trace_cost(prompt_tokens, request.max_tokens or settings.limits.max_tokens)
+        account = RequestAccount(key, id, trace_cost)
+        if state.ledger.affordable_traces(key, trace_cost) < min(state.least_traces, options.max_traces):
+            if settings.exhausted == "refuse":
+                raise state.ledger.refusal(key)
+            account.kind = "fallback"
+        return account
+
+    def _upstream_body(self, request: ChatRequest) -> dict[str, Any]:
+        """What is asked of the server. A budget in tokens or money needs an end to every trace."""
+        body = request.upstream_fields
+        if request.max_tokens is None and not self._state.ledger.currency.flat:
+            body["max_tokens"] = self._state.settings.limits.max_tokens
+        return body
 
     async def _pass_through(self, exchange: Exchange, body: bytes) -> None:
         """Send the request's bytes upstream and the reply's bytes back, as they come."""
@@ -103,19 +156,19 @@ class ChatCompletions:
         headers = dict(exchange.headers)
         if state.keys.required or state.upstream.has_key:
             headers.pop("authorization", None)  # the gateway's key is not the server's
-        await exchange.run_unless_gone(self._forward(exchange, body, headers), PASSTHROUGH_TIMEOUT_S, None)
+        await exchange.run_unless_gone(self._forward(exchange, body, headers), NO_KEEPALIVE_S, None)
 
     async def _forward(self, exchange: Exchange, body: bytes, headers: dict[str, str]) -> None:
         try:
-            async with self._state.upstream.passed(body, headers) as response:
-                await exchange.start(response.status, head_of(response))
-                async for part in response.content.iter_any():
+            async with self._state.upstream.forward(body, headers) as response:
+                await exchange.start(response.status_code, passed_headers(response))
+                async for part in response.aiter_raw():
                     await exchange.send(part)
             await exchange.send(b"", end=True)
         except SamplerError as error:
-            raise refusal_of(error) from error
+            raise api_error(error) from error
         # In the middle: the client sees its connection end early, as we did.
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except httpx.HTTPError as error:
             LOGGER.warning("the upstream server broke off (%s)", type(error).__name__)
             raise ClientGoneError from error
 
@@ -134,3 +187,8 @@ class ChatCompletions:
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})
+
+
+def _seed(request: ChatRequest) -> int:
+    seed = request.fields.get("seed")
+    return random.randrange(SEEDS) if seed is None else int(seed) % SEEDS

@@ -1,4 +1,7 @@
-"""The budget of a gateway: held in the store before a request goes upstream, settled when it comes back.
+"""The budget of a gateway: reserved in the store before a request goes upstream, settled when it comes back.
+
+It is the driver's ledger (:class:`pets.engine.ledger.Ledger`): an attempt is opened before it is sent and closed with
+what it cost; what a client leaves behind is abandoned, and charged.
 
 Three limits apply at once: a total, a rate per window of time, and a total for each key. At every moment
 
@@ -11,17 +14,21 @@ was upstream when the process died counts as spent in full: nobody knows what be
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pets.core.budget import Currency
-from pets.errors import InputError, StateError
+from pets.engine.fetch import Batch
+from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger_store import LedgerWriter
 from pets.openai.errors import ApiError
+from pets.questions import Problem
+from pets.store import StoredTrace
+from pets.types import Launch
 
-__all__ = ["Balance", "GatewayLedger", "Reservation", "SpendRateLimit"]
+__all__ = ["Balance", "GatewayLedger", "RequestAccount", "Reservation", "SpendRateLimit"]
 
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
 UNLIMITED_TRACES = 1 << 30
@@ -72,6 +79,37 @@ class Reservation:
     held: int
     balances: tuple[Balance, ...]
     open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class RequestAccount:
+    """Who pays for one voted request, the most that a trace of it may cost, and what came of it so far.
+
+    ``delivered`` traces came back, ``lost`` ones were paid for and did not; ``upstream_s`` are the seconds in which an
+    attempt was out. A ``fallback`` is written down and not counted: the budget is used up.
+    """
+
+    key: ApiKey
+    request: str
+    trace_cost: int
+    kind: Literal["vote", "fallback"] = "vote"
+    delivered: int = 0
+    lost: int = 0
+    upstream_s: float = 0.0
+    _attempts: int = 0
+    _busy_since: float = 0.0
+
+    def attempt_begins(self, now: float) -> None:
+        """An attempt goes out; several may be out at once."""
+        if not self._attempts:
+            self._busy_since = now
+        self._attempts += 1
+
+    def attempt_ends(self, now: float) -> None:
+        """An attempt is over."""
+        self._attempts -= 1
+        if not self._attempts:
+            self.upstream_s += now - self._busy_since
 
 
 class GatewayLedger:
@@ -141,6 +179,49 @@ class GatewayLedger:
             should_retry=refills is not None,
         )
 
+    # -- pets.engine.ledger.Ledger --------------------------------------------------------------------------------
+
+    async def open(self, batch: Batch) -> None:
+        """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
+        account = _account(batch)
+        reservation = await self.reserve(account.key, batch.size, account.trace_cost, account.request, account.kind)
+        if reservation is None:
+            raise BudgetError(self.refusal(account.key).message)
+        batch.entry = reservation
+        account.attempt_begins(asyncio.get_running_loop().time())
+
+    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+        """Settle an attempt at the cost of its traces; at all that was held where none came but it is charged."""
+        self._end_attempt(batch, [trace for trace in traces if trace.error is None], charged=bool(charged))
+
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """Charge an attempt whose client has gone."""
+        self._end_attempt(batch, traces, charged=True)
+
+    async def admit(self, problem: Problem) -> None:
+        """Nothing is written before the first attempt."""
+
+    async def drop(self, launches: Sequence[Launch]) -> None:
+        """Launches without an attempt are not in this ledger."""
+
+    def answered(self, question: str) -> None:
+        """Answers are not in this ledger."""
+
+    def _end_attempt(self, batch: Batch, traces: Sequence[StoredTrace], *, charged: bool) -> None:
+        reservation: Reservation | None = batch.entry
+        if reservation is None:
+            return
+        batch.entry = None
+        account = _account(batch)
+        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
+        cost = self.cost(len(traces), tokens, prompt_tokens) if traces else reservation.held if charged else 0
+        account.delivered += len(traces)
+        account.lost += reservation.traces if charged and not traces else 0
+        account.attempt_ends(asyncio.get_running_loop().time())
+        self.settle(reservation, cost, len(traces), tokens, prompt_tokens)
+
+    # -------------------------------------------------------------------------------------------------------------
+
     async def reserve(
         self, key: ApiKey, traces: int, trace_cost: int, request: str, kind: Literal["vote", "fallback"] = "vote"
     ) -> Reservation | None:
@@ -183,7 +264,7 @@ class GatewayLedger:
             *(cost, delivered, tokens, prompt_tokens, reservation.id),
         )
 
-    async def close(self) -> None:
+    async def release(self) -> None:
         """Write what is left and release the store; the disk is waited for in a thread."""
         self._writer.finish()
         await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
@@ -224,3 +305,9 @@ class GatewayLedger:
                 *(self.unit, number * limit.seconds),
             )
             self._window_number, self._window = number, Balance(limit.amount, row[0] if row else 0)
+
+
+def _account(batch: Batch) -> RequestAccount:
+    account = batch.owner.submission.context
+    assert isinstance(account, RequestAccount)  # every submission of a gateway brings one
+    return account

@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client import Counter as PrometheusCounter
 
 from pets.core.patterns import NAMES
+from pets.engine.driver import Driver
 from pets.gateway.auth import ApiKey
-from pets.gateway.ballots import Outcome
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.voting import Voter
+from pets.gateway.responses import Vote
 from pets.plans import Drift
 
 __all__ = ["DashboardStats", "Metrics"]
@@ -35,8 +35,8 @@ ANSWER_CHARACTERS = 120  # that of a question in free text may be long
 class Metrics:
     """The Prometheus metrics and the dashboard statistics of one gateway; two in one process do not share them."""
 
-    def __init__(self, voter: Voter, ledger: GatewayLedger, drift: Drift | None = None) -> None:
-        self.dashboard = DashboardStats(voter, ledger, drift)
+    def __init__(self, driver: Driver, ledger: GatewayLedger, mean_budget: float, drift: Drift | None = None) -> None:
+        self.dashboard = DashboardStats(driver, ledger, mean_budget, drift)
         self._registry = registry = CollectorRegistry()
         self._requests = PrometheusCounter(
             "pets_requests", "Requests, by kind and status.", ["kind", "status"], registry=registry
@@ -58,8 +58,8 @@ class Metrics:
         self._certificates = Histogram(
             "pets_certificate", "Certificates of answers.", buckets=CERTIFICATES, registry=registry
         )
-        self._gauge("pets_open_questions", "Questions being voted on.", lambda: len(voter.polls))
-        self._gauge("pets_traces_in_flight", "Traces handed out and not told.", lambda: voter.in_flight)
+        self._gauge("pets_open_questions", "Questions being voted on.", lambda: len(driver.submissions))
+        self._gauge("pets_traces_in_flight", "Traces handed out and not told.", lambda: driver.in_flight)
         self._gauge("pets_budget_spent", "Spent, in the ledger's unit.", lambda: ledger.total.spent)
         self._gauge("pets_budget_held", "Held for requests under way.", lambda: ledger.total.held)
         self._gauge(
@@ -71,18 +71,18 @@ class Metrics:
             lambda: math.nan if ledger.total.limit is None else ledger.total.limit,
         )
 
-    def record_vote(self, outcome: Outcome, metadata: dict[str, Any]) -> None:
-        """Count a vote that is over; ``metadata`` is the ``pets`` object of its reply."""
-        poll = outcome.poll
-        self._traces.labels("delivered").inc(poll.delivered)
-        self._traces.labels("lost").inc(poll.lost)
-        self._tokens.labels("completion").inc(poll.tokens)
-        self._tokens.labels("prompt").inc(poll.prompt_tokens)
-        self._stops.labels(poll.stopped).inc()
-        self._overhead_seconds.observe(max(0.0, outcome.seconds - poll.waited))
-        if metadata["certificate"] is not None:
-            self._certificates.observe(metadata["certificate"])
-        self.dashboard.record_vote(outcome, metadata)
+    def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
+        """Count a vote that is over; ``metadata`` is the ``pets`` object of its response."""
+        answer, account = vote.answer, vote.account
+        self._traces.labels("delivered").inc(account.delivered)
+        self._traces.labels("lost").inc(account.lost)
+        self._tokens.labels("completion").inc(answer.tokens)
+        self._tokens.labels("prompt").inc(answer.prompt_tokens)
+        self._stops.labels(metadata["stopped"]).inc()
+        self._overhead_seconds.observe(max(0.0, vote.seconds - account.upstream_s))
+        if answer.certificate is not None:
+            self._certificates.observe(answer.certificate)
+        self.dashboard.record_vote(vote, metadata)
 
     def record_request(self, kind: str, status: int, seconds: float) -> None:
         """Count a request that is over; ``kind`` is vote, passthrough or refused."""
@@ -103,16 +103,22 @@ class DashboardStats:
     """Counts, rates and the latest votes, as the dashboard shows them."""
 
     def __init__(
-        self, voter: Voter, ledger: GatewayLedger, drift: Drift | None = None, clock: Callable[[], float] = time.time
+        self,
+        driver: Driver,
+        ledger: GatewayLedger,
+        mean_budget: float,
+        drift: Drift | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._voter, self._ledger, self._drift, self._clock = voter, ledger, drift, clock
+        self._driver, self._ledger, self._mean_budget = driver, ledger, mean_budget
+        self._drift, self._clock = drift, clock
         self._started = clock()
         self._spent_before = ledger.total.spent
         self._traces_before = ledger.delivered + ledger.lost
         self._request_times: deque[float] = deque(maxlen=KEPT_REQUEST_TIMES)
         self._latest: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_QUESTIONS)
         self._prices: deque[tuple[float, float]] = deque(maxlen=KEPT_PRICES)
-        self._traces_by_grid: Counter[str] = Counter()
+        self._traces_by_warmup: Counter[str] = Counter()
         self._certificates = [0] * CERTIFICATE_BINS
         self._votes = self._requests = 0
 
@@ -121,22 +127,22 @@ class DashboardStats:
         self._requests += 1
         self._request_times.append(self._clock())
 
-    def record_vote(self, outcome: Outcome, metadata: dict[str, Any]) -> None:
+    def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
         """Count a vote that is over and keep it to be shown."""
         self._votes += 1
-        self._traces_by_grid[metadata["grid"] or "none"] += metadata["traces"]
-        if self._drift is not None and metadata["grid"] is not None:
-            self._drift.see(NAMES.index(metadata["grid"]))
+        self._traces_by_warmup[metadata["warmup"] or "none"] += metadata["traces"]
+        if self._drift is not None and metadata["warmup"] is not None:
+            self._drift.see(NAMES.index(metadata["warmup"]))
         if metadata["certificate"] is not None:
             self._certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
         if metadata["price"]:
             self._prices.append((self._clock(), math.log10(metadata["price"])))
-        row = {name: metadata[name] for name in ("certificate", "traces", "stopped", "grid")}
-        row |= {"id": outcome.poll.id, "question": outcome.poll.request.preview, "at": self._clock()}
+        row = {name: metadata[name] for name in ("certificate", "traces", "stopped", "warmup")}
+        row |= {"id": vote.answer.id, "question": vote.request.preview, "at": self._clock()}
         row["answer"] = None if metadata["answer"] is None else metadata["answer"][:ANSWER_CHARACTERS]
         leading = sorted(metadata["votes"].items(), key=lambda item: -item[1])[:SHOWN_ANSWERS]
         row["votes"] = [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in leading]
-        self._latest.append((outcome.poll.key.name, row))
+        self._latest.append((vote.account.key.name, row))
 
     def request_rate(self) -> float:
         """Requests per second over the last minute."""
@@ -148,7 +154,7 @@ class DashboardStats:
 
     def snapshot(self, key: ApiKey) -> dict[str, Any]:
         """All that a page needs; questions and answers only of its own key, or of all keys for an admin."""
-        ledger, voter = self._ledger, self._voter
+        ledger, driver = self._ledger, self._driver
         latest = [row for name, row in self._latest if key.admin or name == key.name][-SHOWN_QUESTIONS:]
         elapsed = max(1.0, self._clock() - self._started)
         spent_per_second = (ledger.total.spent - self._spent_before) / elapsed
@@ -164,11 +170,11 @@ class DashboardStats:
             "rate": self.request_rate(),
             "requests": self._requests,
             "votes": self._votes,
-            "open": len(voter.polls),
-            "in_flight": voter.in_flight,
-            "mean_budget": voter.stream.mean_budget,
+            "open": len(driver.submissions),
+            "in_flight": driver.in_flight,
+            "mean_budget": self._mean_budget,
             "mean_spent": (ledger.delivered + ledger.lost - self._traces_before) / max(1, self._votes),
-            "grids": dict(self._traces_by_grid),
+            "warmups": dict(self._traces_by_warmup),
             "certificates": self._certificates,
             "prices": [(round(at, 1), round(price, 4)) for at, price in self._prices],
             "questions": latest[::-1],

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.engine.question import cached_answer_type as answer_type
+from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Settings
 from pets.openai.errors import ApiError
@@ -141,7 +141,7 @@ def _check_spec(spec: object) -> None:
     if not isinstance(spec, str) or len(spec) > ANSWER_SPEC_CHARACTERS:
         raise ApiError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
     try:
-        answer_type(spec)
+        cached_answer_type(spec)
     except PetsError as error:
         raise ApiError(str(error), param="pets.answer") from None
 

@@ -3,49 +3,66 @@
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pets.gateway.ballots import Outcome
-from pets.gateway.ledger import GatewayLedger
-from pets.gateway.verdicts import as_plain
+from pets.engine.driver import Submission
+from pets.engine.question import Answer
+from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.requests import ChatRequest
 
-__all__ = ["KEEPALIVE_EVENT", "completion_body", "sse_events", "vote_metadata"]
+__all__ = ["KEEPALIVE_EVENT", "Vote", "completion_body", "sse_events", "vote_metadata"]
 
 KEEPALIVE_EVENT = b": voting\n\n"
 EVENT_CHARACTERS = 256  # of the text, in one event
 
 
-def vote_metadata(outcome: Outcome, ledger: GatewayLedger) -> dict[str, Any]:
-    """The ``pets`` object of a response; docs/gateway.md describes its fields."""
-    poll, decision = outcome.poll, outcome.poll.decision
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A voted request and what came of it."""
+
+    request: ChatRequest
+    submission: Submission
+    account: RequestAccount
+    answer: Answer
+    seconds: float
+
+
+def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
+    """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
+    submission, account, votes = vote.submission, vote.account, vote.answer.votes or {}
+    question = submission.question
+    weighted = submission.weighted and question is not None and question.weighted_votes() is not None
     return {
-        **as_plain(outcome.judgement),
-        "traces": poll.delivered + poll.lost,
-        "lost": poll.lost,
-        "rounds": poll.rounds,
-        "retries": poll.retries,
-        "stopped": poll.stopped,
-        "price": None if decision is None or decision.log_price is None else math.exp(decision.log_price),
-        "mean_left": None if decision is None else decision.mean_left,
-        "budget_left": ledger.left(poll.key),
+        **vote.answer.to_plain(),
+        "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
+        "lost": account.lost,
+        "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
+        "weighted": weighted,
+        "rounds": submission.rounds_used,
+        "retries": submission.retries,
+        "stopped": "fallback" if account.kind == "fallback" else submission.stopped,
+        "price": None if submission.log_price is None else math.exp(submission.log_price),
+        "mean_left": submission.mean_left,
+        "budget_left": ledger.left(account.key),
         "unit": ledger.unit,
-        "seconds": round(outcome.seconds, 4),
-        "upstream_seconds": round(poll.waited, 4),
+        "seconds": round(vote.seconds, 4),
+        "upstream_seconds": round(account.upstream_s, 4),
     }
 
 
-def completion_body(outcome: Outcome, metadata: dict[str, Any]) -> bytes:
+def completion_body(vote: Vote, metadata: Mapping[str, Any]) -> bytes:
     """The response in one piece: the choice of the best trace as the server gave it."""
-    body = _envelope(outcome, "chat.completion")
-    body["choices"] = [{**_choice(outcome), "index": 0}]
-    return json.dumps(body | {"usage": _usage(outcome), "pets": metadata}).encode()
+    body = _envelope(vote, "chat.completion")
+    body["choices"] = [{**_choice(vote), "index": 0}]
+    return json.dumps(body | {"usage": _usage(vote), "pets": metadata}).encode()
 
 
-def sse_events(outcome: Outcome, metadata: dict[str, Any]) -> Iterator[bytes]:
+def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
     """The response as events: the text, then the end with the metadata, then the usage if it was asked for."""
-    envelope = _envelope(outcome, "chat.completion.chunk")
-    choice = _choice(outcome)
+    envelope = _envelope(vote, "chat.completion.chunk")
+    choice = _choice(vote)
     message = dict(choice.get("message") or {})
     text = message.pop("content", None) or ""
     yield _event(envelope | {"choices": [_delta({"role": "assistant", **message, "content": ""})]})
@@ -53,30 +70,31 @@ def sse_events(outcome: Outcome, metadata: dict[str, Any]) -> Iterator[bytes]:
         yield _event(envelope | {"choices": [_delta({"content": text[start : start + EVENT_CHARACTERS]})]})
     last = _delta({}) | {"finish_reason": choice.get("finish_reason") or "stop"}
     yield _event(envelope | {"choices": [last], "pets": metadata})
-    if outcome.poll.request.include_usage:
-        yield _event(envelope | {"choices": [], "usage": _usage(outcome)})
+    if vote.request.include_usage:
+        yield _event(envelope | {"choices": [], "usage": _usage(vote)})
     yield b"data: [DONE]\n\n"
 
 
-def _choice(outcome: Outcome) -> dict[str, Any]:
-    """The best trace's choice; its log-probabilities stay only where the client asked for them."""
-    best = outcome.judgement.best
-    choice = dict(best.drawn.choice) if best is not None and best.drawn is not None else {}
-    if not outcome.poll.request.fields.get("logprobs"):
+def _choice(vote: Vote) -> dict[str, Any]:
+    """The best trace's choice, else the first one's; log-probabilities stay only where the client asked for them."""
+    question = vote.submission.question
+    raw = {} if question is None else question.raw
+    best = None if question is None else question.best(vote.answer.answer)
+    choice = dict(raw.get(min(raw, default=0) if best is None else best.number) or {})
+    if not vote.request.fields.get("logprobs"):
         choice["logprobs"] = None
     return choice
 
 
-def _usage(outcome: Outcome) -> dict[str, int]:
+def _usage(vote: Vote) -> dict[str, int]:
     """Tokens over all traces of the vote."""
-    completion, prompt = outcome.poll.tokens, outcome.poll.prompt_tokens
+    completion, prompt = vote.answer.tokens, vote.answer.prompt_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": completion + prompt}
 
 
-def _envelope(outcome: Outcome, kind: str) -> dict[str, Any]:
-    poll = outcome.poll
-    model = poll.request.fields["model"]
-    return {"id": f"chatcmpl-{poll.id}", "object": kind, "created": int(time.time()), "model": model}
+def _envelope(vote: Vote, kind: str) -> dict[str, Any]:
+    id, model = f"chatcmpl-{vote.answer.id}", vote.request.fields["model"]
+    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 
 def _delta(delta: dict[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,9 @@ class Settings:
     """How requests are served.
 
     ``concurrency`` upstream traces are in flight at most, ``queue`` voted requests are open at most (one more is
-    refused with 503). ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is a 429,
-    ``single`` one trace without a vote, which is not counted against the budget.
+    refused with 503). A trace is given up after ``tries``. ``rpm`` and ``tpm`` are the requests and tokens per minute
+    that each upstream server takes. ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is
+    a 429, ``single`` one trace without a vote, which is not counted against the budget.
     """
 
     prefix: str = "pets/"
@@ -35,15 +36,17 @@ class Settings:
     timeout: float = 600.0
     concurrency: int = 256
     queue: int = 1024
-    most: int = 16  # traces in one upstream request
-    tries: int = 3
+    max_n: int = 16  # traces in one upstream request
+    tries: int = 6
+    rpm: int | None = None
+    tpm: int | None = None
     keepalive: float = 5.0
     passthrough: bool = True
     exhausted: Literal["refuse", "single"] = "refuse"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("max_traces", "concurrency", "queue", "most", "tries"):
+        for name in ("max_traces", "concurrency", "queue", "max_n", "tries"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is 1 or more; got {getattr(self, name)}.")
         for name in ("timeout", "keepalive"):

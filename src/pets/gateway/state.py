@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pets.engine.driver import Driver
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
 from pets.gateway.settings import Settings
 from pets.gateway.upstream import Upstream
-from pets.gateway.voting import Voter
 from pets.openai.errors import ApiError
 from pets.plans import Drift
 
@@ -25,11 +25,13 @@ class GatewayState:
         keys: KeyStore,
         ledger: GatewayLedger,
         upstream: Upstream,
-        voter: Voter,
+        driver: Driver,
+        mean_budget: float,
         drift: Drift | None = None,
     ) -> None:
-        self.settings, self.keys, self.ledger, self.upstream, self.voter = settings, keys, ledger, upstream, voter
-        self.metrics = Metrics(voter, ledger, drift)
+        self.settings, self.keys, self.ledger, self.upstream, self.driver = settings, keys, ledger, upstream, driver
+        self.metrics = Metrics(driver, ledger, mean_budget, drift)
+        self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
         self.open_requests = 0
         self.stopping = False
 
@@ -46,12 +48,12 @@ class GatewayState:
 
     def readiness(self) -> dict[str, bool]:
         """What must hold for requests to be sent here: a ledger that can be written, room in the queue, no stop."""
-        room = len(self.voter.polls) < self.settings.queue
+        room = len(self.driver.submissions) < self.settings.queue
         return {"ledger": self.ledger.ready, "queue": room, "running": not self.stopping}
 
     async def close(self) -> None:
         """Close the upstream connections, then the ledger, in which by then everything is settled."""
         self.stopping = True
-        self.voter.close()
+        self.driver.close()
         await self.upstream.close()
-        await self.ledger.close()
+        await self.ledger.release()

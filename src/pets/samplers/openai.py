@@ -22,7 +22,7 @@ from pets.samplers.base import Sampler
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["OpenAISampler"]
+__all__ = ["OpenAISampler", "http_client", "in_pieces", "sampler_error"]
 
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
@@ -58,13 +58,7 @@ class OpenAISampler(Sampler):
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
-        self._client = httpx.AsyncClient(
-            headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
-            timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
-            transport=transport or _transport(self._base, loopback),
-            trust_env=False,
-            verify=False,  # the transport has its own
-        )
+        self._client = http_client(self._base, key=key, timeout=timeout, transport=transport, loopback=loopback)
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
 
@@ -110,21 +104,38 @@ class OpenAISampler(Sampler):
     async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
-        sent = content if len(content) <= PIECE_BYTES else _pieces(content)
-        headers = {"Content-Length": str(len(content))}
+        sent, headers = in_pieces(content), {"Content-Length": str(len(content))}
         try:
-            async with self._client.stream("POST", url, content=sent, headers=headers) as response:
+            async with self._client.stream("POST", _parsed_url(url), content=sent, headers=headers) as response:
                 self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                 if response.status_code != httpx.codes.OK:
                     raise error_from(response.status_code, response.headers, await response.aread())
                 yield response
         except Exception as error:
-            if (failure := _failure(self._base, error)) is None:
+            if (failure := sampler_error(self._base, error)) is None:
                 raise
             raise failure from error
 
 
-def _failure(server: str, error: Exception) -> SamplerError | None:
+def http_client(
+    url: str,
+    *,
+    key: str | None = None,
+    timeout: float,
+    transport: httpx.AsyncBaseTransport | None = None,
+    loopback: bool = False,
+) -> httpx.AsyncClient:
+    """A client for the server at ``url``: its proxy and its key; no redirects, no cookies."""
+    return httpx.AsyncClient(
+        headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
+        transport=transport or _transport(url, loopback),
+        trust_env=False,
+        verify=False,  # the transport has its own
+    )
+
+
+def sampler_error(server: str, error: Exception) -> SamplerError | None:
     """What a failed exchange means, by what was raised on the way; ``None`` for what is no matter of the network."""
     import aiohttp
 
@@ -188,10 +199,18 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+_parsed_url = lru_cache(maxsize=64)(httpx.URL)  # parsing takes longer than sending
+
+
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
     """One for all clients: it reads every authority's certificate, which takes longer than the rest of a client."""
     return httpx.create_ssl_context()
+
+
+def in_pieces(content: bytes) -> bytes | AsyncIterator[bytes]:
+    """A body as it is sent: a large one piece by piece, with its length in the headers."""
+    return content if len(content) <= PIECE_BYTES else _pieces(content)
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:
