@@ -516,29 +516,13 @@ class Driver:
     async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
         question: OpenQuestion = batch.owner
-        traces = [
-            StoredTrace(
-                batch.question,
-                number,
-                text=completion.text,
-                finish=completion.finish,
-                tokens=(completion.tokens or 0) + batch.lost_tokens,
-                prompt_tokens=completion.prompt_tokens or 0,
-                confidences=completion.confidence,
-                endpoint=endpoint,
-                seconds=seconds,
-                tries=batch.tries + 1,
-                wasted=batch.lost,
-            )
-            for number, completion in enumerate(completions, batch.first)
-        ]
         try:
             forms = await self._read(question, completions)
         except asyncio.CancelledError:  # paid for, and no vote
-            self.ledger.abandon(batch, traces)
+            self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
             self._charge_abandoned(batch)
             raise
-        traces = [replace(trace, answer=form) for trace, form in zip(traces, forms, strict=True)]
+        traces = self._stored(batch, completions, forms, endpoint, seconds)
         await self.ledger.close(batch, traces)
         if question.submission is not None:
             question.raw.update(
@@ -550,6 +534,29 @@ class Driver:
         if self.config.confidence is not None and completions[0].confidence is None:
             self.fetcher.faults["no log-probabilities"] += 1
         self._wake()
+
+    @staticmethod
+    def _stored(
+        batch: Batch, completions: Sequence[Completion], forms: Sequence[str | None], endpoint: int, seconds: float
+    ) -> list[StoredTrace]:
+        """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
+        return [
+            StoredTrace(
+                batch.question,
+                number,
+                form,
+                completion.text,
+                completion.finish,
+                (completion.tokens or 0) + batch.lost_tokens,
+                completion.prompt_tokens or 0,
+                completion.confidence,
+                endpoint=endpoint,
+                seconds=seconds,
+                tries=batch.tries + 1,
+                wasted=batch.lost,
+            )
+            for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
+        ]
 
     async def release(self, batch: Batch, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.release`."""
@@ -655,7 +662,9 @@ class Driver:
         for absorbed, into in question.pop_merges():
             self.allocator.merge(question.id, absorbed, into)
         label = None if trace.answer is None else question.label(trace.answer)
-        told = replace(trace.trace(self.config.confidence), answer=label, tokens=tokens)
+        told = trace.trace(self.config.confidence)
+        if label != told.answer or tokens != told.tokens:
+            told = replace(told, answer=label, tokens=tokens)
         if self.estimator is not None:
             self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(told))
         self.allocator.tell(told)

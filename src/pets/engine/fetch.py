@@ -72,6 +72,9 @@ class Batch:
         >>> [(part.first, part.size, part.seed) for part in batch.split(2)]
         [(3, 2, 70), (5, 2, 72), (7, 1, 74)]
         """
+        if self.size <= size:
+            yield self
+            return
         for start in range(0, self.size, size):
             yield self.part(start, min(size, self.size - start))
 
@@ -294,7 +297,9 @@ class TokenEstimator:
                 self._bytes += len(completion.text)
                 self._tokens += tokens
             prompt_tokens = (completion.prompt_tokens or 0) if place == 0 else 0
-            counted.append(replace(completion, tokens=tokens, prompt_tokens=prompt_tokens))
+            if (tokens, prompt_tokens) != (completion.tokens, completion.prompt_tokens):
+                completion = replace(completion, tokens=tokens, prompt_tokens=prompt_tokens)
+            counted.append(completion)
         return counted
 
 
