@@ -20,13 +20,12 @@ from typing import Literal
 
 from pets.core.budget import Currency
 from pets.engine.fetch import Batch
+from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger_store import LedgerWriter
 from pets.openai.errors import ApiError
-from pets.questions import Problem
 from pets.store import StoredTrace
-from pets.types import Launch
 
 __all__ = ["Balance", "GatewayLedger", "RequestAccount", "Reservation", "SpendRateLimit"]
 
@@ -112,7 +111,7 @@ class RequestAccount:
             self.upstream_s += now - self._busy_since
 
 
-class GatewayLedger:
+class GatewayLedger(Ledger):
     """Reserves and settles the cost of upstream requests, in ``currency``; the module's docstring has its law."""
 
     def __init__(
@@ -179,8 +178,6 @@ class GatewayLedger:
             should_retry=refills is not None,
         )
 
-    # -- pets.engine.ledger.Ledger --------------------------------------------------------------------------------
-
     async def open(self, batch: Batch) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
         account = _account(batch)
@@ -198,15 +195,6 @@ class GatewayLedger:
         """Charge an attempt whose client has gone."""
         self._end_attempt(batch, traces, charged=True)
 
-    async def admit(self, problem: Problem) -> None:
-        """Nothing is written before the first attempt."""
-
-    async def drop(self, launches: Sequence[Launch]) -> None:
-        """Launches without an attempt are not in this ledger."""
-
-    def answered(self, question: str) -> None:
-        """Answers are not in this ledger."""
-
     def _end_attempt(self, batch: Batch, traces: Sequence[StoredTrace], *, charged: bool) -> None:
         reservation: Reservation | None = batch.entry
         if reservation is None:
@@ -219,8 +207,6 @@ class GatewayLedger:
         account.lost += reservation.traces if charged and not traces else 0
         account.attempt_ends(asyncio.get_running_loop().time())
         self.settle(reservation, cost, len(traces), tokens, prompt_tokens)
-
-    # -------------------------------------------------------------------------------------------------------------
 
     async def reserve(
         self, key: ApiKey, traces: int, trace_cost: int, request: str, kind: Literal["vote", "fallback"] = "vote"
