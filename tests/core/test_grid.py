@@ -147,8 +147,8 @@ def test_oracle_has_fewer_clusters_than_asked_where_points_coincide():
     pools = [((40,), 0)] * 5 + [((25, 15), 0)] * 5
     grid, labels = fit_oracle(pools, 5, np.random.default_rng(0))
     assert grid.K == 2 and labels.tolist() == [0] * 5 + [1] * 5
-    one, label = fit_oracle(pools[:1], 3, np.random.default_rng(0))
-    assert one.K == 1 and label.tolist() == [0]
+    grid, label = fit_oracle(pools[:1], 3, np.random.default_rng(0))
+    assert grid.K == 1 and label.tolist() == [0]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8))

@@ -56,8 +56,8 @@ def test_lengths_tell_easy_questions_from_hard_ones():
     prior = fit_prior(batch)
     easy, hard = prior.shares[prior.mark(1000.0)], prior.shares[prior.mark(9000.0)]
     assert sum(easy[:3]) > 0.85 and sum(hard[3:]) > 0.85
-    one = Tally((1,), mark=prior.mark(1000.0)), Tally((1,), mark=prior.mark(9000.0))
-    assert prior.gain(one[0]) < prior.gain(one[1])
+    pair = Tally((1,), mark=prior.mark(1000.0)), Tally((1,), mark=prior.mark(9000.0))
+    assert prior.gain(pair[0]) < prior.gain(pair[1])
 
 
 def test_without_tokens_there_is_one_class_and_without_votes_no_lesson():
@@ -88,8 +88,8 @@ def test_open_sets_keep_slots_for_what_was_not_seen():
 def test_pending_traces_have_their_gain_on_the_way(counts, pending):
     counts = tuple(sorted(counts, reverse=True))
     prior, tally = LearnedPrior(), Tally(counts, pending=pending)
-    known = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
-    gains = dict(zip(BATCHES.tolist(), known, strict=True))
+    gains = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
+    gains = dict(zip(BATCHES.tolist(), gains, strict=True))
     left = max((gains[k] - gains[pending]) / (k - pending) for k in gains if k > pending)
     assert prior.gain(tally) == pytest.approx(
         min(left, prior.gain(Tally(counts))) / (1 + pending), rel=1e-9, abs=1e-300

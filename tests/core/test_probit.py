@@ -108,8 +108,8 @@ def test_l1_finds_what_a_global_search_finds():
     weights = [0.2, 0.5, 0.3]
     loss = l1_loss(fit_probit_l1(curves, weights), curves, weights)
     bounds = [(0, 3), (-3, 3)]
-    found = differential_evolution(lambda p: l1_loss(Probit(*p), curves, weights), bounds, rng=0, tol=1e-8)
-    assert loss <= found.fun + 1e-7
+    best = differential_evolution(lambda p: l1_loss(Probit(*p), curves, weights), bounds, rng=0, tol=1e-8)
+    assert loss <= best.fun + 1e-7
 
 
 def test_l1_loss_is_the_weighted_mean_of_the_curves_losses():

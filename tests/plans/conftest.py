@@ -20,12 +20,12 @@ def drawn(questions, strength=0.3, seed=0, traces=64):
 
 
 def pool_of(answers, name="toy"):
-    questions = tuple(PooledQuestion(id, tuple(one)) for id, one in answers.items())
+    questions = tuple(PooledQuestion(id, tuple(path)) for id, path in answers.items())
     return Pool(name, questions, kind="choice")
 
 
 def traces_of(answers):
-    return {id: [Trace(id, n, answer) for n, answer in enumerate(one)] for id, one in answers.items()}
+    return {id: [Trace(id, n, answer) for n, answer in enumerate(path)] for id, path in answers.items()}
 
 
 async def arriving(ids):

@@ -32,8 +32,8 @@ def test_false_alarms_are_no_more_frequent_than_the_rate():
 
 def test_a_harder_stream_is_noticed():
     rng = np.random.default_rng(1)
-    found = [watch(rng, rng.choice(5, size=300, p=HARDER), train=200, rate=0.01).alarm for _ in range(20)]
-    assert np.mean(found) >= 0.8
+    alarms = [watch(rng, rng.choice(5, size=300, p=HARDER), train=200, rate=0.01).alarm for _ in range(20)]
+    assert np.mean(alarms) >= 0.8
 
 
 def test_a_change_in_the_middle_is_noticed_soon_after():
@@ -87,11 +87,11 @@ def test_the_alarm_stays_and_tells_its_moment():
     assert drift.alarm
     for _ in range(200):
         drift.see(0)
-    told = drift.to_plain()
+    state = drift.to_plain()
     assert drift.alarm
-    assert (told["alarmed_at"], told["seen"]) == (at, 210)
-    assert told["found"]["1-1-1-1"] == pytest.approx(10 / 210)
-    assert sum(told["planned"].values()) == pytest.approx(1.0)
+    assert (state["alarmed_at"], state["seen"]) == (at, 210)
+    assert state["found"]["1-1-1-1"] == pytest.approx(10 / 210)
+    assert sum(state["planned"].values()) == pytest.approx(1.0)
 
 
 def test_before_anything_was_seen_there_is_nothing_to_say(plan):

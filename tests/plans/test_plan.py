@@ -63,11 +63,11 @@ def test_whatever_the_answers_the_budget_is_spent_to_the_last_trace(plan, one_sh
 
 
 def test_a_plan_comes_back_as_it_was(plan, one_shot, tmp_path):
-    for one in (plan, one_shot):
-        write_plan(one, tmp_path / "plan.json")
+    for original in (plan, one_shot):
+        write_plan(original, tmp_path / "plan.json")
         again = read_plan(tmp_path / "plan.json")
-        assert again == one
-        assert again.policy() == one.policy()
+        assert again == original
+        assert again.policy() == original.policy()
 
 
 def test_the_file_is_readable_json_with_its_version(plan):

@@ -42,10 +42,10 @@ def test_it_stops_where_the_paper_does(draws, path, threshold, unknown, cap):
 def test_the_factor_agrees_with_the_papers_draws():
     theta = np.random.default_rng(0).dirichlet([8.0, 5.0, 2.0, 1.3], size=400_000)
     P = (theta.argmax(axis=1) == 0).mean()
-    drawn = 4 * P / (1 - P)
+    mass = 4 * P / (1 - P)
     tally = Tally((7, 4, 1))
-    assert BoInf(threshold=0.97 * drawn).quota(tally, View()) == 12
-    assert BoInf(threshold=1.03 * drawn).quota(tally, View()) == 13
+    assert BoInf(threshold=0.97 * mass).quota(tally, View()) == 12
+    assert BoInf(threshold=1.03 * mass).quota(tally, View()) == 13
 
 
 def test_larger_factors_take_longer_and_stay_exact(draws):

@@ -14,13 +14,13 @@ paths = st.lists(st.sampled_from(["A", "A", "A", "A", "B", None]), min_size=45, 
 
 def by_the_paper(path, window, cap):
     """Draw a window; if its answers are all the same, stop; else draw the next one."""
-    drawn = []
-    while len(drawn) < cap:
-        batch = path[len(drawn) : min(len(drawn) + window, cap)]
-        drawn += batch
+    sampled = []
+    while len(sampled) < cap:
+        batch = path[len(sampled) : min(len(sampled) + window, cap)]
+        sampled += batch
         if len(batch) == window and len(set(batch)) == 1 and batch[0] is not None:
             break
-    return len(drawn)
+    return len(sampled)
 
 
 @settings(deadline=None)

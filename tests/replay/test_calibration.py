@@ -16,13 +16,15 @@ def given(certificate, share, right):
 
 
 def test_the_scores_are_those_of_the_definition():
-    found = calibrate([given([0.95, 1.0, 0.05], [0.5, 1.0, 0.5], [True, True, False]), given([0.55], [0.6], [False])])
-    assert found.count == 4 and found.right == 0.5 and found.certificate == pytest.approx(2.55 / 4)
-    assert found.error == pytest.approx((0.05 + 0.05 + 0.55) / 4)
-    assert found.brier == pytest.approx((0.05**2 + 0.0 + 0.05**2 + 0.55**2) / 4)
-    assert found.brier_constant == 0.25 and found.brier_share == pytest.approx((0.25 + 0.0 + 0.25 + 0.36) / 4)
-    assert found.bins[9] == Bin(0.9, 1.0, 2, pytest.approx(0.975), 1.0)
-    assert found.bins[1] == Bin(0.1, 0.2, 0, None, None) and len(found.bins) == 10
+    certified = calibrate(
+        [given([0.95, 1.0, 0.05], [0.5, 1.0, 0.5], [True, True, False]), given([0.55], [0.6], [False])]
+    )
+    assert certified.count == 4 and certified.right == 0.5 and certified.certificate == pytest.approx(2.55 / 4)
+    assert certified.error == pytest.approx((0.05 + 0.05 + 0.55) / 4)
+    assert certified.brier == pytest.approx((0.05**2 + 0.0 + 0.05**2 + 0.55**2) / 4)
+    assert certified.brier_constant == 0.25 and certified.brier_share == pytest.approx((0.25 + 0.0 + 0.25 + 0.36) / 4)
+    assert certified.bins[9] == Bin(0.9, 1.0, 2, pytest.approx(0.975), 1.0)
+    assert certified.bins[1] == Bin(0.1, 0.2, 0, None, None) and len(certified.bins) == 10
 
 
 def test_gaps_of_one_bin_cancel_and_of_two_do_not():
@@ -35,9 +37,14 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
     read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16)
-    found = certify(read, ("okg", "uniform"), (2.0, 4.0), config)
-    assert [(one.policy, one.budget) for one in found] == [("okg", 2), ("okg", 4), ("uniform", 2), ("uniform", 4)]
-    uniform = found[3]
+    certified = certify(read, ("okg", "uniform"), (2.0, 4.0), config)
+    assert [(group.policy, group.budget) for group in certified] == [
+        ("okg", 2),
+        ("okg", 4),
+        ("uniform", 2),
+        ("uniform", 4),
+    ]
+    uniform = certified[3]
     expected = []
     for repetition in range(2):
         draw = draw_traces(read, config, repetition)
@@ -50,14 +57,16 @@ def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
 
 
 def test_who_has_drawn_everything_is_certain_and_right(pool):
-    for one in certify(read_answers(pool), budgets=(8.0,), config=ReplayConfig(repetitions=1, size=8)):
-        assert one.right.all() and one.certificate == pytest.approx(np.ones(12))
+    for group in certify(read_answers(pool), budgets=(8.0,), config=ReplayConfig(repetitions=1, size=8)):
+        assert group.right.all() and group.certificate == pytest.approx(np.ones(12))
 
 
 def test_certificates_of_the_models_own_questions_are_calibrated(build):
     made = [build(f"toy{seed}", 150, 32, nulls=0.05, seed=seed) for seed in range(2)]
-    found = [one for p in made for one in certify(read_answers(p), budgets=(4.0, 8.0), config=ReplayConfig(3, 32))]
-    scores = calibrate(found)
+    certified = [
+        group for p in made for group in certify(read_answers(p), budgets=(4.0, 8.0), config=ReplayConfig(3, 32))
+    ]
+    scores = calibrate(certified)
     assert scores.error < 0.04 and scores.brier < min(scores.brier_constant, scores.brier_share)
 
 

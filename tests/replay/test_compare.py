@@ -34,19 +34,19 @@ OURS = result("okg", None, [(min(t, 100), min(t, 100)) for t in range(200)])
 
 def test_a_swept_rival_is_a_mixture_of_two_values():
     rival = result("asc", [(100, 110), (300, 330)], [(90, 91), (100, 97)], values=(0.9, 0.99))
-    (found,) = compare([pool(OURS, rival)], "okg", ["asc"], level=0.95)
-    assert (found.rival, found.values) == ("asc", (0.9, 0.99))
-    assert found.spend == pytest.approx(0.95) and found.consistency == pytest.approx(0.95)
-    assert found.rival_spend == pytest.approx(2.2) and found.rival_consistency == pytest.approx(0.94)
-    assert found.ratio == pytest.approx(0.95 / 2.2) and found.equal_ratio == pytest.approx(0.94 / 2.2)
-    assert found.advantage == pytest.approx(0.06) and found.significant  # no spread at all
+    (comparison,) = compare([pool(OURS, rival)], "okg", ["asc"], level=0.95)
+    assert (comparison.rival, comparison.values) == ("asc", (0.9, 0.99))
+    assert comparison.spend == pytest.approx(0.95) and comparison.consistency == pytest.approx(0.95)
+    assert comparison.rival_spend == pytest.approx(2.2) and comparison.rival_consistency == pytest.approx(0.94)
+    assert comparison.ratio == pytest.approx(0.95 / 2.2) and comparison.equal_ratio == pytest.approx(0.94 / 2.2)
+    assert comparison.advantage == pytest.approx(0.06) and comparison.significant  # no spread at all
 
 
 def test_the_best_rival_is_chosen_where_it_is_not_scored():
     lucky = result("asc", [(100, 400)], [(96, 96)], values=(0.9,))
     steady = result("esc", [(200, 200)], [(96, 96)], values=(5,))
-    (found,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95)
-    assert found.rival == "asc" and found.rival_spend == 4.0
+    (comparison,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95)
+    assert comparison.rival == "asc" and comparison.rival_spend == 4.0
     (swapped,) = compare([pool(OURS, lucky, steady)], "okg", ["asc", "esc"], level=0.95, parity=1)
     assert swapped.rival == "esc" and average_ratio([swapped]) == pytest.approx(0.95 / 2.0)
     assert average_ratio([swapped], equal=True) == pytest.approx(0.96 / 2.0)
@@ -54,17 +54,22 @@ def test_the_best_rival_is_chosen_where_it_is_not_scored():
 
 def test_a_rival_that_is_a_curve_is_given_a_spend():
     slow = result("uniform", None, [(min(t // 2, 100), min(t // 2, 100)) for t in range(210)])
-    (found,) = compare([pool(OURS, slow)], "okg", ["uniform"], level=0.95)
-    assert found.ratio == pytest.approx(0.5) and found.values == ()
+    (comparison,) = compare([pool(OURS, slow)], "okg", ["uniform"], level=0.95)
+    assert comparison.ratio == pytest.approx(0.5) and comparison.values == ()
 
 
 def test_nobody_who_never_arrives_is_compared():
     never = result("asc", [(100, 100)], [(50, 99)], values=(0.9,))
-    (found,) = compare([pool(OURS, never)], "okg", ["asc"], level=0.95)
-    assert found.rival is None and found.ratio is None and found.spend == 0.95 and not found.significant
-    assert math.isnan(average_ratio([found]))
-    (found,) = compare([pool(never, OURS)], "asc", ["okg"], level=0.95)
-    assert found.spend is None and found.rival == "okg" and found.ratio is None
+    (comparison,) = compare([pool(OURS, never)], "okg", ["asc"], level=0.95)
+    assert (
+        comparison.rival is None
+        and comparison.ratio is None
+        and comparison.spend == 0.95
+        and not comparison.significant
+    )
+    assert math.isnan(average_ratio([comparison]))
+    (comparison,) = compare([pool(never, OURS)], "asc", ["okg"], level=0.95)
+    assert comparison.spend is None and comparison.rival == "okg" and comparison.ratio is None
 
 
 def test_two_repetitions_are_too_few():

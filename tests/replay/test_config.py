@@ -30,4 +30,4 @@ def test_a_stream_needs_a_question_after_training():
 
 def test_every_repetition_of_every_pool_has_its_own_seeds():
     seeds = [ReplayConfig(seed=7).seeds(pool, repetition) for pool in ("a", "b") for repetition in (0, 1)]
-    assert len({tuple(one) for one in seeds}) == 4 and all(one[0] == 7 for one in seeds)
+    assert len({tuple(words) for words in seeds}) == 4 and all(words[0] == 7 for words in seeds)

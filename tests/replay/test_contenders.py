@@ -119,8 +119,8 @@ def test_the_grid_and_the_prices_come_from_the_training_questions(parts):
 
 
 def test_the_oracle_knows_the_arriving_questions_alone(parts):
-    known = set(make_policy("oracle:K=2").fit(parts.training()).labels)
-    assert known == {f"q{row}" for row in parts.arrivals}
+    ids = set(make_policy("oracle:K=2").fit(parts.training()).labels)
+    assert ids == {f"q{row}" for row in parts.arrivals}
 
 
 def test_a_cold_start_takes_no_training(parts):

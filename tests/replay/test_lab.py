@@ -22,9 +22,9 @@ ARRAYS = ("spent", "agree", "correct", "tokens", "judged", "ceiling")
 SHARED = Path(os.environ.get("PETS_POOLS") or "no folder named")
 
 
-def same(one, other):
+def same(left, right):
     for name in ARRAYS:
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert np.array_equal(getattr(left, name), getattr(right, name)), name
 
 
 def test_workers_change_nothing(build):
@@ -32,14 +32,16 @@ def test_workers_change_nothing(build):
     alone = replay(pools, EVERYTHING, repetitions=3, size=16, train=4)
     shared = replay(pools, EVERYTHING, repetitions=3, size=16, train=4, workers=2)
     for pool, again in zip(alone, shared, strict=True):
-        for one, other in zip(pool.results, again.results, strict=True):
-            same(one, other)
+        for left, right in zip(pool.results, again.results, strict=True):
+            same(left, right)
     assert rows(alone) == rows(shared)
 
 
 def test_what_each_question_was_given_is_kept_of_a_few_repetitions(build):
-    (found,) = replay([build(questions=15)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=5, size=16, train=4)
-    for result in found.results:
+    (pool_result,) = replay(
+        [build(questions=15)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=5, size=16, train=4
+    )
+    for result in pool_result.results:
         assert len(result.allocations) == 3
         for repetition, allocation in enumerate(result.allocations):
             for point in (0, result.agree.shape[1] - 1):
@@ -57,8 +59,8 @@ def test_company_and_more_repetitions_change_nothing(pool):
 
 
 def test_all_policies_see_the_same_draws(pool):
-    (found,) = replay([pool], ["okg", "uniform", "okg:unseen=2"], repetitions=3)
-    ends = [(result.correct[:, -1].tolist(), result.tokens[:, -1].tolist()) for result in found.results]
+    (pool_result,) = replay([pool], ["okg", "uniform", "okg:unseen=2"], repetitions=3)
+    ends = [(result.correct[:, -1].tolist(), result.tokens[:, -1].tolist()) for result in pool_result.results]
     assert ends[0] == ends[1] == ends[2]
 
 
@@ -70,8 +72,10 @@ def test_the_whole_target_is_met_in_the_end_and_the_disjoint_one_is_bounded(pool
 
 
 def test_online_policies_spend_within_their_budgets(build):
-    (found,) = replay([build(questions=30)], ["uniform", "price", "online_grid"], repetitions=3, size=24, train=10)
-    for result in found.results[1:]:
+    (pool_result,) = replay(
+        [build(questions=30)], ["uniform", "price", "online_grid"], repetitions=3, size=24, train=10
+    )
+    for result in pool_result.results[1:]:
         assert result.setting == "online" and result.questions == 20
         assert (result.budget_used <= 1.0).all()
         assert (result.budget_used[:, 0] > 0.5).all()
@@ -79,10 +83,10 @@ def test_online_policies_spend_within_their_budgets(build):
 
 def test_weighted_votes(build):
     specs = ["okg_weighted", "uniform", "okg", "conf_guided:warmup=8"]
-    (found,) = replay([build(confidence=True)], specs, repetitions=2, weighted=True)
-    for result in found.results[:3]:
+    (pool_result,) = replay([build(confidence=True)], specs, repetitions=2, weighted=True)
+    for result in pool_result.results[:3]:
         assert (result.consistency[:, -1] == 1.0).all()
-    assert found.result("conf_guided:warmup=8").option == "threshold"
+    assert pool_result.result("conf_guided:warmup=8").option == "threshold"
 
 
 def test_mistakes_are_told_before_anything_runs(build):
@@ -104,15 +108,15 @@ def test_progress_ends_at_its_total(pool):
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"no recorded pools ({SHARED}). Set PETS_POOLS to their folder.")
 def test_okg_beats_uniform_on_recorded_answers():
-    (found,) = replay(read_pools([SHARED / "gpqa.EXAONE-Deep-32B.jsonl"]), ["uniform", "okg"], repetitions=2)
-    means = {row.policy: row.mean for row in rows([found]) if row.metric == "traces_first_1"}
+    (pool_result,) = replay(read_pools([SHARED / "gpqa.EXAONE-Deep-32B.jsonl"]), ["uniform", "okg"], repetitions=2)
+    means = {row.policy: row.mean for row in rows([pool_result]) if row.metric == "traces_first_1"}
     assert means["okg"] < 0.5 * means["uniform"]
 
 
 def test_what_a_stream_is_served_by_can_be_replayed(build):
     spec = "price:rounds=2,use_up=true,cold=true"
-    (found,) = replay([build(questions=20)], [spec], repetitions=2, size=16, train=4, budgets=(8.0,))
-    assert found.result(spec).budget_used.min() == 1.0
+    (pool_result,) = replay([build(questions=20)], [spec], repetitions=2, size=16, train=4, budgets=(8.0,))
+    assert pool_result.result(spec).budget_used.min() == 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +138,17 @@ class Typical(QuotaPolicy):
 
 def test_the_lab_trains_a_policy_of_ones_own(build):
     pool = build(questions=20)
-    (found,) = replay([pool], [Typical(), "uniform"], repetitions=2, size=16, train=4, budgets=(8.0,))
-    result = found.result(Typical())
+    (pool_result,) = replay([pool], [Typical(), "uniform"], repetitions=2, size=16, train=4, budgets=(8.0,))
+    result = pool_result.result(Typical())
     parts = [split(read_answers(pool), ReplayConfig(2, 16, train=4), repetition) for repetition in range(2)]
     assert result.policy == "Typical()" and result.setting == "online"
-    assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(one.training()).needed, 128) for one in parts]
+    assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(left.training()).needed, 128) for left in parts]
 
 
 def test_objects_and_specs_give_the_same_results(build):
-    (one,) = replay([build()], [OKG(), Uniform(), ASC(threshold=0.9)], repetitions=2, size=8)
-    (other,) = replay([build()], ["okg", "uniform", "asc:threshold=0.9"], repetitions=2, size=8)
-    for ours, theirs in zip(one.results, other.results, strict=True):
+    (left,) = replay([build()], [OKG(), Uniform(), ASC(threshold=0.9)], repetitions=2, size=8)
+    (right,) = replay([build()], ["okg", "uniform", "asc:threshold=0.9"], repetitions=2, size=8)
+    for ours, theirs in zip(left.results, right.results, strict=True):
         assert ours.policy == theirs.policy
         same(ours, theirs)
 

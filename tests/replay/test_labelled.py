@@ -23,8 +23,8 @@ def test_the_manifests_kind_reads_them():
 
 
 def test_options_are_those_of_the_whole_pool_not_of_a_question():
-    one, other = PooledQuestion("q", ("A", "A")), PooledQuestion("r", ("B", "C"))
-    assert read_answers(pool(one, other, kind="choice")).options == 3
+    first, second = PooledQuestion("q", ("A", "A")), PooledQuestion("r", ("B", "C"))
+    assert read_answers(pool(first, second, kind="choice")).options == 3
 
 
 def test_a_kind_that_reads_nothing_is_left_aside_and_told():
@@ -34,11 +34,11 @@ def test_a_kind_that_reads_nothing_is_left_aside_and_told():
 
 
 def test_choices_that_are_all_bare_digits_are_read_as_digits():
-    one, other = PooledQuestion("q", ("0", "1", None, "1"), gold="(1)"), PooledQuestion("r", ("4", "0"))
-    read = read_answers(pool(one, other, kind="choice"))
+    first, second = PooledQuestion("q", ("0", "1", None, "1"), gold="(1)"), PooledQuestion("r", ("4", "0"))
+    read = read_answers(pool(first, second, kind="choice"))
     assert read.questions[0].labels == ("0", "1", None, "1") and read.questions[0].gold == "1"
     assert (read.answer, read.options, read.note) == ("choice:digits=0-4", 3, "")
-    mixed = read_answers(pool(one, PooledQuestion("r", ("4", "10")), kind="choice"))
+    mixed = read_answers(pool(first, PooledQuestion("r", ("4", "10")), kind="choice"))
     assert mixed.answer == "raw" and mixed.questions[1].labels == ("4", "10")
 
 

@@ -124,16 +124,16 @@ def test_a_replay_agrees_with_a_rule_followed_exactly(build):
     """The lattice is the lab's config: the same draws, target and ties."""
     pool = build(questions=15, traces=10, nulls=0.0, seed=3)
     lattice = Lattice.of(vote_counts(read_answers(pool)), 8)
-    (found,) = replay([pool], ["asc"], repetitions=400, size=8)
-    result = found.result("asc")
+    (pool_result,) = replay([pool], ["asc"], repetitions=400, size=8)
+    result = pool_result.result("asc")
     exact = np.array([lattice.follow(asc(value, 8)) for value in result.values]).T
     error = np.array([result.traces.std(axis=0), result.consistency.std(axis=0)]) / np.sqrt(400)
     assert (np.abs(mean_curve(result) - exact) <= 4 * error + 1e-9).all()
 
 
 def test_labels_their_order_and_unused_options_do_not_matter():
-    one, other = Lattice.of([(5, 1), (4, 2)], 5), Lattice.of([(1, 5, 0), (0, 2, 4)], 5)
-    np.testing.assert_allclose(one.optimum([0.01, 0.1]), other.optimum([0.01, 0.1]), rtol=1e-12)
+    first, second = Lattice.of([(5, 1), (4, 2)], 5), Lattice.of([(1, 5, 0), (0, 2, 4)], 5)
+    np.testing.assert_allclose(first.optimum([0.01, 0.1]), second.optimum([0.01, 0.1]), rtol=1e-12)
 
 
 def test_questions_may_have_different_numbers_of_traces():

@@ -10,13 +10,13 @@ from pets.replay.results import Result
 def curve(*agree, questions=2, **changes):
     """An offline result: agreeing questions after 0, 1, 2, ... traces, one list a repetition."""
     counts = np.array(agree, dtype=np.uint8)
-    given = {
+    fields = {
         "pool": "p", "policy": "okg", "setting": "offline", "option": None, "values": (), "questions": questions,
         "size": 2, "spent": None, "agree": counts, "correct": counts, "tokens": 10 * np.arange(counts.shape[1])
         + np.zeros_like(counts, dtype=np.uint16), "judged": np.full(len(agree), questions, dtype=float),
         "ceiling": np.ones(len(agree)), "relative": False,
     }  # fmt: skip
-    return Result(**{**given, **changes})
+    return Result(**{**fields, **changes})
 
 
 def sweep(spent, agree, **changes):

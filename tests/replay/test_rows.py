@@ -10,7 +10,7 @@ from pets.replay.calibration import calibrate, certify
 
 
 @pytest.fixture
-def found(build):
+def results(build):
     return replay([build(questions=20)], ["uniform", "okg", "asc", "price"], repetitions=4, size=16, train=6)
 
 
@@ -23,19 +23,19 @@ def pick(table, policy, metric, setting=None):
     return row
 
 
-def test_a_metric_is_summed_up_over_repetitions(found):
-    first = reached(found[0].result("okg"), 1.0).first
-    row = pick(rows(found), "okg", "traces_first_1")
+def test_a_metric_is_summed_up_over_repetitions(results):
+    first = reached(results[0].result("okg"), 1.0).first
+    row = pick(rows(results), "okg", "traces_first_1")
     assert row.mean == pytest.approx(first.mean()) and row.sd == pytest.approx(first.std(ddof=1))
     assert (row.median, row.reached, row.repetitions, row.questions) == (np.median(first), 4, 4, 20)
 
 
-def test_differences_are_paired(found):
-    row = pick(rows(found), "okg", "area")
-    test = ttest_rel(area(found[0].result("okg")), area(found[0].result("uniform")))
+def test_differences_are_paired(results):
+    row = pick(rows(results), "okg", "area")
+    test = ttest_rel(area(results[0].result("okg")), area(results[0].result("uniform")))
     low, high = test.confidence_interval(0.95)
     assert (row.against, row.low, row.high) == ("uniform", pytest.approx(low), pytest.approx(high))
-    assert pick(rows(found), "uniform", "area", "offline").against is None
+    assert pick(rows(results), "uniform", "area", "offline").against is None
 
 
 def test_the_limit_and_each_policys_multiple_of_it(build):
@@ -63,44 +63,44 @@ def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
 
 def test_certificates_are_those_that_are_checked_alone(build):
     pools = [build("one"), build("two", seed=1)]
-    found = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0))
-    alone = [one for pool in pools for one in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16))]
-    table = rows(found)
+    results = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0))
+    alone = [group for pool in pools for group in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16))]
+    table = rows(results)
     (together,) = [row for row in table if (row.pool, row.policy, row.metric) == ("", "okg", "certificate_error")]
     assert together.mean == pytest.approx(calibrate(alone).error)
-    assert list(certificates(found)) == ["uniform", "okg"]
+    assert list(certificates(results)) == ["uniform", "okg"]
     (brier,) = [row for row in table if (row.pool, row.policy, row.metric) == ("one", "okg", "certificate_brier")]
     assert brier.mean == pytest.approx(calibrate(alone[:2]).brier)
     with pytest.raises(InputError, match="majority vote of the whole pool"):
         ReplayConfig(target="disjoint", certified=(4.0,))
 
 
-def test_the_matched_policy_is_at_one(found):
-    table = rows(found)
+def test_the_matched_policy_is_at_one(results):
+    table = rows(results)
     assert pick(table, "okg", "consistency_matched").mean == 1.0
     assert pick(table, "uniform", "consistency_matched", "offline").mean < 1.0
-    assert not any(row.metric == "consistency_matched" for row in rows(found, matched="esc"))
+    assert not any(row.metric == "consistency_matched" for row in rows(results, matched="esc"))
 
 
 def test_what_was_not_reached_is_counted(build):
-    found = replay([build(questions=20)], ["its_adaptive:threshold=0.5"], repetitions=3, size=16)
-    row = pick(rows(found), "its_adaptive:threshold=0.5", "traces_first_1")
+    results = replay([build(questions=20)], ["its_adaptive:threshold=0.5"], repetitions=3, size=16)
+    row = pick(rows(results), "its_adaptive:threshold=0.5", "traces_first_1")
     assert (row.mean, row.sd, row.reached, row.repetitions) == (None, None, 0, 3)
 
 
-def test_sweeps_and_curves_are_rows_too(found):
-    table = rows(found)
+def test_sweeps_and_curves_are_rows_too(results):
+    table = rows(results)
     swept = [row for row in table if row.policy == "price" and row.metric == "budget_used"]
-    assert [row.value for row in swept] == list(found[0].result("price").values) and swept[0].option == "budget"
+    assert [row.value for row in swept] == list(results[0].result("price").values) and swept[0].option == "budget"
     curve = [row.mean for row in table if (row.policy, row.metric, row.option) == ("okg", "consistency", "budget")]
     assert len(curve) == 16 and curve[-1] == 1.0
 
 
-def test_the_bounds_belong_to_the_pool(found):
-    bounds = {row.metric: row.mean for row in rows(found) if not row.policy}
+def test_the_bounds_belong_to_the_pool(results):
+    bounds = {row.metric: row.mean for row in rows(results) if not row.policy}
     assert set(bounds) == {"tied_targets", "ceiling", "pass_at_1", "vote_accuracy"} and bounds["ceiling"] == 1.0
 
 
-def test_an_unknown_reference_is_told(found):
+def test_an_unknown_reference_is_told(results):
     with pytest.raises(InputError, match="no result of 'esc'; it has uniform, okg, asc, price"):
-        rows(found, against="esc")
+        rows(results, against="esc")

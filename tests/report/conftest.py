@@ -25,7 +25,7 @@ def pool():
 
 
 @pytest.fixture(scope="session")
-def found(pool):
+def pool_result(pool):
     (result,) = replay([pool], POLICIES, config=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
     return result
 

@@ -7,31 +7,31 @@ from pets.replay import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.report.difficulty import draw_difficulty, leader_share, spreads
 
 
-def test_a_curve_spends_what_its_mean_curve_needs(found):
-    by_label = {spread.label: spread.traces for spread in spreads(found)}
+def test_a_curve_spends_what_its_mean_curve_needs(pool_result):
+    by_label = {spread.label: spread.traces for spread in spreads(pool_result)}
     for policy in ("uniform", "okg:prior=1"):
-        assert by_label[policy].mean() == pytest.approx(traces_at_mean(found.result(policy), 0.99))
+        assert by_label[policy].mean() == pytest.approx(traces_at_mean(pool_result.result(policy), 0.99))
 
 
-def test_a_sweep_spends_what_its_cheapest_good_value_spent(found):
-    by_label = {spread.label: spread.traces for spread in spreads(found)}
+def test_a_sweep_spends_what_its_cheapest_good_value_spent(pool_result):
+    by_label = {spread.label: spread.traces for spread in spreads(pool_result)}
     for policy in ("asc", "dsc"):
-        result = found.result(policy)
+        result = pool_result.result(policy)
         means = result.traces.mean(axis=0)[result.consistency.mean(axis=0) >= 0.99]
         assert by_label[policy].mean() == pytest.approx(means.min())
 
 
 def test_streams_leave_training_questions_out(pool):
-    (found,) = replay([pool], ["online_grid"], config=ReplayConfig(1, 16, budgets=(16.0,)))
-    (spread,) = spreads(found)
+    (pool_result,) = replay([pool], ["online_grid"], config=ReplayConfig(1, 16, budgets=(16.0,)))
+    (spread,) = spreads(pool_result)
     assert np.isnan(spread.traces).sum() == 10
-    assert np.nansum(spread.traces) == found.results[0].spent[0, 0]
+    assert np.nansum(spread.traces) == pool_result.results[0].spent[0, 0]
 
 
 def test_a_level_that_is_never_reached_is_said(pool):
-    (found,) = replay([pool], ["uniform", "online_grid"], config=ReplayConfig(1, 16, budgets=(4.0,)))
-    figure = draw_difficulty(found, read_answers(pool), level=1.0)
-    assert spreads(found, 1.0)[1].traces is None
+    (pool_result,) = replay([pool], ["uniform", "online_grid"], config=ReplayConfig(1, 16, budgets=(4.0,)))
+    figure = draw_difficulty(pool_result, read_answers(pool), level=1.0)
+    assert spreads(pool_result, 1.0)[1].traces is None
     assert [text.get_text() for text in figure.axes[1].texts] == ["never reaches 1"]
 
 

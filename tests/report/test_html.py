@@ -26,15 +26,15 @@ class Words(HTMLParser):
 
 
 def test_the_page_tells_runs_questions_and_notes():
-    asked = VotedQuestion("2 + 2?", "4", (("4", 5.0), ("5", 1.0)), 0.98, "4", "4")
-    page = Words(comparison_page("Title", "Lead.", RUNS, [asked], ["A note."]))
+    question = VotedQuestion("2 + 2?", "4", (("4", 5.0), ("5", 1.0)), 0.98, "4", "4")
+    page = Words(comparison_page("Title", "Lead.", RUNS, [question], ["A note."]))
     for words in ("Title", "Lead.", "okg", "uniform", "95.0%", "2 + 2?", "certain 98%", "right is 4", "A note."):
         assert words in page.text, words
     assert "script" not in page.tags
 
 
 def test_a_question_cannot_bring_markup_along():
-    asked = VotedQuestion("<script>alert(1)</script>", None, (("<b>", 1.0),), 0.5, None, None)
-    page = Words(comparison_page("<i>", "&", RUNS, [asked], ["<u>"]))
+    question = VotedQuestion("<script>alert(1)</script>", None, (("<b>", 1.0),), 0.5, None, None)
+    page = Words(comparison_page("<i>", "&", RUNS, [question], ["<u>"]))
     assert not {"script", "b", "i", "u"} & set(page.tags)
     assert "no vote" in page.text and "<script>alert(1)</script>" in page.text

@@ -11,10 +11,10 @@ from pets.report.paper_figures import MEANS, THETAS, budget_plan, draw_plan, dra
 def test_both_plans_spend_the_mean_and_ease_ranks_the_large_ones():
     rows = budget_plan((4, 64), batches=20)
     for mean in (4, 64):
-        chosen = [row for row in rows if row.mean_budget == mean]
-        assert [row.theta for row in chosen] == list(THETAS)
-        assert np.mean([row.offline for row in chosen]) == pytest.approx(mean)
-        assert np.mean([row.online for row in chosen]) == pytest.approx(mean)
+        plan = [row for row in rows if row.mean_budget == mean]
+        assert [row.theta for row in plan] == list(THETAS)
+        assert np.mean([row.offline for row in plan]) == pytest.approx(mean)
+        assert np.mean([row.online for row in plan]) == pytest.approx(mean)
     online = [row.online for row in rows if row.mean_budget == 64]
     assert sorted(online, reverse=True) == online
     assert rows == budget_plan((4, 64), batches=20)

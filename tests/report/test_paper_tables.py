@@ -11,8 +11,8 @@ def test_the_sweep_says_what_replay_found(pool):
         *(("oracle", K) for K in (2, 3, 5, 8)),
         *(("online_grid", K) for K in (2, 3, 4, 5)),
     ]
-    (found,) = replay([pool], ["oracle:K=3"], config=config)
-    (result,) = found.results
+    (pool_result,) = replay([pool], ["oracle:K=3"], config=config)
+    (result,) = pool_result.results
     assert (rows[1].consistency, rows[1].accuracy) == (result.consistency.mean(), result.accuracy.mean())
 
 

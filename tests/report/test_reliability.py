@@ -15,9 +15,9 @@ def certified(pool):
 
 def test_a_dot_a_bin_that_is_not_empty():
     right = np.array([True, True, False])
-    found = calibrate([Certified("p", "okg", 4.0, np.array([0.95, 0.91, 0.15]), np.ones(3), right)])
-    above, below = draw_reliability({"okg": found}, "toy").axes
+    calibration = calibrate([Certified("p", "okg", 4.0, np.array([0.95, 0.91, 0.15]), np.ones(3), right)])
+    above, below = draw_reliability({"okg": calibration}, "toy").axes
     _, line = above.lines
     assert line.get_xydata().tolist() == [pytest.approx([0.15, 0.0]), pytest.approx([0.93, 1.0])]
-    assert line.get_label() == f"okg: calibration error {found.error:.4f}"
+    assert line.get_label() == f"okg: calibration error {calibration.error:.4f}"
     assert below.patches[0].get_data().values.tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2]

@@ -26,9 +26,9 @@ def test_the_clock_has_a_column_for_each_method(pool):
     assert headers == ["pool", "online grid, fit + assign", "online uniform", "offline okg:prior=1"]
 
 
-def test_a_pool_has_a_row_for_each_policy_and_says_what_bounds_it(found):
-    table = pool_table(found, rows([found]))
-    assert list(table.columns[0].cells) == [result.policy for result in found.results]
+def test_a_pool_has_a_row_for_each_policy_and_says_what_bounds_it(pool_result):
+    table = pool_table(pool_result, rows([pool_result]))
+    assert list(table.columns[0].cells) == [result.policy for result in pool_result.results]
     assert table.title.startswith("toy: 14 questions x 16 traces, 2 repetitions, pass@1")
 
 
