@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.cli.serve import _limits, _span
+from pets.cli.serve import SpendOptions
 from pets.errors import BudgetError, InputError
 from pets.mock import DistributionAnswers, MockModel, running
 
@@ -42,22 +42,27 @@ def test_served_stopped_and_remembered(popen, tmp_path):
             assert re.search(r'"status": (200|429)', log) and headers["authorization"][7:] not in log
 
 
-def given(**words):
-    return {"budget": None, "allowance": None, "price": None, "max_tokens": 100} | words
-
-
 def test_limits_as_people_write_them():
-    assert _limits(given())[:2] == (None, None)
-    total, allowance, currency = _limits(given(budget="2Mtok", allowance="50ktok/30m"))
+    assert SpendOptions().limits(100)[:2] == (None, None)
+    total, allowance, currency = SpendOptions(budget="2Mtok", allowance="50ktok/30m").limits(100)
     assert (total, allowance.amount, allowance.seconds, currency.unit) == (2_000_000, 50_000, 1800, "tokens")
-    money = _limits(given(budget="5usd", price="in=1,out=2"))
+    money = SpendOptions(budget="5usd", price="in=1,out=2").limits(100)
     assert money[0] == 5 * 10**12 and money[2].per_token == 2_000_000
-    for wrong in (given(budget="16x"), given(budget="5", allowance="2Mtok/h"), given(budget="5usd")):
-        with pytest.raises(BudgetError):
-            _limits(wrong)
-    assert _span("d") == 86400 and _span("1.5m") == 90
-    with pytest.raises(InputError):
-        _span("week")
+    assert [SpendOptions(allowance=text).limits(100)[1].seconds for text in ("5/d", "5/1.5m")] == [86400, 90]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"budget": "16x"}, BudgetError),
+        ({"budget": "5", "allowance": "2Mtok/h"}, BudgetError),
+        ({"budget": "5usd"}, BudgetError),
+        ({"allowance": "5/week"}, InputError),
+    ],
+)
+def test_limits_that_cannot_be_kept_are_refused(wrong, error):
+    with pytest.raises(error):
+        SpendOptions(**wrong).limits(100)
 
 
 @pytest.mark.parametrize(

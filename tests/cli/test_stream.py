@@ -54,7 +54,7 @@ def plan(pool, tmp_path_factory):
 
 
 def test_a_pool_replayed_as_a_stream_keeps_to_the_plan(plan, pool):
-    result = pets("--plan", plan, "--replay", pool)
+    result = pets("--plan", plan, "--pool", pool)
     found = rows(result)
     assert sorted(row["id"] for row in found) == sorted(f"q{i}" for i in range(30))
     assert 0.98 * 240 <= sum(row["traces"] for row in found) <= 240
@@ -65,7 +65,7 @@ def test_a_pool_replayed_as_a_stream_keeps_to_the_plan(plan, pool):
 
 def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, pool):
     lines = [{"id": "q3"}, {"id": "nobody"}, {}, ["q4"], {"id": "q5"}]
-    result = pets("--plan", plan, "--replay", pool, "--questions", "-", "--horizon", 5, lines=lines)
+    result = pets("--plan", plan, "--pool", pool, "-", "--horizon", 5, lines=lines)
     found = rows(result)
     assert {row["id"] for row in found if "error" not in row} == {"q3", "q5"}
     assert {row.get("id", row.get("line")) for row in found if "error" in row} == {"nobody", 3, 4}
@@ -90,13 +90,13 @@ def test_a_file_of_questions_sets_the_horizon(plan, tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps({"id": f"q{i}", "question": f"Question q{i}"}) + "\n" for i in range(6)))
     with running(MockModel(synthetic(6, strength=0.3))) as url:
-        result = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", file, "--budget", "6x",
+        result = pets("--plan", plan, "--endpoint", url, "--model", "mock", file, "--budget", "6x",
                       "--answer", "choice:options=4")  # fmt: skip
     assert 35 <= sum(row["traces"] for row in rows(result)) <= 36
 
 
 def test_a_cold_stream_needs_no_plan(pool):
-    result = pets("--cold", "--replay", pool, "--budget", "8x", "--rounds", 2, "--answer", "choice")
+    result = pets("--cold", "--pool", pool, "--budget", "8x", "--rounds", 2, "--answer", "choice")
     assert 0.98 * 240 <= sum(row["traces"] for row in rows(result)) <= 240
     assert "Drift" not in result.stderr
 
@@ -106,7 +106,7 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
     other.write_text(
         "".join(json.dumps({"id": f"q{i}", "gold": None, "answers": list("ABCD") * 8}) + "\n" for i in range(60))
     )
-    result = pets("--plan", plan, "--replay", other, "--answer", "choice")
+    result = pets("--plan", plan, "--pool", other, "--answer", "choice")
     assert "no longer fit the plan" in result.stderr
     assert "ALARM" in result.stderr
 
@@ -122,9 +122,9 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
         (["--cold", "--budget", "3x", "--budget-window", 10], "warm-up"),
         (["--cold", "--endpoint", "http://localhost:1/v1"], "--model"),
         (["--cold", "--answer", "poem"], "poem"),
-        (["--cold", "--replay", "none.jsonl"], "none.jsonl"),
-        (["--cold", "--replay", "starter", "--model", "m"], "leave out"),
-        (["--cold", "--replay", "starter", "--questions", "starter"], "the pool's own"),
+        (["--cold", "--pool", "none.jsonl"], "none.jsonl"),
+        (["--cold", "--pool", "starter", "--model", "m"], "leave out"),
+        (["--cold", "--pool", "starter", "starter"], "the pool's own"),
     ],
 )
 def test_a_mistake_is_one_line(options, said):

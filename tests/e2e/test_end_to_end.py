@@ -37,13 +37,13 @@ def source(request):
             yield ["--endpoint", url, "--model", "mock"]
     else:
         request.getfixturevalue("weights")
-        yield ["--context", "384", "--window", "8"]
+        yield ["--context", "384", "--confidence-window", "8"]
 
 
 def test_fifty_questions_end_to_end(source, tmp_path):
     store = tmp_path / "runs.db"
     shown = pets(
-        "solve", "starter", "--first", str(QUESTIONS), "--budget", str(BUDGET), "--max-per-question", "8",
+        "solve", "starter", "--first", str(QUESTIONS), "--budget", str(BUDGET), "--max-traces", "8",
         "--confidence", "tail", "--store", str(store), *source,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr

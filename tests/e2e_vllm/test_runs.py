@@ -81,7 +81,7 @@ def test_sample_records_a_pool_and_asks_nothing_twice(vllm, pets, tmp_path):
 
 
 def test_stream_answers_within_its_budget(vllm, pets, sums):
-    words = ["stream", "--cold", "--questions", sums, "--budget", "6x", *SHORT]
+    words = ["stream", sums, "--cold", "--budget", "6x", *SHORT]
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     assert {row["id"] for row in rows} == {"2+2", "3+3", "4+4"} and not any("error" in row for row in rows)

@@ -21,12 +21,13 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
+from click.core import ParameterSource
 
-__all__ = ["GroupedOption", "Verb", "VerbGroup", "option", "verb", "verb_group"]
+__all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "verb", "verb_group"]
 
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
@@ -72,7 +73,9 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help has a section per option group."""
+    """A command whose help has a section per option group; ``former`` says what became of options that are gone."""
+
+    former: Mapping[str, str] = MappingProxyType({})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options under their groups' titles; those of no group, such as --help, last."""
@@ -90,9 +93,14 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            for parameter in self.params:
-                if isinstance(parameter, GroupedOption) and error.option_name in parameter.replaces:
-                    raise click.UsageError(f"{error.option_name} is now {parameter.opts[-1]}.", ctx) from None
+            renamed = {
+                name: parameter.opts[-1]
+                for parameter in reversed(self.params)  # of two successors, the first group's
+                if isinstance(parameter, GroupedOption)
+                for name in parameter.replaces
+            }
+            if (successor := {**renamed, **self.former}.get(error.option_name)) is not None:
+                raise click.UsageError(f"{error.option_name} is now {successor}.", ctx) from None
             raise
 
 
@@ -110,9 +118,17 @@ class VerbGroup(click.Group, Verb):
         return decorate
 
 
-def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
+def verb(
+    name: str | None = None, *, former: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[..., None]], Verb]:
     """Make a command of a function; every parameter of it that is an option group adds its options."""
-    return lambda function: click.command(name, cls=Verb)(_with_groups(function))
+
+    def decorate(function: Callable[..., None]) -> Verb:
+        command = click.command(name, cls=Verb)(_with_groups(function))
+        command.former = former
+        return command
+
+    return decorate
 
 
 def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..., None]], VerbGroup]:
@@ -122,15 +138,29 @@ def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..
     )
 
 
+def named_options() -> dict[str, str]:
+    """The options that the user named on the command line: field name to flag."""
+    context = click.get_current_context()
+    return {
+        parameter.name: parameter.opts[-1]
+        for parameter in context.command.params
+        if isinstance(parameter, GroupedOption)
+        and parameter.name is not None
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    }
+
+
 def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(function)
     groups = {name: hints[name] for name in inspect.signature(function).parameters if is_dataclass(hints.get(name))}
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        function(*args, **values)
+        objects = {
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        function(*args, **values, **objects)
 
     options = [parameter for group in groups.values() for parameter in _options(group)]
     # click's own decorators add from the last to the first, and leave them on the function.

@@ -1,36 +1,185 @@
-"""The options that say where traces come from and how they are drawn, shared by the verbs that sample."""
+"""The option groups that several verbs share: questions, model, sampling, budget, run, output."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import click
 
-from pets.cli._groups import option
-from pets.engine.run import make_samplers
+from pets.cli._groups import named_options, option
+from pets.confidence import Kind
+from pets.engine.run import Dialect, make_samplers
 from pets.errors import InputError
 from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
-from pets.samplers.local import LocalSampler
 
 __all__ = [
     "DEFAULT_STORE",
     "FILE",
+    "AnswerOptions",
+    "LocalModelOptions",
+    "ModelOptions",
     "OutputOptions",
-    "Source",
+    "QuestionOptions",
+    "SamplingOptions",
     "StoreOptions",
-    "drawing_options",
-    "field_option",
+    "StoredRunOptions",
     "load_questions",
-    "merge_sampling",
-    "source_options",
 ]
 
 DEFAULT_STORE = "runs.db"
+SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
 FILE = click.Path(path_type=Path, dir_okay=False)
-Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOptions:
+    """Which questions of a file."""
+
+    title: ClassVar[str] = "Questions"
+
+    fields: tuple[str, ...] = option(
+        "Where the file holds what: question=problem, gold=answer, ...; give it again for more.",
+        (),
+        flags=("--field",),
+        metavar="NAME=COLUMN",
+    )
+    first: int | None = option("Take only this many questions, from the first on.", at_least=1)
+
+    def load(self, name: str) -> QuestionSet:
+        """The questions of a named set or a file."""
+        questions = load_questions(name, self.fields)
+        return replace(questions, problems=questions.problems[: self.first])
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """How questions are asked and answers are read, whatever the questions say."""
+
+    title: ClassVar[str] = "Answers"
+
+    answer: str | None = option("How the answers of all questions are read: choice, number, math, text.")
+    system: str | None = option("A system message for every question.")
+    confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModelOptions:
+    """How a model on this machine runs; what is not given is chosen from the machine."""
+
+    title: ClassVar[str] = "Local model"
+
+    slots: int | None = option("How many traces the local model decodes together.", at_least=1)
+    context: int | None = option("How many tokens of prompt and trace the local model holds.", at_least=1)
+    threads: int | None = option("How many threads the local model uses; one per core if not given.", at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Which model is asked, and how patiently."""
+
+    title: ClassVar[str] = "Model"
+
+    endpoint: tuple[str, ...] = option(
+        "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more. Without one, a model "
+        "on this machine answers.",
+        (),
+        metavar="URL",
+    )
+    model: str | None = option("The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given.")
+    key_env: str = option("The environment variable that holds the servers' key.", "OPENAI_API_KEY", metavar="NAME")
+    dialect: Dialect | None = option("Which server it is, where its address does not tell: this decides what is sent.")
+    rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
+    tpm: int | None = option("How many tokens per minute each server takes.", at_least=1)
+    timeout: float = option("How many seconds a request may take.", 600.0, at_least=0.1)
+    tries: int = option("How many times a trace is tried before it counts as failed.", 6, at_least=1)
+
+    @property
+    def key(self) -> str | None:
+        """The servers' key."""
+        return os.environ.get(self.key_env)
+
+    def samplers(
+        self,
+        local: LocalModelOptions,
+        *,
+        stream: bool,
+        endpoints: Sequence[str] | None = None,
+        model: str | None = None,
+    ) -> list[Sampler]:
+        """A sampler per server, or that of the local model; a stored run knows its ``endpoints`` and ``model``."""
+        urls = self.endpoint or endpoints or ()
+        name = self.model or model
+        if urls and name is None:
+            raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
+        return make_samplers(
+            urls,
+            name,
+            key=self.key,
+            dialect=self.dialect,
+            stream=stream,
+            timeout=self.timeout,
+            slots=local.slots,
+            context=local.context,
+            threads=local.threads,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How traces are drawn; what is not given is the question set's own choice."""
+
+    title: ClassVar[str] = "Sampling"
+
+    temperature: float | None = option(
+        "The temperature; 1, the model's own distribution, unless the question set says otherwise.", at_least=0.0
+    )
+    max_tokens: int | None = option(
+        "After how many tokens a trace is cut, which then casts no vote; 1024 unless the question set says otherwise.",
+        at_least=1,
+    )
+    stop: tuple[str, ...] = option("A text that ends a trace; give it again for more.", ())
+    confidence_window: int | None = option(
+        "How many tokens a group of a trace's confidence has; 2048 if not given.", at_least=1, replaces=("--window",)
+    )
+    seed: int = option("The seed that the seeds of all traces follow from.", 0, at_least=0)
+
+    def merge(self, own: Sampling) -> Sampling:
+        """A question set's own sampling, with what the user named instead."""
+        return replace(
+            own,
+            temperature=own.temperature if self.temperature is None else self.temperature,
+            max_tokens=self.max_tokens or own.max_tokens,
+            stop=self.stop or own.stop,
+            window=self.confidence_window or own.window,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRunOptions:
+    """How wide a run is, where it is kept, and which one goes on."""
+
+    title: ClassVar[str] = "Run"
+
+    concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
+    store: str | None = option("A file of runs, in which this one survives anything.", metavar="FILE")
+    resume: bool = option("Go on with a run of the store; its own settings hold.", False)
+    run: str = option('Which run to resume: its number, or "last".', "last")
+
+    def in_flight(self, model: ModelOptions) -> int:
+        """How many traces are in flight."""
+        return self.concurrency or (SERVER_CONCURRENCY if model.endpoint else LOCAL_CONCURRENCY)
+
+    def check_resume(self, allowed: set[str], hint: str = "") -> str:
+        """The store of the run to resume; refuses options that a run has settled already."""
+        if self.store is None:
+            raise InputError("--resume needs --store FILE: the file that holds the run.")
+        allowed = allowed | {"store", "resume", "run"}
+        if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
+            raise InputError(f"--resume goes on with the run's own settings: leave out {', '.join(ignored)}.{hint}")
+        return self.store
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,86 +200,14 @@ class StoreOptions:
     store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Which model: a server, or a GGUF file on this machine."""
-
-    endpoint: str | None
-    model: str | None
-    slots: int | None
-    context: int | None
-    threads: int | None
-
-    def sampler(self) -> Sampler:
-        """The sampler of this source; the key of a server comes from OPENAI_API_KEY."""
-        if self.endpoint is None:
-            return LocalSampler(self.model, slots=self.slots, context=self.context, threads=self.threads)
-        return make_samplers([self.endpoint], self.model, key=os.environ.get("OPENAI_API_KEY"))[0]
-
-    @property
-    def name(self) -> str:
-        """What to call it."""
-        return self.model or "SmolLM2-135M-Instruct"
-
-
-def source_options(verb: Verb) -> Verb:
-    """--endpoint, --model and what the local model takes."""
-    at_least_1 = click.IntRange(min=1)
-    for decorate in (
-        click.option("--threads", type=at_least_1, help="Of the local model; default: one a core."),
-        click.option("--context", type=at_least_1, help="Tokens of prompt and trace that the local model holds."),
-        click.option("--slots", type=at_least_1, help="Traces that the local model decodes together."),
-        click.option("--model", help="The server's model, or a GGUF file; default: SmolLM2-135M-Instruct."),
-        click.option(
-            "--endpoint", metavar="URL", help="An OpenAI-compatible server, such as http://localhost:8000/v1."
-        ),
-    ):
-        verb = decorate(verb)
-    return verb
-
-
-def drawing_options(verb: Verb) -> Verb:
-    """How traces are drawn; what is not given is the question set's own choice."""
-    for decorate in (
-        click.option("--window", type=click.IntRange(min=1), help="Tokens in a group of trace confidence."),
-        click.option("--stop", multiple=True, help="Text that ends a trace; give it again for more."),
-        click.option("--max-tokens", type=click.IntRange(min=1), help="Where a trace is cut; a cut one casts no vote."),
-        click.option("--temperature", type=click.FloatRange(min=0.0), help="1 is the model's own distribution."),
-    ):
-        verb = decorate(verb)
-    return verb
-
-
-field_option = click.option(
-    "--field",
-    "fields",
-    multiple=True,
-    metavar="NAME=COLUMN",
-    help="Where the file holds what: question=problem, gold=answer, ...; give it again for more.",
-)
-
-
-def load_questions(name: str, fields: tuple[str, ...] = ()) -> QuestionSet:
+def load_questions(name: str, fields: Sequence[str] = ()) -> QuestionSet:
     """A named set, or a file, its fields under the names that ``fields`` gives."""
-    mapped = parse_fields(fields)
+    columns = parse_fields(fields)
     path = Path(name)
-    if name in named_sets() and not mapped:
+    if name in named_sets() and not columns:
         return question_set(name)
     if not path.exists():
         if name in named_sets():
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path, fields=mapped)
-
-
-def merge_sampling(
-    chosen: Sampling, temperature: float | None, max_tokens: int | None, stop: tuple[str, ...], window: int | None
-) -> Sampling:
-    """The set's own sampling, with what the user gave instead."""
-    return replace(
-        chosen,
-        temperature=chosen.temperature if temperature is None else temperature,
-        max_tokens=max_tokens or chosen.max_tokens,
-        stop=stop or chosen.stop,
-        window=window or chosen.window,
-    )
+    return read_questions(path, fields=columns)

@@ -2,47 +2,52 @@
 
 import asyncio
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pets.cli._groups import option, verb
 from pets.cli._signals import INTERRUPTED
-from pets.cli.options import Source, drawing_options, field_option, load_questions, merge_sampling, source_options
+from pets.cli.options import FILE, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 
 __all__ = ["sample"]
 
+TOP_LOGPROBS = 20  # recorded with every trace: all kinds of confidence come from them
 
-@click.command(short_help="Record traces of every question as a pool.")
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What is recorded, and where."""
+
+    title: ClassVar[str] = "Recording"
+
+    output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), kind=FILE, required=True)
+    traces: int = option("How many traces per question are recorded.", 64, at_least=1)
+    open_questions: int = option(
+        "How many questions are on their way together.", 2, at_least=1, replaces=("--at-once",)
+    )
+    part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
+                       metavar="I/K")  # fmt: skip
+
+
+@verb()
 @click.argument("questions", metavar="QUESTIONS")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="A .jsonl file.")
-@click.option("--traces", type=click.IntRange(min=1), default=64, show_default=True, help="Traces a question.")
-@click.option("--first", type=click.IntRange(min=1), help="Only so many questions, from the first on.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same traces.")
-@click.option("--at-once", type=click.IntRange(min=1), default=2, show_default=True, help="Questions in flight.")
-@click.option("--part", default="1/1", show_default=True, metavar="I/K", help="Every K-th question from the I-th on.")
-@field_option
-@source_options
-@drawing_options
 def sample(
     questions: str,
-    output: Path,
-    traces: int,
-    first: int | None,
-    seed: int,
-    at_once: int,
-    part: str,
-    fields: tuple[str, ...],
-    temperature: float | None,
-    max_tokens: int | None,
-    stop: tuple[str, ...],
-    window: int | None,
-    **source: str,
+    goal: RecordingOptions,
+    asking: QuestionOptions,
+    model: ModelOptions,
+    local: LocalModelOptions,
+    sampling: SamplingOptions,
 ) -> None:
     """Record traces of every question of QUESTIONS, a JSONL file or a named set, as a pool.
 
@@ -54,23 +59,30 @@ def sample(
     was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it, nor
     a question whose text has changed.
     """
-    asked = load_questions(questions, fields)
-    sampling = merge_sampling(replace(asked.sampling, top_logprobs=20), temperature, max_tokens, stop, window)
-    recording = Recording(asked.problems[:first], traces, sampling, seed, at_once, _part(part))
+    output = goal.output
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
-    chosen = Source(**source)  # type: ignore[arg-type]
-    sampler = chosen.sampler()
-    model = sampler.weights.name if isinstance(sampler, LocalSampler) else chosen.name
-    recording = replace(recording, model=model)
+    asked = asking.load(questions)
+    recording = Recording(
+        asked.problems,
+        goal.traces,
+        sampling.merge(replace(asked.sampling, top_logprobs=TOP_LOGPROBS)),
+        sampling.seed,
+        goal.open_questions,
+        _part(goal.part),
+    )
+    samplers = model.samplers(local, stream=False)
+    recording = replace(recording, model=_model_name(samplers, model))
     try:
-        sampled = asyncio.run(_run(recording, sampler, output))
+        sampled = asyncio.run(_record(recording, samplers, output, model))
     except KeyboardInterrupt:
         click.echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
         sys.exit(INTERRUPTED)
     click.echo(f"{output}: {sampled} questions sampled, {len(recording.numbered)} in all.", err=True)
-    if bad := unanswered(output):
-        click.echo(f"No trace answers {bad} of its questions: bad lines to readers; --skip-bad passes over.", err=True)
+    if unread := unanswered(output):
+        click.echo(
+            f"No trace answers {unread} of its questions: bad lines to readers; --skip-bad passes over.", err=True
+        )
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -80,13 +92,20 @@ def _part(text: str) -> tuple[int, int]:
     return int(i), int(k)
 
 
-async def _run(recording: Recording, sampler: Sampler, output: Path) -> int:
+def _model_name(samplers: Sequence[Sampler], model: ModelOptions) -> str:
+    local = next((sampler for sampler in samplers if isinstance(sampler, LocalSampler)), None)
+    return (model.model or "") if local is None else local.weights.name
+
+
+async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path, model: ModelOptions) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)))
         bar = progress.add_task("starting", total=None)
 
         def show(done: int, total: int) -> None:
             progress.update(bar, description="questions", completed=done, total=total)
 
-        async with sampler:
-            return await record(recording, sampler, output, show)
+        for sampler in samplers:
+            await stack.enter_async_context(sampler)
+        return await record(recording, samplers, output, show, tries=model.tries, rpm=model.rpm, tpm=model.tpm)

@@ -2,62 +2,74 @@
 
 import json
 import os
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, get_args
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import click
-from click.core import ParameterSource
 
+from pets.cli._groups import option, verb
 from pets.cli._output import check_output
 from pets.cli._run import run_engine
-from pets.cli.options import drawing_options, field_option, load_questions
-from pets.confidence import KINDS
+from pets.cli.options import (
+    AnswerOptions,
+    LocalModelOptions,
+    ModelOptions,
+    OutputOptions,
+    QuestionOptions,
+    SamplingOptions,
+    StoredRunOptions,
+)
 from pets.engine import Engine, RunConfig, TokenPrice
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
-from pets.engine.run import Dialect, make_samplers
 from pets.errors import InputError
+from pets.questions import QuestionSet
 
 __all__ = ["solve", "top_up"]
 
-LOCAL_CONCURRENCY = 16
-ALLOWED_WITH_RESUME = {"store", "resume", "number", "endpoint", "concurrency", "first", "fields"}
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "concurrency", "first", "fields", "output"}
+TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
-@click.command(short_help="Answer questions under a budget, live.")
+@dataclass(frozen=True, slots=True)
+class BudgetOptions:
+    """What may be spent, and on what."""
+
+    title: ClassVar[str] = "Budget"
+
+    budget: str = option("What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd.", "16x")
+    max_traces: int = option(
+        "How many traces a question gets at most.", 64, at_least=1, replaces=("--max-per-question",)
+    )
+    policy: str = option('Who gets the next trace: a policy such as "okg" or "price:rounds=3".', "okg")
+    target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
+    price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
+    overshoot: float = option("By what share a budget in tokens or money may be exceeded at worst.", 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunOptions:
+    """What a run would take."""
+
+    title: ClassVar[str] = "Estimate"
+
+    dry_run: bool = option("Say what the run would take; ask nothing of any model.", False)
+    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S")
+
+
+@verb()
 @click.argument("questions", metavar="QUESTIONS", required=False)
-@click.option("--budget", default="16x", show_default=True, help="16x (mean a question), 5000 (traces), 2Mtok, 5usd.")
-@click.option("--policy", default="okg", show_default=True, help='Such as "okg" or "price:rounds=3".')
-@click.option("--max-traces", type=click.IntRange(min=1), default=64, show_default=True,
-              help="The most traces that one question gets.")  # fmt: skip
-@click.option("--rpm", type=click.IntRange(min=1), help="Requests per minute that each endpoint takes.")
-@click.option("--tpm", type=click.IntRange(min=1), help="Tokens per minute that each endpoint takes.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Traces in flight; default 64, of a local model 16.")
-@click.option("--endpoint", multiple=True, metavar="URL", help="An OpenAI-compatible server; give it again for more.")
-@click.option("--model", help="The servers' model, or a GGUF file; default: SmolLM2-135M-Instruct, local.")
-@click.option("--dialect", type=click.Choice(get_args(Dialect)), help="Of the server, where it is not plain.")
-@click.option("--slots", type=click.IntRange(min=1), help="Traces that the local model decodes together.")
-@click.option("--context", type=click.IntRange(min=1), help="Tokens of prompt and trace that the local model holds.")
-@click.option("--threads", type=click.IntRange(min=1), help="Of the local model; default: one a core.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds a request.")
-@click.option("--answer", help="How answers are read, for all questions: choice, number, math, text.")
-@click.option("--system", help="A system message for every question.")
-@click.option("--confidence", type=click.Choice(KINDS), help="Ask for log-probabilities; votes may weigh by this.")
-@click.option("--price", help="Dollars per million tokens: in=0.15,out=0.60.")
-@click.option("--target-consistency", type=float, help="Stop when this self-consistency is expected, such as 0.99.")
-@click.option("--overshoot", type=float, default=0.1, show_default=True, help="Most that tokens or money may go over.")
-@click.option("--tries", type=click.IntRange(min=1), default=6, show_default=True, help="Of a trace, then it fails.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the traces' seeds.")
-@click.option("--first", type=click.IntRange(min=1), help="Only so many questions, from the first on.")
-@click.option("--store", type=click.Path(dir_okay=False), help="A file of runs: this one then survives anything.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the store; its own settings hold.")
-@click.option("--run", "number", default="last", show_default=True, help="Which run to resume.")
-@click.option("--dry-run", is_flag=True, help="Say what it would take; ask nothing of any model.")
-@click.option("--expect", metavar="tokens=N,seconds=S", help="Of a trace, for --dry-run.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Results as JSONL; else stdout.")
-@field_option
-@drawing_options
-def solve(questions: str | None, output: Path | None, **given: Any) -> None:
+def solve(
+    questions: str | None,
+    budget: BudgetOptions,
+    model: ModelOptions,
+    local: LocalModelOptions,
+    sampling: SamplingOptions,
+    asking: QuestionOptions,
+    reading: AnswerOptions,
+    stored: StoredRunOptions,
+    dry: DryRunOptions,
+    result: OutputOptions,
+) -> None:
     """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
 
     \b
@@ -67,39 +79,69 @@ def solve(questions: str | None, output: Path | None, **given: Any) -> None:
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
     many traces. Ctrl-C waits for the traces in flight; a run in a store is resumed where it stopped.
-    The key of a server comes from OPENAI_API_KEY.
     """
-    check_output(output)
-    if given["resume"]:
-        engine = _resumed(questions, given)
-    else:
-        found = _new(questions, given)
-        if found is None:
-            return
-        engine = found
-    run_engine(engine, output)
+    check_output(result.output)
+    if stored.resume:
+        run_engine(_resumed(questions, asking, model, stored), result.output)
+        return
+    if questions is None:
+        raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
+    asked = asking.load(questions)
+    config = _config(asked, budget, model, sampling, reading, stored.in_flight(model))
+    if dry.dry_run:
+        _print_estimate(asked, config, model.model or "", stored.store, dry.expect)
+        return
+    engine = Engine(
+        asked,
+        endpoint=model.endpoint,
+        model=model.model,
+        sampler=model.samplers(local, stream=config.kind is not None),
+        store=stored.store,
+        config=config,
+    )
+    run_engine(engine, result.output)
 
 
-def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
-    if given["store"] is None:
-        raise InputError("--resume needs --store FILE: the file that holds the run.")
-    source = click.get_current_context().get_parameter_source
-    named = [name for name in given if source(name) is ParameterSource.COMMANDLINE]
-    if ignored := [f"--{name.replace('_', '-')}" for name in named if name not in ALLOWED_WITH_RESUME]:
-        raise InputError(
-            f"--resume goes on with the run's own settings: leave out {', '.join(ignored)}. "
-            "`pets top-up` gives a run more budget."
-        )
+def _config(
+    asked: QuestionSet,
+    budget: BudgetOptions,
+    model: ModelOptions,
+    sampling: SamplingOptions,
+    reading: AnswerOptions,
+    concurrency: int,
+) -> RunConfig:
+    return RunConfig(
+        budget=budget.budget,
+        policy=budget.policy,
+        max_traces=budget.max_traces,
+        target_consistency=budget.target_consistency,
+        price=None if budget.price is None else TokenPrice.parse(budget.price),
+        overshoot=budget.overshoot,
+        concurrency=concurrency,
+        tries=model.tries,
+        rpm=model.rpm,
+        tpm=model.tpm,
+        sampling=sampling.merge(asked.sampling),
+        seed=sampling.seed,
+        answer=reading.answer,
+        system=reading.system,
+        confidence=reading.confidence,
+    )
+
+
+def _print_estimate(asked: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None) -> None:
+    tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
+    click.echo(json.dumps(asdict(estimate(asked.problems, config, model, tokens, seconds, basis))))
+
+
+def _resumed(questions: str | None, asking: QuestionOptions, model: ModelOptions, stored: StoredRunOptions) -> Engine:
+    store = stored.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
     engine = Engine.resume(
-        given["store"],
-        given["number"],
-        endpoint=given["endpoint"] or None,
-        key=os.environ.get("OPENAI_API_KEY"),
-        concurrency=given["concurrency"],
+        store, stored.run, endpoint=model.endpoint or None, key=model.key, concurrency=stored.concurrency
     )
     if questions is not None:
-        asked = [problem.id for problem in load_questions(questions, given["fields"]).problems[: given["first"]]]
-        if asked != [problem.id for problem in engine.problems]:
+        ids = [problem.id for problem in asking.load(questions).problems]
+        if ids != [problem.id for problem in engine.problems]:
             engine.close()
             raise InputError(
                 f'"{questions}" is not what this run asks. Leave the questions out, or name its run with --run.'
@@ -107,69 +149,44 @@ def _resumed(questions: str | None, given: dict[str, Any]) -> Engine:
     return engine
 
 
-def _new(questions: str | None, given: dict[str, Any]) -> Engine | None:
-    """The engine of a new run; none where only a dry run was wanted."""
-    if questions is None:
-        raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
-    asked = load_questions(questions, given["fields"])
-    asked = replace(asked, problems=asked.problems[: given["first"]])
-    local = not given["endpoint"]
-    options = {name: given[name] for name in ("budget", "policy", "max_traces", "answer", "system", "confidence")}
-    options |= {name: given[name] for name in ("target_consistency", "overshoot", "tries", "rpm", "tpm", "seed")}
-    options |= {name: given[name] for name in ("temperature", "max_tokens", "stop", "window") if given[name]}
-    if given["temperature"] is not None:
-        options["temperature"] = given["temperature"]
-    options["concurrency"] = given["concurrency"] or (LOCAL_CONCURRENCY if local else RunConfig().concurrency)
-    options["price"] = None if given["price"] is None else TokenPrice.parse(given["price"])
-    config = RunConfig(sampling=asked.sampling).with_options(options)  # type: ignore[arg-type]
-    model, expect = given["model"] or "", given["expect"]
-    if given["dry_run"]:
-        tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(given["store"], model)
-        click.echo(json.dumps(asdict(estimate(asked.problems, config, model, tokens, seconds, basis))))
-        return None
-    samplers = make_samplers(
-        given["endpoint"],
-        given["model"],
-        key=os.environ.get("OPENAI_API_KEY"),
-        dialect=given["dialect"],
-        stream=config.kind is not None,
-        timeout=given["timeout"],
-        slots=given["slots"],
-        context=given["context"],
-        threads=given["threads"],
-    )
-    return Engine(
-        asked,
-        endpoint=given["endpoint"],
-        model=given["model"],
-        sampler=samplers,
-        store=given["store"],
-        config=config,
-    )
+@dataclass(frozen=True, slots=True)
+class TopUpOptions:
+    """How much more, for a run of which store."""
+
+    title: ClassVar[str] = "Run"
+
+    budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
+                         required=True)  # fmt: skip
+    store: str = option("The file that holds the run.", metavar="FILE", required=True)
 
 
-@click.command("top-up", short_help="Give a run more budget and go on.")
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The servers of a run that goes on."""
+
+    title: ClassVar[str] = "Model"
+
+    endpoint: tuple[str, ...] = option("Another server than the run began with; give it again for more.", (),
+                                       metavar="URL")  # fmt: skip
+    key_env: str = option("The environment variable that holds the servers' key.", "OPENAI_API_KEY", metavar="NAME")
+    concurrency: int | None = option("How many traces are in flight; as before if not given.", at_least=1)
+
+
+@verb("top-up")
 @click.argument("run", metavar="RUN")
-@click.option("--budget", required=True, metavar="+AMOUNT", help="+2000, +4x, +1Mtok, +2usd: in the run's currency.")
-@click.option("--store", required=True, type=click.Path(dir_okay=False), help="The file that holds the run.")
-@click.option("--endpoint", multiple=True, metavar="URL", help="Other servers than the run began with.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Traces in flight.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Results as JSONL; else stdout.")
-def top_up(
-    run: str, budget: str, store: str, endpoint: tuple[str, ...], concurrency: int | None, output: Path | None
-) -> None:
+def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: OutputOptions) -> None:
     """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
 
     \b
     pets top-up last --budget +2000 --store runs.db
     """
-    check_output(output)
+    check_output(result.output)
     engine = Engine.resume(
-        store,
+        amount.store,
         run,
-        endpoint=endpoint or None,
-        key=os.environ.get("OPENAI_API_KEY"),
-        concurrency=concurrency,
-        top_up=budget,
+        endpoint=servers.endpoint or None,
+        key=os.environ.get(servers.key_env),
+        concurrency=servers.concurrency,
+        top_up=amount.budget,
     )
-    run_engine(engine, output)
+    run_engine(engine, result.output)

@@ -2,160 +2,170 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import click
-from click.core import ParameterSource
 
 from pets.answers.base import AnswerType
+from pets.cli._groups import option, verb
 from pets.cli._output import format_amount
 from pets.cli._signals import INTERRUPTED, interruptible
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
-from pets.cli.options import field_option, load_questions, merge_sampling
-from pets.confidence import KINDS
+from pets.cli.options import (
+    FILE,
+    AnswerOptions,
+    LocalModelOptions,
+    ModelOptions,
+    QuestionOptions,
+    SamplingOptions,
+    StoredRunOptions,
+)
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import price_of
-from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream
 from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
-from pets.questions import Problem, parse_fields
+from pets.questions import Problem, QuestionSet, parse_fields
 from pets.registry import make_answer_type
 from pets.replay.config import ReplayConfig
 from pets.replay.draws import draw_traces
 from pets.replay.labelled import RAW, read_answers
-from pets.samplers import Prompt, Sampler, Sampling
+from pets.samplers import Prompt, Sampling
 
 __all__ = ["stream"]
 
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
-ALLOWED_WITH_RESUME = {"store", "resume", "number", "endpoint", "questions", "fields", "plan_file", "alarm_rate"}
-at_least_1 = click.IntRange(min=1)
+COLD_MAX_TRACES = 64
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate"}
 
 
-@click.command(short_help="Answer questions as they arrive, within a budget.")
-@click.option(
-    "--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="The plan that `pets fit` made."
-)
-@click.option("--cold", is_flag=True, help="Work without a plan: learn from the stream itself.")
-@click.option("--questions", metavar="FILE|-", help="A file, a named set, or - for JSONL on stdin (the default).")
-@click.option("--replay", type=click.Path(path_type=Path), help="Draw from this recorded pool instead of a model.")
-@click.option("--horizon", type=at_least_1, help="How many questions will come; known for a file.")
-@click.option(
-    "--budget-window",
-    "window",
-    type=at_least_1,
-    help="A stream without an end has a budget for every so many questions; on stdin 100.",
-)
-@click.option(
-    "--budget",
-    help="16x (mean per question), 5000 (traces), 2Mtok or 5usd, in all or per window; the plan's by default.",
-)
-@click.option("--price", help="Dollars per million tokens: in=0.15,out=0.60.")
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    help="With --cold: how many batches a question gets at most after its warm-up.",
-)
-@click.option(
-    "--max-traces",
-    "cap",
-    type=at_least_1,
-    help="The most traces that one question gets; the plan's by default, cold 64.",
-)
-@click.option(
-    "--open-questions",
-    type=at_least_1,
-    default=8,
-    show_default=True,
-    help="How many questions are on their way at a time.",
-)
-@click.option(
-    "--concurrency", type=at_least_1, default=64, show_default=True, help="How many traces are in flight at most."
-)
-@click.option(
-    "--alarm-rate",
-    type=click.FloatRange(0, 1, True, True),
-    default=0.01,
-    show_default=True,
-    help="The chance of a drift alarm, ever, where nothing has changed.",
-)
-@click.option("--endpoint", multiple=True, metavar="URL", help="An OpenAI-compatible server; give it again for more.")
-@click.option("--model", help="The servers' model, or a GGUF file; by default SmolLM2-135M-Instruct on this machine.")
-@click.option("--rpm", type=at_least_1, help="Requests per minute that each endpoint takes.")
-@click.option("--tpm", type=at_least_1, help="Tokens per minute that each endpoint takes.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=600.0,
-    show_default=True,
-    help="Seconds that a request may take.",
-)
-@click.option(
-    "--tries",
-    type=at_least_1,
-    default=6,
-    show_default=True,
-    help="How many times a trace is tried before it counts as failed.",
-)
-@click.option("--answer", help="How answers are read: choice, number, math, text; with --replay also raw.")
-@click.option("--system", help="A system message for every question.")
-@click.option(
-    "--confidence", type=click.Choice(KINDS), help="Ask for log-probabilities, and keep this confidence of each trace."
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed that the seeds of all traces follow from.",
-)
-@click.option("--temperature", type=click.FloatRange(min=0.0), help="1 is the model's own distribution.")
-@click.option("--max-tokens", type=at_least_1, help="Where a trace is cut; a cut one casts no vote.")
-@click.option("--stop", multiple=True, help="Text that ends a trace; give it again for more.")
-@click.option("--store", type=click.Path(dir_okay=False), help="A file of runs: the stream then survives anything.")
-@click.option("--resume", is_flag=True, help="Go on with a stream of the store; its own settings hold.")
-@click.option("--run", "number", default="last", show_default=True, help="Which run of the store to resume.")
-@field_option
-def stream(**given: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class StreamPlanOptions:
+    """What decides how many traces a question gets."""
+
+    title: ClassVar[str] = "Plan"
+
+    plan: Path | None = option("The plan that `pets fit` made.", kind=FILE)
+    cold: bool = option("Work without a plan: learn from the stream itself.", False)
+    rounds: int = option("With --cold, in how many batches a question is sampled after its warm-up; 0 sets no limit.",
+                         3, at_least=0)  # fmt: skip
+    alarm_rate: float = option("The chance of a drift alarm, ever, where nothing has changed.", 0.01,
+                               kind=click.FloatRange(0, 1, True, True))  # fmt: skip
+
+    def watch(self, plan: StreamPlan | None) -> Drift | None:
+        """What watches for drift from a plan."""
+        return None if plan is None else Drift.of(plan, self.alarm_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBudgetOptions:
+    """What may be spent."""
+
+    title: ClassVar[str] = "Budget"
+
+    budget: str | None = option(
+        "What may be spent, in all or per window: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; the "
+        "plan's if not given."
+    )
+    horizon: int | None = option("How many questions will come; known for a file.", at_least=1)
+    budget_window: int | None = option(
+        "How many questions share a budget, in a stream without an end; 100 on stdin.",
+        at_least=1,
+        replaces=("--window",),
+    )
+    max_traces: int | None = option(
+        "How many traces a question gets at most; the plan's if not given, cold 64.",
+        at_least=1,
+        replaces=("--max-per-question",),
+    )
+    price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
+    open_questions: int = option("How many questions are open at a time.", 8, at_least=1, replaces=("--at-once",))
+
+    def cap(self, plan: StreamPlan | None) -> int:
+        """How many traces a question gets at most."""
+        return self.max_traces or (COLD_MAX_TRACES if plan is None else plan.cap)
+
+    @property
+    def token_price(self) -> TokenPrice | None:
+        """The price, parsed."""
+        return None if self.price is None else TokenPrice.parse(self.price)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPoolOptions:
+    """A recording in place of a model."""
+
+    title: ClassVar[str] = "Replay"
+
+    pool: Path | None = option("Draw from this recorded pool instead of a model.", replaces=("--replay",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """All that the user said, beside the questions."""
+
+    planning: StreamPlanOptions
+    budget: StreamBudgetOptions
+    model: ModelOptions
+    local: LocalModelOptions
+    sampling: SamplingOptions
+    asking: QuestionOptions
+    reading: AnswerOptions
+    stored: StoredRunOptions
+
+
+@verb(former={"--questions": "the argument QUESTIONS"})
+@click.argument("questions", metavar="[QUESTIONS|-]", required=False)
+def stream(
+    questions: str | None,
+    planning: StreamPlanOptions,
+    budget: StreamBudgetOptions,
+    model: ModelOptions,
+    local: LocalModelOptions,
+    sampling: SamplingOptions,
+    asking: QuestionOptions,
+    reading: AnswerOptions,
+    stored: StoredRunOptions,
+    recorded: StreamPoolOptions,
+) -> None:
     """Answer questions as they arrive: JSONL in, a line of JSON for each as soon as it is answered.
 
     \b
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
     pets stream --plan plan.json --budget-window 1000 ...     no end: the plan's mean for every 1000 questions
-    pets stream --cold --horizon 500 --budget 12x ...         no training pool
-    pets stream --plan plan.json --replay recorded.jsonl      on recorded answers
+    pets stream mine.jsonl --cold --budget 12x ...            no training pool; a file, whose end is known
+    pets stream --plan plan.json --pool recorded.jsonl        on recorded answers
     pets stream --store runs.db --resume < questions.jsonl    where it stopped
 
-    A question is {"id", "question" or "prompt", "answer": "number"?}. The budget is never exceeded; what easy questions
-    leave is spent on the others. A line that cannot be asked gets a line with "error", and the stream goes on. Ctrl-C
-    takes in no more, waits for the traces in flight and answers every question that was begun. With a store nothing is
-    paid for twice, whatever ends the process.
+    QUESTIONS is a file, a named set, or - for stdin, which is the default. A line is {"id", "question" or "prompt",
+    "answer": "number"?}. The budget is never exceeded; what easy questions leave is spent on the others. A line that
+    cannot be asked gets a line with "error", and the stream goes on. Ctrl-C takes in no more, waits for the traces in
+    flight and answers every question that was begun. With a store nothing is paid for twice, whatever ends the process.
     """
-    if not given["resume"] and (given["plan_file"] is None) != given["cold"]:
+    options = _Options(planning, budget, model, local, sampling, asking, reading, stored)
+    if not stored.resume and (planning.plan is None) != planning.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
-    plan = None if given["plan_file"] is None else read_plan(given["plan_file"])
-    if given["resume"]:
-        verb = _resumed(plan, given)
+    plan = None if planning.plan is None else read_plan(planning.plan)
+    if stored.resume:
+        running = _resumed(questions, plan, options)
+    elif recorded.pool is None:
+        running = _live(questions, plan, options)
     else:
-        verb = _live(plan, given) if given["replay"] is None else _recorded(plan, given)
-    if not verb.run():
+        running = _replayed(recorded.pool, questions, plan, options)
+    if not running.run():
         sys.exit(INTERRUPTED)
 
 
 @dataclass(slots=True)
-class _Verb:
+class _RunningStream:
     """One run of the verb: lines on stdout as they come, words on stderr.
 
     ``problems`` is None where they come line by line; ``targets`` are the votes of all recorded traces.
@@ -231,127 +241,135 @@ class _Verb:
             click.echo(line, err=True)
 
 
-def _live(plan: StreamPlan | None, given: dict[str, Any]) -> _Verb:
+def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A model, asked."""
-    if given["answer"] is not None:
-        make_answer_type(given["answer"])
-    asked = None if given["questions"] in (None, STDIN) else load_questions(given["questions"], given["fields"])
-    problems = None if asked is None else asked.problems
-    chosen = Sampling() if asked is None else replace(asked.sampling, top_logprobs=None)
-    sampling = merge_sampling(chosen, given["temperature"], given["max_tokens"], given["stop"], None)
-    price = None if given["price"] is None else TokenPrice.parse(given["price"])
-    config = _config(given, given["answer"], sampling, price)
-    options = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
-    settings = _settings(plan, config, given, problems, price_of(given["model"] or "", price), options)
-    samplers = _samplers(settings, given)
+    reading, stored = options.reading, options.stored
+    if reading.answer is not None:
+        make_answer_type(reading.answer)
+    asked = _loaded(questions, options.asking)
+    own = Sampling() if asked is None else replace(asked.sampling, top_logprobs=None)
+    config = _config(options, reading.answer, options.sampling.merge(own))
+    sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
+    settings = _settings(plan, config, options, None if asked is None else asked.problems, sizes)
+    samplers = options.model.samplers(options.local, stream=config.kind is not None)
     kind = "text" if plan is None or plan.provenance.answer == RAW else plan.provenance.answer
-    return _Verb(
-        lambda on_answer: Stream(settings, samplers, on_answer, store=given["store"], **_watching(plan, given)),
-        problems,
-        spoken_problem(parse_fields(given["fields"]), kind),
+    return _RunningStream(
+        lambda on_answer: Stream(
+            settings,
+            samplers,
+            on_answer,
+            store=stored.store,
+            drift=options.planning.watch(plan),
+            on_alarm=_print_alarm,
+        ),
+        None if asked is None else asked.problems,
+        spoken_problem(parse_fields(options.asking.fields), kind),
     )
 
 
-def _recorded(plan: StreamPlan | None, given: dict[str, Any]) -> _Verb:
+def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
-    if given["endpoint"] or given["model"]:
-        raise InputError("--replay draws from a recorded pool; leave out --endpoint and --model.")
-    if given["store"] is not None:
-        raise InputError("--replay pays for nothing; leave out --store.")
-    if given["questions"] not in (None, STDIN):
-        raise InputError("with --replay the questions are the pool's own, or ids as JSONL on stdin (--questions -).")
-    cap = given["cap"] or (64 if plan is None else plan.cap)
-    (file,) = pool_files([given["replay"]])
-    pool = read_answers(read_pool(file), given["answer"])
-    drawn = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=given["seed"]), 0)
-    targets = {id: majority([trace.answer for trace in path]) for id, path in drawn.traces.items()}
-    problems = None if given["questions"] == STDIN else [_named(id) for id in targets]
-    config = _config(given, RecordedAnswer(), Sampling(), None)
-    given = {**given, "cap": min(cap, drawn.size)}
-    settings = _settings(plan, config, given, problems, None, {"text": pool.options})
-    samplers = [RecordedStream(drawn.traces, config.seeds(0).cap)]
-    return _Verb(
-        lambda on_answer: Stream(settings, samplers, on_answer, **_watching(plan, given)),
+    if options.model.endpoint or options.model.model:
+        raise InputError("--pool draws from a recorded pool; leave out --endpoint and --model.")
+    if options.stored.store is not None:
+        raise InputError("--pool pays for nothing; leave out --store.")
+    if questions not in (None, STDIN):
+        raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
+    (file,) = pool_files([path])
+    pool = read_answers(read_pool(file), options.reading.answer)
+    cap = options.budget.cap(plan)
+    traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=options.sampling.seed), 0)
+    targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
+    problems = None if questions == STDIN else [_named(id) for id in targets]
+    config = _config(options, RecordedAnswer(), Sampling())
+    limited = replace(options, budget=replace(options.budget, max_traces=min(cap, traces.size)))
+    settings = _settings(plan, config, limited, problems, {"text": pool.options})
+    samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
+    return _RunningStream(
+        lambda on_answer: Stream(
+            settings, samplers, on_answer, drift=options.planning.watch(plan), on_alarm=_print_alarm
+        ),
         problems,
         replayed_problem(_named),
         targets,
     )
 
 
-def _resumed(plan: StreamPlan | None, given: dict[str, Any]) -> _Verb:
+def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A stream of the store, taken up where it stopped."""
-    if given["store"] is None:
-        raise InputError("--resume needs --store FILE: the file that holds the stream.")
-    source = click.get_current_context().get_parameter_source
-    if ignored := [
-        name for name in given if name not in ALLOWED_WITH_RESUME and source(name) is ParameterSource.COMMANDLINE
-    ]:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
-        raise InputError(f"--resume goes on with the stream's own settings: leave out {named}.")
-    asked = None if given["questions"] in (None, STDIN) else load_questions(given["questions"], given["fields"])
-    return _Verb(
+    store = options.stored.check_resume(ALLOWED_WITH_RESUME)
+    asked = _loaded(questions, options.asking)
+    return _RunningStream(
         lambda on_answer: Stream.resume(
-            given["store"],
-            given["number"],
-            lambda settings: _samplers(settings, given),
+            store,
+            options.stored.run,
+            lambda settings: options.model.samplers(
+                options.local,
+                stream=settings.config.kind is not None,
+                endpoints=settings.endpoints,
+                model=settings.model or None,
+            ),
             on_answer,
-            **_watching(plan, given),
+            drift=options.planning.watch(plan),
+            on_alarm=_print_alarm,
         ),
         None if asked is None else asked.problems,
-        spoken_problem(parse_fields(given["fields"]), "text"),
+        spoken_problem(parse_fields(options.asking.fields), "text"),
     )
 
 
-def _config(
-    given: dict[str, Any], answer: str | AnswerType | None, sampling: Sampling, price: TokenPrice | None
-) -> RunConfig:
-    names = ("concurrency", "system", "confidence", "tries", "rpm", "tpm", "seed")
-    return RunConfig(answer=answer, sampling=sampling, price=price, **{name: given[name] for name in names})
+def _loaded(questions: str | None, asking: QuestionOptions) -> QuestionSet | None:
+    """The questions of a file or a named set; none of stdin, whose end nobody knows."""
+    if questions is not None and questions != STDIN:
+        return asking.load(questions)
+    if asking.first is not None:
+        raise InputError("--first is for a file or a named set; on stdin, say how many will come with --horizon.")
+    return None
+
+
+def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:
+    model, reading = options.model, options.reading
+    return RunConfig(
+        answer=answer,
+        sampling=sampling,
+        price=options.budget.token_price,
+        concurrency=options.stored.in_flight(model),
+        system=reading.system,
+        confidence=reading.confidence,
+        tries=model.tries,
+        rpm=model.rpm,
+        tpm=model.tpm,
+        seed=options.sampling.seed,
+    )
 
 
 def _settings(
     plan: StreamPlan | None,
     config: RunConfig,
-    given: dict[str, Any],
+    options: _Options,
     problems: Sequence[Problem] | None,
-    price: TokenPrice | None,
-    options: Mapping[str, int | None],
+    sizes: Mapping[str, int | None],
 ) -> StreamSettings:
+    limits, model = options.budget, options.model
     budget, horizon = stream_budget(
         MEAN_TRACES if plan is None else plan.mean_budget,
-        given["cap"] or (64 if plan is None else plan.cap),
-        budget=given["budget"],
-        horizon=given["horizon"],
-        window=given["window"],
+        limits.cap(plan),
+        budget=limits.budget,
+        horizon=limits.horizon,
+        window=limits.budget_window,
         problems=problems,
-        price=price,
+        price=price_of(model.model or "", config.price),
         max_tokens=config.sampling.max_tokens,
     )
     leave = left_by_windows(budget)
-    cold = Price(given["rounds"], use_up=True, leave=leave, cold=True)
+    cold = Price(options.planning.rounds, use_up=True, leave=leave, cold=True)
     policy = cold if plan is None else plan.policy(use_up=True, leave=leave)
-    endpoints = tuple(given["endpoint"])
     return StreamSettings(
-        policy, budget, config, horizon, given["open_questions"], given["model"] or "", endpoints, options
+        policy, budget, config, horizon, limits.open_questions, model.model or "", model.endpoint, sizes
     )
 
 
-def _samplers(settings: StreamSettings, given: dict[str, Any]) -> list[Sampler]:
-    return make_samplers(
-        given["endpoint"] or settings.endpoints,
-        settings.model or None,
-        key=os.environ.get("OPENAI_API_KEY"),
-        stream=settings.config.kind is not None,
-        timeout=given["timeout"],
-    )
-
-
-def _watching(plan: StreamPlan | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Drift from the plan, where there is one."""
-    return {"drift": None if plan is None else Drift.of(plan, given["alarm_rate"]), "on_alarm": _alarm}
-
-
-def _alarm(drift: Drift) -> None:
+def _print_alarm(drift: Drift) -> None:
     click.echo(
         f"Drift: after {drift.seen:,} questions the warm-up patterns no longer fit the plan (p = {drift.p_value:.2g}). "
         "The budget is kept; fit a new plan on recent answers to spend it well.",
