@@ -65,6 +65,23 @@ def test_answers_are_lines_of_json_with_certificates(questions, serve):
     assert "Spent 40 traces of 40 traces." in result.stderr and "Expected self-consistency" in result.stderr
 
 
+def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
+    _, at = serve()
+    store = tmp_path / "runs.db"
+    for name in (questions.rename(tmp_path / "exam.jsonl"), "starter"):
+        assert pets("solve", name, *at, "--first", 2, "--budget", "1x", "--store", store).exit_code == 0
+    rows = [json.loads(line) for line in pets("runs", "--store", store, "--format", "json").stdout.splitlines()]
+    assert {row["run"]: row["set"] for row in rows} == {1: "exam", 2: "starter"}
+
+
+def test_two_servers_share_a_run_within_the_limits_named(questions, serve):
+    (one, first), (other, second) = serve(), serve()
+    result = pets("solve", questions, *first, *second, "--budget", "4x", "--rpm", 6000, "--tpm", 10_000_000,
+                  "--dialect", "openai", "--key-env", "NO_SUCH_VARIABLE")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert one.stats.traces + other.stats.traces == 40 and one.stats.traces and other.stats.traces
+
+
 def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     mock, at = serve()
     store, out = tmp_path / "runs.db", tmp_path / "out.jsonl"

@@ -19,10 +19,10 @@ from pets.engine import Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import PetsError
 
-__all__ = ["run_engine"]
+__all__ = ["progress_table", "run_engine"]
 
-EVERY = 0.5  # seconds between two looks at the run
-LOOKING = 0.05  # share of the time that the expected self-consistency may take
+REFRESH_S = 0.5  # between two looks at the run
+CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:
@@ -59,36 +59,40 @@ async def _run(engine: Engine, output: Path | None) -> Solution:
 
 async def _watch(engine: Engine) -> None:
     """Live figures on a terminal; nothing elsewhere."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)  # ids and error messages are shown as they are
     if not console.is_terminal:
         return
-    seen: ExpectedConsistency | None = None
+    latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(REFRESH_S)
             if not engine.begun:
                 continue
-            begun = time.perf_counter()
-            look = begun >= next_look
+            now = time.perf_counter()
+            look = now >= next_look
             snapshot = engine.snapshot(look)
             if look:
-                seen = snapshot.expected or seen
-                next_look = time.perf_counter() + (time.perf_counter() - begun) / LOOKING
-            live.update(_figures(snapshot, seen), refresh=True)
+                latest = snapshot.expected or latest
+                next_look = time.perf_counter() + (time.perf_counter() - now) / CONSISTENCY_SHARE
+            live.update(progress_table(snapshot, latest), refresh=True)
 
 
-def _figures(now: Snapshot, seen: ExpectedConsistency | None) -> Table:
+def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
+    """The figures of a run under way; while no server can be reached, why that is instead of the time that is left."""
     left = now.seconds_left
     table = Table.grid(padding=(0, 2))
     share = now.spent / now.total if now.total else 1.0
     spent, total = format_amount(now.spent, now.unit), format_amount(now.total, now.unit)
     table.add_row("spent", f"{spent} of {total} ({share:.0%})")
     table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
-    table.add_row("left", "..." if left is None else _clock(left))
-    if seen is not None:
-        table.add_row("self-consistency", f"{seen.consistency:.3f} expected, {seen.answered:.0%} answered")
-        table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in seen.hardest))
+    if now.outage is None:
+        table.add_row("left", "..." if left is None else _clock(left))
+    else:
+        table.add_row("unreachable", f"trying again: {now.outage}")
+    if latest is not None:
+        table.add_row("self-consistency", f"{latest.consistency:.3f} expected, {latest.answered:.0%} answered")
+        table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in latest.hardest))
     if now.faults:
         table.add_row("faults", "  ".join(f"{name} {count}" for name, count in sorted(now.faults.items())))
     return table
