@@ -7,12 +7,15 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+import pets
+from pets.answers.base import AnswerType
 from pets.answers.number import Number
 from pets.core.policy import IndexPolicy, View
 from pets.core.tally import Tally
-from pets.errors import SpecError
+from pets.errors import InputError, SpecError
 from pets.policies.okg import OKG
 from pets.policies.price import Price
+from pets.pools import Pool, PooledQuestion
 from pets.registry import (
     answer_types,
     as_answer_type,
@@ -182,3 +185,48 @@ def test_two_plugins_of_one_name_are_both_refused(plugins):
     plugins += [entry("mine", f"pets.policies.{name}") for name in ("okg:OKG", "price:Price", "asc:ASC")]
     with pytest.raises(SpecError, match="uninstall one"):
         make_policy("mine")
+
+
+@dataclass(frozen=True, slots=True)
+class Shouted(AnswerType):
+    """An answer type in no registry."""
+
+    def canonical(self, answer: str) -> str | None:
+        return answer.upper() or None
+
+    def extract(self, text: str) -> str | None:
+        return self.canonical(text)
+
+
+@dataclass
+class Changing(IndexPolicy):
+    """Not frozen, so that it cannot be hashed."""
+
+    def index(self, tally: Tally, view: View) -> float:
+        return -tally.launched
+
+
+@pytest.mark.parametrize("policy", [Fewest(), Changing(), OKG(prior=1.0)], ids=lambda policy: type(policy).__name__)
+def test_solve_takes_policies_answer_types_and_samplers_as_objects(policy):
+    solution = pets.solve(["a?", "b?"], policy=policy, answer=Shouted(), sampler=Echo("yes"), budget="3x")
+    assert [(answer.votes, answer.traces) for answer in solution.answers] == [({"YES": 3}, 3)] * 2
+
+
+def test_solve_takes_a_sampler_by_its_spec(plugins):
+    plugins.append(entry("echo", f"{__name__}:Echo", group="pets.samplers"))
+    (answer,) = pets.solve(["a?"], sampler="echo:words=yes", answer="text", budget=2).answers
+    assert answer.votes == {"yes": 2}
+
+
+def test_replay_takes_policies_as_objects():
+    pool = Pool("mine", tuple(PooledQuestion(f"q{i}", ("A", "A", "B", "A") * 2) for i in range(4)))
+    (result,) = pets.replay([pool], [Fewest(), "okg"], repetitions=1, size=8)
+    assert [each.policy for each in result.results] == ["Fewest()", "okg"]
+
+
+@pytest.mark.parametrize("option", [{"policy": Fewest()}, {"answer": Shouted()}], ids=lambda option: next(iter(option)))
+def test_what_no_spec_describes_cannot_be_stored_and_says_so_in_one_line(option, tmp_path):
+    store = tmp_path / "runs.db"
+    with pytest.raises(InputError, match="Install it as an entry point of pets, or run without a store") as error:
+        pets.solve(["a?"], sampler=Echo("yes"), budget=2, store=store, **option)
+    assert "\n" not in str(error.value) and not store.exists()

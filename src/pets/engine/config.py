@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 from pets.answers.base import AnswerType
 from pets.confidence import KINDS, Kind
@@ -116,7 +116,9 @@ class RunConfig:
     @property
     def kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
-        return self.confidence or ("tail" if _sees_traces(self.policy) else None)
+        policy = self.policy
+        sees = _sees(policy) if isinstance(policy, str) else policy.sees
+        return self.confidence or ("tail" if sees == "traces" else None)
 
     @property
     def drawn(self) -> Sampling:
@@ -181,8 +183,8 @@ def _spec(value: str | Policy | AnswerType | None) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _sees_traces(policy: str | Policy) -> bool:
-    return as_policy(policy).sees == "traces"
+def _sees(spec: str) -> Literal["counts", "traces"]:
+    return as_policy(spec).sees
 
 
 def topped_up(settings: RunSettings, text: str, questions: int) -> RunSettings:
