@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.mock import DistributionAnswers, MockModel, running
 from pets.samplers import Prompt, Sampling
 from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
@@ -259,6 +260,17 @@ def test_hundreds_of_requests_are_in_flight_at_once():
             return await asyncio.gather(*requests)
 
     assert len(asyncio.run(go())) == 200
+
+
+def test_one_sampler_serves_several_blocks_each_in_a_loop_of_its_own():
+    with running(MockModel(DistributionAnswers({"q": {"A": 1.0}}))) as url:
+        sampler = OpenAISampler(url, "mock")
+
+        async def go():
+            async with sampler:
+                return await sampler.sample(Prompt("q"), 2, 0, Sampling())
+
+        assert asyncio.run(go()) == asyncio.run(go())
 
 
 @pytest.mark.parametrize(("loopback", "connections"), [(False, 1), (True, 3)])

@@ -5,8 +5,8 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -36,7 +36,7 @@ class OpenAISampler(Sampler):
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
     ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
 
-    One object carries hundreds of requests in flight. ``transport`` replaces the network, for tests.
+    One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the network, for tests.
 
         async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
             traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
@@ -58,9 +58,17 @@ class OpenAISampler(Sampler):
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
-        self._client = http_client(self._base, key=key, timeout=timeout, transport=transport, loopback=loopback)
+        self._new_client = partial(
+            http_client, self._base, key=key, timeout=timeout, transport=transport, loopback=loopback
+        )
+        self._client = self._new_client()
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
+
+    async def __aenter__(self) -> Self:
+        if self._client.is_closed:  # by an earlier block, whose event loop may be gone as well
+            self._client = self._new_client()
+        return self
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
