@@ -36,7 +36,8 @@ class OpenAISampler(Sampler):
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
     ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
 
-    One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the network, for tests.
+    One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the
+    network, for tests.
 
         async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
             traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
