@@ -16,16 +16,7 @@ from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
 from pets.prompts import Completion, Sampling
 
-__all__ = [
-    "ABANDONED",
-    "ChoiceReader",
-    "ResponseReader",
-    "error_from",
-    "error_message",
-    "is_transient",
-    "shares",
-    "token_count",
-]
+__all__ = ["ResponseReader", "error_from", "error_message", "shares"]
 
 CHARACTERS_PER_TOKEN = 4  # about
 MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
