@@ -23,7 +23,6 @@ WITHOUT_A_TEST_FILE = {
 """Modules without a test file of their own, and why: ``"cli/_run.py": "run by every verb's tests"``."""
 
 
-@pytest.mark.xfail(strict=False, reason="until the engine, the gateway and the mock are one")
 def test_no_public_class_name_is_defined_twice():
     homes = defaultdict(list)
     for path in SOURCE.rglob("*.py"):
@@ -39,7 +38,6 @@ def mirror(path):
     return TESTS / path.parent.relative_to(SOURCE) / f"test_{path.stem.lstrip('_')}.py"
 
 
-@pytest.mark.xfail(strict=False, reason="until the engine, the gateway and the mock are one")
 def test_every_module_has_its_test_file_or_a_reason():
     names = {str(path.relative_to(SOURCE)) for path in MODULES if not mirror(path).exists()}
     assert sorted(names - WITHOUT_A_TEST_FILE.keys()) == [], "write the test file, or say why there is none"

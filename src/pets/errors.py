@@ -8,9 +8,9 @@ PetsError                   the user can act on it: the message says what was fo
 ├── PoolError               a recorded pool that cannot be read, or a bad line in one: file and line are named
 └── SamplerError            a model gave no traces; ``status`` and ``retry_after`` as the server sent them
     ├── RefusedError        it understood and will not: a bad key, no such model, a prompt too long. Do not try again
-    ├── BusyError           it cannot now: 429, 5xx, a timeout, a lost connection. Try again, not before retry_after
+    ├── BusyError           it cannot now: 429, 5xx, a timeout. Try again, not before retry_after
     │   └── UnreachableError  no connection could be made: nothing was sent, so nothing was sampled
-    ├── ReplyError          it answered what cannot be read: half a body, wrong JSON, missing fields. Try again
+    ├── ReplyError          it answered what cannot be read: half a body, a lost connection, wrong JSON. Try again
     └── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
 
 >>> issubclass(BudgetError, PetsError)

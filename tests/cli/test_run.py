@@ -1,11 +1,15 @@
-"""What a run shows while it is under way."""
+"""What a run shows while it is under way; the first Ctrl-C drains, the second stops at once."""
 
+import asyncio
 import io
+import os
+import signal
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
-from pets.cli._run import progress_table
+from pets.cli._run import INTERRUPTED, interruptible, progress_table
 from pets.engine import Snapshot
 from pets.engine.progress import ExpectedConsistency
 
@@ -51,3 +55,39 @@ def test_an_outage_is_shown_instead_of_the_time_left():
     rows = shown(replace(UNDER_WAY, outage="http://localhost:1/v1 [Errno 111] refused the connection."))
     assert rows["unreachable"] == "unreachable trying again: http://localhost:1/v1 [Errno 111] refused the connection."
     assert "left" not in rows
+
+
+def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):
+    async def main():
+        drained = asyncio.Event()
+        with interruptible(drained.set, "Waiting."):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(drained.wait(), 10)
+        return "done"
+
+    assert asyncio.run(main()) == "done"
+    assert capsys.readouterr().err == "\nWaiting. Ctrl-C again stops at once.\n"
+
+
+def test_the_second_signal_cancels():
+    async def main():
+        drained = asyncio.Event()
+        with interruptible(drained.set, "Waiting."):
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.wait_for(drained.wait(), 10)
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.wait_for(asyncio.Event().wait(), 10)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+
+
+def test_afterwards_signals_do_what_they_did():
+    async def main():
+        before = signal.getsignal(signal.SIGTERM)
+        with interruptible(lambda: None, ""):
+            pass
+        return signal.getsignal(signal.SIGTERM) == before
+
+    assert asyncio.run(main())
+    assert INTERRUPTED == 130

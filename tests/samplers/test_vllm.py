@@ -190,8 +190,8 @@ def test_all_clients_share_one_ssl_context(monkeypatch):
 
     async def go():
         urls = ["https://one/v1", "https://two/v1", "http://three/v1"] * 2
-        for sampler in [OpenAISampler(url, "m") for url in urls]:
-            await sampler.close()
+        for transport in [client._transport(url, loopback=False) for url in urls]:
+            await transport.aclose()
 
     asyncio.run(go())
     assert len(made) == 1

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -14,15 +16,45 @@ from rich.live import Live
 from rich.table import Table
 
 from pets.cli._output import format_amount
-from pets.cli._signals import INTERRUPTED, interruptible
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import PetsError
 
-__all__ = ["progress_table", "run_engine"]
+__all__ = ["INTERRUPTED", "interruptible", "progress_table", "run_engine"]
 
+INTERRUPTED = 128 + signal.SIGINT  # the exit code
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
 CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
+
+
+@contextmanager
+def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
+    """The first signal says ``words`` and calls ``drain``, the second cancels the task that runs the block."""
+    loop, running = asyncio.get_running_loop(), asyncio.current_task()
+    assert running is not None
+    pressed = False
+
+    def stop() -> None:
+        nonlocal pressed
+        if pressed:
+            running.cancel()
+            return
+        pressed = True
+        click.echo(f"\n{words} Ctrl-C again stops at once.", err=True)
+        drain()
+
+    try:
+        for one in SIGNALS:
+            loop.add_signal_handler(one, stop)
+    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
+        yield
+        return
+    try:
+        yield
+    finally:
+        for one in SIGNALS:
+            loop.remove_signal_handler(one)
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:

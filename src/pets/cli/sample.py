@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli._groups import option, verb
-from pets.cli._signals import INTERRUPTED
+from pets.cli._run import INTERRUPTED
 from pets.cli.options import FILE, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler

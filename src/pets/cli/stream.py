@@ -13,7 +13,7 @@ import click
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
 from pets.cli._output import format_amount
-from pets.cli._signals import INTERRUPTED, interruptible
+from pets.cli._run import INTERRUPTED, interruptible
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
     FILE,

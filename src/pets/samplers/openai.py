@@ -5,8 +5,8 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -59,17 +59,13 @@ class OpenAISampler(Sampler):
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
-        self._new_client = partial(
-            http_client, self._base, key=key, timeout=timeout, transport=transport, loopback=loopback
-        )
-        self._client = self._new_client()
+        # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
+        self._given_transport, self._loopback = transport, loopback
+        self._transport: httpx.AsyncBaseTransport | None = None  # made in the event loop that uses it
+        self._headers = _headers(key)
+        self._timeout = httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None).as_dict()
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
-
-    async def __aenter__(self) -> Self:
-        if self._client.is_closed:  # by an earlier block, whose event loop may be gone as well
-            self._client = self._new_client()
-        return self
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
@@ -88,7 +84,10 @@ class OpenAISampler(Sampler):
         return reader.completions()
 
     async def close(self) -> None:
-        await self._client.aclose()
+        """Close every connection; the next request opens new ones."""
+        used, self._transport = self._transport, None
+        if used is not None:
+            await used.aclose()
 
     async def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
@@ -113,32 +112,42 @@ class OpenAISampler(Sampler):
     async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
-        sent, headers = in_pieces(content), {"Content-Length": str(len(content))}
+        headers = {**self._headers, "Content-Length": str(len(content))}
         try:
-            async with self._client.stream("POST", _parsed_url(url), content=sent, headers=headers) as response:
+            request = httpx.Request(
+                "POST",
+                _parsed_url(url),
+                headers=headers,
+                content=in_pieces(content),
+                extensions={"timeout": self._timeout},
+            )
+            if self._transport is None:
+                self._transport = self._given_transport or _transport(self._base, self._loopback)
+            response = await self._transport.handle_async_request(request)
+            try:
                 self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                 if response.status_code != httpx.codes.OK:
                     raise error_from(response.status_code, response.headers, await response.aread())
                 yield response
+            finally:
+                await response.aclose()
         except Exception as error:
             if (failure := sampler_error(self._base, error)) is None:
                 raise
             raise failure from error
 
 
-def http_client(
-    url: str,
-    *,
-    key: str | None = None,
-    timeout: float,
-    transport: httpx.AsyncBaseTransport | None = None,
-    loopback: bool = False,
-) -> httpx.AsyncClient:
+def _headers(key: str | None) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "pets"}
+    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def http_client(url: str, *, key: str | None = None, timeout: float) -> httpx.AsyncClient:
     """A client for the server at ``url``: its proxy and its key; no redirects, no cookies."""
     return httpx.AsyncClient(
-        headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        headers=_headers(key),
         timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
-        transport=transport or _transport(url, loopback),
+        transport=_transport(url, loopback=False),
         trust_env=False,
         verify=False,  # the transport has its own
     )

@@ -12,8 +12,17 @@ from pets.questions import Problem
 from pets.store import sql
 from pets.store.database import Database
 from pets.store.lock import RunLock, is_locked
-from pets.store.records import LostLaunch, RunSettings, RunSummary, StoredTrace
-from pets.store.rows import problem_of, question_row, text_rows, trace_of, trace_row
+from pets.store.records import (
+    LostLaunch,
+    RunSettings,
+    RunSummary,
+    StoredTrace,
+    problem_of,
+    question_row,
+    text_rows,
+    trace_of,
+    trace_row,
+)
 from pets.types import Launch
 
 __all__ = ["Run", "RunView", "summary_of"]
