@@ -12,6 +12,25 @@ from pets.cli.main import VERBS, cli
 
 HEAVY = ("numpy", "scipy", "httpx", "rich", "pets.core", "pets.cli.solve")
 
+RENAMED = [  # since version 0.1.0
+    ("figures", "--out", "--output"),
+    ("fit", "--max-per-question", "--max-traces"),
+    ("forecast", "--runs", "--repetitions"),
+    ("forecast", "--target", "--target-consistency"),
+    ("mock", "--questions", "--count"),
+    ("sample", "--at-once", "--open-questions"),
+    ("sample", "--window", "--confidence-window"),
+    ("serve", "--queue", "--open-questions"),
+    ("serve", "--window", "--budget-window"),
+    ("solve", "--max-per-question", "--max-traces"),
+    ("solve", "--window", "--confidence-window"),
+    ("stream", "--at-once", "--open-questions"),
+    ("stream", "--max-per-question", "--max-traces"),
+    ("stream", "--questions", "the argument QUESTIONS"),
+    ("stream", "--replay", "--pool"),
+    ("stream", "--window", "--budget-window"),
+]
+
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pets", *words], check=False, capture_output=True, text=True)
@@ -39,6 +58,27 @@ def test_every_verb_is_listed_with_a_sentence_and_has_help(name):
     listed = CliRunner().invoke(cli, ["--help"]).output
     assert f"  {name} " in listed and VERBS[name] in listed
     assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(("verb", "former", "successor"), RENAMED, ids=lambda word: word)
+def test_an_option_that_was_renamed_names_its_successor(verb, former, successor):
+    result = CliRunner().invoke(cli, [verb, former, "1"])
+    assert result.exit_code == 2 and result.stderr.endswith(f"Error: {former} is now {successor}.\n")
+
+
+def commands(name, command):
+    below = command.commands.items() if isinstance(command, click.Group) else []
+    return [(name, command), *((f"{name} {key}", sub) for key, sub in below)]
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_every_option_is_explained_by_a_sentence(name):
+    for words, command in commands(name, cli.get_command(click.Context(cli), name)):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                text = parameter.help or ""
+                assert text and text[0].isupper() and text.endswith((".", "]")), f"{words} {parameter.opts}: {text!r}"
+                assert not text.startswith("Of "), f"{words} {parameter.opts}: {text}"
 
 
 def test_verbs_are_completed_without_importing_them():
