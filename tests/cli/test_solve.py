@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from pets.cli.main import cli
 from pets.errors import PetsError
 from pets.mock import MockModel, running, synthetic
+from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
 from ..waiting import PATIENCE_S, wait_until
@@ -72,6 +73,19 @@ def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
         assert pets("solve", name, *at, "--first", 2, "--budget", "1x", "--store", store).exit_code == 0
     rows = [json.loads(line) for line in pets("runs", "--store", store, "--format", "json").stdout.splitlines()]
     assert {row["run"]: row["set"] for row in rows} == {1: "exam", 2: "starter"}
+
+
+def test_a_resumed_run_asks_its_servers_as_before(questions, serve, tmp_path, monkeypatch):
+    _, at = serve()
+    store = tmp_path / "runs.db"
+    pets("solve", questions, *at, "--budget", "1x", "--store", store, "--dialect", "llama.cpp", "--timeout", 77)
+    calls = []
+    monkeypatch.setattr(
+        "pets.engine.run.OpenAISampler",
+        lambda *args, **options: calls.append(options) or OpenAISampler(*args, **options),
+    )
+    assert pets("top-up", "last", "--budget", "+1x", "--store", store).exit_code == 0
+    assert [(call["dialect"], call["timeout"]) for call in calls] == [("llama.cpp", 77.0)]
 
 
 def test_two_servers_share_a_run_within_the_limits_named(questions, serve):

@@ -45,16 +45,16 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
         drain()
 
     try:
-        for one in SIGNALS:
-            loop.add_signal_handler(one, stop)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop)
     except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
         yield
         return
     try:
         yield
     finally:
-        for one in SIGNALS:
-            loop.remove_signal_handler(one)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:

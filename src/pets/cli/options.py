@@ -10,7 +10,8 @@ import click
 
 from pets.cli._groups import named_options, option
 from pets.confidence import Kind
-from pets.engine.run import Dialect, make_samplers
+from pets.engine.config import DialectName
+from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
 from pets.samplers import Sampler, Sampling
@@ -90,7 +91,9 @@ class ModelOptions:
     )
     model: str | None = option("The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given.")
     key_env: str = option("The environment variable that holds the servers' key.", "OPENAI_API_KEY", metavar="NAME")
-    dialect: Dialect | None = option("Which server it is, where its address does not tell: this decides what is sent.")
+    dialect: DialectName | None = option(
+        "Which server it is, where its address does not tell: this decides what is sent."
+    )
     rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
     tpm: int | None = option("How many tokens per minute each server takes.", at_least=1)
     timeout: float = option("How many seconds a request may take.", 600.0, at_least=0.1)
@@ -101,22 +104,13 @@ class ModelOptions:
         """The servers' key."""
         return os.environ.get(self.key_env)
 
-    def samplers(
-        self,
-        local: LocalModelOptions,
-        *,
-        stream: bool,
-        endpoints: Sequence[str] | None = None,
-        model: str | None = None,
-    ) -> list[Sampler]:
-        """A sampler per server, or that of the local model; a stored run knows its ``endpoints`` and ``model``."""
-        urls = self.endpoint or endpoints or ()
-        name = self.model or model
-        if urls and name is None:
+    def samplers(self, local: LocalModelOptions, *, stream: bool) -> list[Sampler]:
+        """A sampler per server, or that of the local model."""
+        if self.endpoint and self.model is None:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
         return make_samplers(
-            urls,
-            name,
+            self.endpoint,
+            self.model,
             key=self.key,
             dialect=self.dialect,
             stream=stream,

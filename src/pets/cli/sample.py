@@ -44,7 +44,7 @@ class RecordingOptions:
 def sample(
     questions: str,
     goal: RecordingOptions,
-    asking: QuestionOptions,
+    selection: QuestionOptions,
     model: ModelOptions,
     local: LocalModelOptions,
     sampling: SamplingOptions,
@@ -62,11 +62,11 @@ def sample(
     output = goal.output
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
-    asked = asking.load(questions)
+    question_set = selection.load(questions)
     recording = Recording(
-        asked.problems,
+        question_set.problems,
         goal.traces,
-        sampling.merge(replace(asked.sampling, top_logprobs=TOP_LOGPROBS)),
+        sampling.merge(replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)),
         sampling.seed,
         goal.open_questions,
         _part(goal.part),

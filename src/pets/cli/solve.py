@@ -64,10 +64,10 @@ def solve(
     model: ModelOptions,
     local: LocalModelOptions,
     sampling: SamplingOptions,
-    asking: QuestionOptions,
-    reading: AnswerOptions,
-    stored: StoredRunOptions,
-    dry: DryRunOptions,
+    selection: QuestionOptions,
+    answers: AnswerOptions,
+    storage: StoredRunOptions,
+    preview: DryRunOptions,
     result: OutputOptions,
 ) -> None:
     """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
@@ -81,33 +81,33 @@ def solve(
     many traces. Ctrl-C waits for the traces in flight; a run in a store is resumed where it stopped.
     """
     check_output(result.output)
-    if stored.resume:
-        run_engine(_resumed(questions, asking, model, stored), result.output)
+    if storage.resume:
+        run_engine(_resumed(questions, selection, model, storage), result.output)
         return
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
-    asked = asking.load(questions)
-    config = _config(asked, budget, model, sampling, reading, stored.in_flight(model))
-    if dry.dry_run:
-        _print_estimate(asked, config, model.model or "", stored.store, dry.expect)
+    question_set = selection.load(questions)
+    config = _config(question_set, budget, model, sampling, answers, storage.in_flight(model))
+    if preview.dry_run:
+        _print_estimate(question_set, config, model.model or "", storage.store, preview.expect)
         return
     engine = Engine(
-        asked,
+        question_set,
         endpoint=model.endpoint,
         model=model.model,
         sampler=model.samplers(local, stream=config.kind is not None),
-        store=stored.store,
+        store=storage.store,
         config=config,
     )
     run_engine(engine, result.output)
 
 
 def _config(
-    asked: QuestionSet,
+    question_set: QuestionSet,
     budget: BudgetOptions,
     model: ModelOptions,
     sampling: SamplingOptions,
-    reading: AnswerOptions,
+    answers: AnswerOptions,
     concurrency: int,
 ) -> RunConfig:
     return RunConfig(
@@ -121,26 +121,32 @@ def _config(
         tries=model.tries,
         rpm=model.rpm,
         tpm=model.tpm,
-        sampling=sampling.merge(asked.sampling),
+        dialect=model.dialect,
+        timeout=model.timeout,
+        sampling=sampling.merge(question_set.sampling),
         seed=sampling.seed,
-        answer=reading.answer,
-        system=reading.system,
-        confidence=reading.confidence,
+        answer=answers.answer,
+        system=answers.system,
+        confidence=answers.confidence,
     )
 
 
-def _print_estimate(asked: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None) -> None:
+def _print_estimate(
+    question_set: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None
+) -> None:
     tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
-    click.echo(json.dumps(asdict(estimate(asked.problems, config, model, tokens, seconds, basis))))
+    click.echo(json.dumps(asdict(estimate(question_set.problems, config, model, tokens, seconds, basis))))
 
 
-def _resumed(questions: str | None, asking: QuestionOptions, model: ModelOptions, stored: StoredRunOptions) -> Engine:
-    store = stored.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
+def _resumed(
+    questions: str | None, selection: QuestionOptions, model: ModelOptions, storage: StoredRunOptions
+) -> Engine:
+    store = storage.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
     engine = Engine.resume(
-        store, stored.run, endpoint=model.endpoint or None, key=model.key, concurrency=stored.concurrency
+        store, storage.run, endpoint=model.endpoint or None, key=model.key, concurrency=storage.concurrency
     )
     if questions is not None:
-        ids = [problem.id for problem in asking.load(questions).problems]
+        ids = [problem.id for problem in selection.load(questions).problems]
         if ids != [problem.id for problem in engine.problems]:
             engine.close()
             raise InputError(

@@ -27,6 +27,7 @@ from pets.cli.options import (
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import price_of
+from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream
@@ -112,29 +113,29 @@ class StreamPoolOptions:
 class _Options:
     """All that the user said, beside the questions."""
 
-    planning: StreamPlanOptions
+    plan_options: StreamPlanOptions
     budget: StreamBudgetOptions
     model: ModelOptions
     local: LocalModelOptions
     sampling: SamplingOptions
-    asking: QuestionOptions
-    reading: AnswerOptions
-    stored: StoredRunOptions
+    selection: QuestionOptions
+    answers: AnswerOptions
+    storage: StoredRunOptions
 
 
 @verb(former={"--questions": "the argument QUESTIONS"})
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
     questions: str | None,
-    planning: StreamPlanOptions,
+    plan_options: StreamPlanOptions,
     budget: StreamBudgetOptions,
     model: ModelOptions,
     local: LocalModelOptions,
     sampling: SamplingOptions,
-    asking: QuestionOptions,
-    reading: AnswerOptions,
-    stored: StoredRunOptions,
-    recorded: StreamPoolOptions,
+    selection: QuestionOptions,
+    answers: AnswerOptions,
+    storage: StoredRunOptions,
+    recording: StreamPoolOptions,
 ) -> None:
     """Answer questions as they arrive: JSONL in, a line of JSON for each as soon as it is answered.
 
@@ -150,16 +151,16 @@ def stream(
     cannot be asked gets a line with "error", and the stream goes on. Ctrl-C takes in no more, waits for the traces in
     flight and answers every question that was begun. With a store nothing is paid for twice, whatever ends the process.
     """
-    options = _Options(planning, budget, model, local, sampling, asking, reading, stored)
-    if not stored.resume and (planning.plan is None) != planning.cold:
+    options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage)
+    if not storage.resume and (plan_options.plan is None) != plan_options.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
-    plan = None if planning.plan is None else read_plan(planning.plan)
-    if stored.resume:
+    plan = None if plan_options.plan is None else read_plan(plan_options.plan)
+    if storage.resume:
         running = _resumed(questions, plan, options)
-    elif recorded.pool is None:
+    elif recording.pool is None:
         running = _live(questions, plan, options)
     else:
-        running = _replayed(recorded.pool, questions, plan, options)
+        running = _replayed(recording.pool, questions, plan, options)
     if not running.run():
         sys.exit(INTERRUPTED)
 
@@ -243,14 +244,14 @@ class _RunningStream:
 
 def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A model, asked."""
-    reading, stored = options.reading, options.stored
-    if reading.answer is not None:
-        make_answer_type(reading.answer)
-    asked = _loaded(questions, options.asking)
-    own = Sampling() if asked is None else replace(asked.sampling, top_logprobs=None)
-    config = _config(options, reading.answer, options.sampling.merge(own))
+    answer = options.answers.answer
+    if answer is not None:
+        make_answer_type(answer)
+    question_set = _loaded(questions, options.selection)
+    own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
+    config = _config(options, answer, options.sampling.merge(own))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
-    settings = _settings(plan, config, options, None if asked is None else asked.problems, sizes)
+    settings = _settings(plan, config, options, None if question_set is None else question_set.problems, sizes)
     samplers = options.model.samplers(options.local, stream=config.kind is not None)
     kind = "text" if plan is None or plan.provenance.answer == RAW else plan.provenance.answer
     return _RunningStream(
@@ -258,12 +259,12 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
             settings,
             samplers,
             on_answer,
-            store=stored.store,
-            drift=options.planning.watch(plan),
+            store=options.storage.store,
+            drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
-        None if asked is None else asked.problems,
-        spoken_problem(parse_fields(options.asking.fields), kind),
+        None if question_set is None else question_set.problems,
+        spoken_problem(parse_fields(options.selection.fields), kind),
     )
 
 
@@ -271,12 +272,12 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     if options.model.endpoint or options.model.model:
         raise InputError("--pool draws from a recorded pool; leave out --endpoint and --model.")
-    if options.stored.store is not None:
+    if options.storage.store is not None:
         raise InputError("--pool pays for nothing; leave out --store.")
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     (file,) = pool_files([path])
-    pool = read_answers(read_pool(file), options.reading.answer)
+    pool = read_answers(read_pool(file), options.answers.answer)
     cap = options.budget.cap(plan)
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=options.sampling.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
@@ -287,7 +288,7 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
     return _RunningStream(
         lambda on_answer: Stream(
-            settings, samplers, on_answer, drift=options.planning.watch(plan), on_alarm=_print_alarm
+            settings, samplers, on_answer, drift=options.plan_options.watch(plan), on_alarm=_print_alarm
         ),
         problems,
         replayed_problem(_named),
@@ -297,48 +298,52 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
 
 def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A stream of the store, taken up where it stopped."""
-    store = options.stored.check_resume(ALLOWED_WITH_RESUME)
-    asked = _loaded(questions, options.asking)
+    store = options.storage.check_resume(ALLOWED_WITH_RESUME)
+    question_set = _loaded(questions, options.selection)
     return _RunningStream(
         lambda on_answer: Stream.resume(
             store,
-            options.stored.run,
-            lambda settings: options.model.samplers(
-                options.local,
+            options.storage.run,
+            lambda settings: make_samplers(
+                options.model.endpoint or settings.endpoints,
+                settings.model or None,
+                key=options.model.key,
+                dialect=settings.config.dialect,
                 stream=settings.config.kind is not None,
-                endpoints=settings.endpoints,
-                model=settings.model or None,
+                timeout=settings.config.timeout,
             ),
             on_answer,
-            drift=options.planning.watch(plan),
+            drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
-        None if asked is None else asked.problems,
-        spoken_problem(parse_fields(options.asking.fields), "text"),
+        None if question_set is None else question_set.problems,
+        spoken_problem(parse_fields(options.selection.fields), "text"),
     )
 
 
-def _loaded(questions: str | None, asking: QuestionOptions) -> QuestionSet | None:
+def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:
     """The questions of a file or a named set; none of stdin, whose end nobody knows."""
     if questions is not None and questions != STDIN:
-        return asking.load(questions)
-    if asking.first is not None:
+        return selection.load(questions)
+    if selection.first is not None:
         raise InputError("--first is for a file or a named set; on stdin, say how many will come with --horizon.")
     return None
 
 
 def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:
-    model, reading = options.model, options.reading
+    model, answers = options.model, options.answers
     return RunConfig(
         answer=answer,
         sampling=sampling,
         price=options.budget.token_price,
-        concurrency=options.stored.in_flight(model),
-        system=reading.system,
-        confidence=reading.confidence,
+        concurrency=options.storage.in_flight(model),
+        system=answers.system,
+        confidence=answers.confidence,
         tries=model.tries,
         rpm=model.rpm,
         tpm=model.tpm,
+        dialect=model.dialect,
+        timeout=model.timeout,
         seed=options.sampling.seed,
     )
 
@@ -362,7 +367,7 @@ def _settings(
         max_tokens=config.sampling.max_tokens,
     )
     leave = left_by_windows(budget)
-    cold = Price(options.planning.rounds, use_up=True, leave=leave, cold=True)
+    cold = Price(options.plan_options.rounds, use_up=True, leave=leave, cold=True)
     policy = cold if plan is None else plan.policy(use_up=True, leave=leave)
     return StreamSettings(
         policy, budget, config, horizon, limits.open_questions, model.model or "", model.endpoint, sizes

@@ -1,9 +1,10 @@
 """The configuration of a live run, as plain frozen data; a store keeps it so that another process can go on."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from pets.answers.base import AnswerType
 from pets.confidence import KINDS, Kind
@@ -14,8 +15,9 @@ from pets.registry import as_answer_type, as_policy, spec_of
 from pets.samplers import Sampling, Seeds
 from pets.store import RunSettings
 
-__all__ = ["RunConfig", "RunOptions", "topped_up"]
+__all__ = ["DialectName", "RunConfig", "RunOptions", "topped_up"]
 
+DialectName = Literal["openai", "vllm", "llama.cpp"]
 TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 
@@ -37,6 +39,8 @@ class RunOptions(TypedDict, total=False):
     backoff: float
     rpm: int | None
     tpm: int | None
+    dialect: DialectName | None
+    timeout: float
     seed: int
     max_tokens: int
     temperature: float
@@ -57,7 +61,8 @@ class RunConfig:
     self-consistency is there. ``overshoot`` is the share of a budget in tokens or money that traces in flight may go
     over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second of
     which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests and
-    tokens per minute at each endpoint.
+    tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their addresses
+    do not tell; ``timeout`` is the seconds that a request to them may take.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -78,6 +83,8 @@ class RunConfig:
     backoff: float = 0.5
     rpm: int | None = None
     tpm: int | None = None
+    dialect: DialectName | None = None
+    timeout: float = 600.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -91,6 +98,11 @@ class RunConfig:
             (self.tries >= 1, f"a trace is tried at least once; got {self.tries}"),
             (0 <= self.backoff <= 60, f"the backoff is 0 to 60 seconds; got {self.backoff}"),
             (all(value is None or value >= 1 for value in positive.values()), f"limits are 1 or more; got {positive}"),
+            (
+                self.dialect is None or self.dialect in get_args(DialectName),
+                f"a dialect is one of {', '.join(get_args(DialectName))}; got {self.dialect!r}",
+            ),
+            (0 < self.timeout < math.inf, f"a request takes more than 0 seconds; got {self.timeout}"),
             (self.seed >= 0, f"the seed is 0 or more; got {self.seed}"),
             (0 <= self.overshoot <= 1, f"the overshoot is a share from 0 to 1; got {self.overshoot}"),
             (

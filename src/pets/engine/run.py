@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Self, Unpack
 from urllib.parse import urlsplit
 
 from pets.core.allocator import Allocator
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
 from pets.engine.budget import price_of
-from pets.engine.config import RunConfig, RunOptions, topped_up
+from pets.engine.config import DialectName, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import RunLedger
@@ -40,9 +40,8 @@ from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
 from pets.types import Launch
 
-__all__ = ["Dialect", "Engine", "Questions", "make_samplers", "question_set_of", "solve"]
+__all__ = ["Engine", "Questions", "make_samplers", "question_set_of", "solve"]
 
-Dialect = Literal["openai", "vllm", "llama.cpp"]
 Questions = str | Path | QuestionSet | Iterable[str | Problem]
 Samplers = str | Sampler | Sequence[str | Sampler]
 
@@ -430,7 +429,14 @@ def _samplers(
 ) -> list[Sampler]:
     """The samplers that the caller has, else those of the endpoints."""
     if samplers is None:
-        return make_samplers(endpoints, model, key=key, stream=config.kind is not None)
+        return make_samplers(
+            endpoints,
+            model,
+            key=key,
+            dialect=config.dialect,
+            stream=config.kind is not None,
+            timeout=config.timeout,
+        )
     several = [samplers] if isinstance(samplers, str | Sampler) else samplers
     return [as_sampler(sampler) for sampler in several]
 
@@ -440,7 +446,7 @@ def make_samplers(
     model: str | None,
     *,
     key: str | None = None,
-    dialect: Dialect | None = None,
+    dialect: DialectName | None = None,
     stream: bool = False,
     timeout: float = 600.0,
     slots: int | None = None,
@@ -458,7 +464,7 @@ def make_samplers(
     ]
 
 
-def dialect_of(url: str) -> Dialect:
+def dialect_of(url: str) -> DialectName:
     """OpenAI itself refuses fields that it does not know; every other server gets those that switch truncation off.
 
     >>> dialect_of("https://api.openai.com/v1"), dialect_of("http://localhost:8000/v1")
