@@ -80,14 +80,17 @@ def test_sample_records_a_pool_and_asks_nothing_twice(vllm, pets, tmp_path):
     assert not any(again.values())
 
 
-def test_stream_answers_within_its_budget(vllm, pets, sums):
-    words = ["stream", sums, "--cold", "--budget", "6x", *SHORT]
+def test_stream_answers_within_its_budget(vllm, pets, sums, tmp_path):
+    store = tmp_path / "stream.db"
+    words = ["stream", sums, "--cold", "--budget", "6x", "--confidence", "tail", "--store", store, *SHORT]
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     assert {row["id"] for row in rows} == {"2+2", "3+3", "4+4"} and not any("error" in row for row in rows)
     assert sum(row["traces"] for row in rows) == 18 and not any(row["failed"] for row in rows)
     assert all(0.0 <= row["certificate"] <= 1.0 and row["traces"] >= 4 for row in rows)
     assert sum(row["tokens"] for row in rows) == work["tokens"]
+    traces = traces_of(pets, store)
+    assert len(traces) == 18 and all(trace["confidences"] is not None for trace in traces)
 
 
 def test_a_run_that_is_killed_leaves_vllm_nothing_to_do(vllm, start, tmp_path):
