@@ -95,6 +95,26 @@ def test_a_file_of_questions_sets_the_horizon(plan, tmp_path):
     assert 35 <= sum(row["traces"] for row in rows(result)) <= 36
 
 
+def test_a_stored_stream_goes_on_by_its_own_settings(plan, tmp_path):
+    mock, store = MockModel(synthetic(8, strength=0.3)), tmp_path / "runs.db"
+    lines = [{"id": f"q{i}", "question": f"Question q{i}"} for i in range(8)]  # read by the plan's answer type
+    with running(mock) as url:
+        first = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--budget-window", 4, "--store", store,
+                     lines=lines[:4])  # fmt: skip
+        bought = mock.stats.traces
+        again = pets("--store", store, "--resume", lines=lines)
+    assert {row["id"] for row in rows(first)} == {"q0", "q1", "q2", "q3"} and "Run 1." in first.stderr
+    assert {row["id"] for row in rows(again)} == {"q4", "q5", "q6", "q7"}
+    assert all(set(row["votes"]) <= set("ABCD") and row["traces"] for row in rows(first) + rows(again))
+    assert mock.stats.traces == bought + sum(row["traces"] for row in rows(again)) <= 64
+
+
+def test_a_stream_that_goes_on_takes_no_other_settings(tmp_path):
+    assert "--store FILE" in refused("--resume")
+    told = refused("--resume", "--store", tmp_path / "runs.db", "--budget", "9x", "--open-questions", 2)
+    assert "leave out --budget, --open-questions" in told
+
+
 def test_a_cold_stream_needs_no_plan(pool):
     result = pets("--cold", "--pool", pool, "--budget", "8x", "--rounds", 2, "--answer", "choice")
     assert 0.98 * 240 <= sum(row["traces"] for row in rows(result)) <= 240

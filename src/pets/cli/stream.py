@@ -174,7 +174,7 @@ class _RunningStream:
 
     make: Callable[[Callable[[Answer], None]], Stream]
     problems: Sequence[Problem] | None
-    parse: Parse
+    parser: Callable[[StreamSettings], Parse]
     targets: Mapping[str, str | None] | None = None
     answered: int = 0
     agreed: int = 0
@@ -202,7 +202,7 @@ class _RunningStream:
         """The questions; a line that holds none is refused with its number and what is wrong."""
         if self.problems is not None:
             return _in_order(self.problems)
-        return problems_in(lines(sys.stdin.buffer), self.parse, self._refuse)
+        return problems_in(lines(sys.stdin.buffer), self.parser(self._stream.settings), self._refuse)
 
     def _refuse(self, line: int, reason: str) -> None:
         self.not_answered += 1
@@ -253,7 +253,6 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     settings = _settings(plan, config, options, None if question_set is None else question_set.problems, sizes)
     samplers = options.model.samplers(options.local, stream=config.kind is not None)
-    kind = "text" if plan is None or plan.provenance.answer == RAW else plan.provenance.answer
     return _RunningStream(
         lambda on_answer: Stream(
             settings,
@@ -264,7 +263,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
             on_alarm=_print_alarm,
         ),
         None if question_set is None else question_set.problems,
-        spoken_problem(parse_fields(options.selection.fields), kind),
+        lambda settings: _line_parser(settings, options.selection),
     )
 
 
@@ -291,7 +290,7 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
             settings, samplers, on_answer, drift=options.plan_options.watch(plan), on_alarm=_print_alarm
         ),
         problems,
-        replayed_problem(_named),
+        lambda settings: replayed_problem(_named),
         targets,
     )
 
@@ -317,7 +316,7 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
             on_alarm=_print_alarm,
         ),
         None if question_set is None else question_set.problems,
-        spoken_problem(parse_fields(options.selection.fields), "text"),
+        lambda settings: _line_parser(settings, options.selection),
     )
 
 
@@ -328,6 +327,12 @@ def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | 
     if selection.first is not None:
         raise InputError("--first is for a file or a named set; on stdin, say how many will come with --horizon.")
     return None
+
+
+def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
+    """Reads questions line by line; one that does not say how it is answered goes by the plan's answer type."""
+    kind = next(iter(settings.options), RAW)
+    return spoken_problem(parse_fields(selection.fields), "text" if kind == RAW else kind)
 
 
 def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:
