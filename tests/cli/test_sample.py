@@ -51,6 +51,15 @@ def test_a_pool_from_a_server_that_misbehaves(tmp_path):
         assert len(question.answers) == 8 and set(question.answers) <= {"a", "b"} and question.confidences
 
 
+def test_a_server_takes_over_where_another_cannot_be_reached(tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n')
+    with running(MockModel(BOOK)) as url:
+        servers = ("--endpoint", "http://127.0.0.1:1/v1", "--endpoint", url, "--model", "mock", "--rpm", "600")
+        shown = pets("mine.jsonl", "-o", "pool.jsonl", "--traces", "4", *servers, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert len(read_pool(tmp_path / "pool.jsonl").questions[0].answers) == 4
+
+
 def test_questions_that_no_trace_answers_are_told(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n{"id":"q2","question":"Question q2"}\n')
     with running(MockModel(BOOK)) as url:
