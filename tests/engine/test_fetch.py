@@ -12,7 +12,8 @@ from .conftest import Scripted, asked
 
 def test_one_request_brings_several_traces_with_seeds_of_their_own():
     sampler = Scripted()
-    assert solve(asked(["q"]), sampler=sampler, budget=32, concurrency=16).spent == 32
+    solution = solve(asked(["q"]), sampler=sampler, budget=32, concurrency=16)
+    assert solution.spent == 32 and solution.faults == {}
     assert sampler.requests <= 4
     assert len(sampler.seeds) == 32 and set(sampler.seeds.values()) == {1}
 

@@ -195,7 +195,8 @@ class Fetcher:
         entry, tokens, batch.sent = endpoint.begin(batch.size, clock()), None, True
         try:
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
-            self.faults["tokens estimated"] += sum(completion.tokens is None for completion in completions)
+            if untold := sum(completion.tokens is None for completion in completions):
+                self.faults["tokens estimated"] += untold
             completions = self._lengths.counted(completions)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             return completions
