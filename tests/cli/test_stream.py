@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,8 +17,11 @@ from pets.errors import PetsError
 from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
 from pets.pools import read_pool
+from pets.store import Store
 
-from ..waiting import PATIENCE_S
+from ..waiting import PATIENCE_S, wait_until
+
+MAIN = (sys.executable, "-c", "from pets.cli.main import main; main()", "stream")
 
 
 def pets(*args, lines=None):
@@ -154,9 +159,8 @@ def test_a_mistake_is_one_line(options, said):
 
 
 def begun(popen, plan, url):
-    command = [sys.executable, "-c", "from pets.cli.main import main; main()"]
-    options = ["stream", "--plan", str(plan), "--endpoint", url, "--model", "mock", "--open-questions", "2"]
-    return popen([*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    options = ["--plan", plan, "--endpoint", url, "--model", "mock", "--open-questions", "2"]
+    return popen([*MAIN, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
@@ -171,3 +175,75 @@ def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
     assert process.returncode == 130
     assert "Stopped before the end" in words
     assert "Traceback" not in words
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4"} for i in range(20))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
+    mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
+    lines = [json.loads(line) for line in questions.read_text().splitlines()]
+    with running(mock) as url:
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--horizon", 20, "--store", store)
+        first = pets(*begin, lines=lines[:8])
+        again = pets("--store", store, "--resume", "--plan", plan, lines=lines)
+    early, late = rows(first), rows(again)
+    assert sorted(row["id"] for row in early) == sorted(line["id"] for line in lines[:8])
+    assert sorted(row["id"] for row in late) == sorted(line["id"] for line in lines[8:])
+    assert sum(row["traces"] for row in early + late) == mock.stats.traces == 160
+    assert "Run 1." in first.stderr and "160 traces of 160 traces" in again.stderr
+    assert "20 warm-ups" in again.stderr  # the drift test goes on, too
+    assert "needs --store" in refused("--resume")
+    assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
+
+
+def test_a_stream_may_count_tokens_and_keep_confidences(plan, questions, tmp_path):
+    mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
+    with running(mock) as url:
+        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", questions, "--store", store)
+        counted = ("--budget", "20ktok", "--max-tokens", "150", "--confidence", "tail", "--price", "in=1,out=2")
+        result = pets(*ask, *counted)
+    assert len(rows(result)) == 20 and all(row["cost"] > 0 for row in rows(result))
+    with Store.open(store) as opened:
+        assert 0.9 * 20_000 <= opened.runs()[0].spent <= 1.1 * 20_000
+        assert all(trace.confidences is not None for trace in opened.view().traces(texts=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_paid_for_twice(popen, plan, questions, tmp_path, seed):
+    mock, store = MockModel(synthetic(20, strength=0.3), tokens_per_second=2000), tmp_path / "runs.db"
+    moments = sorted(random.Random(seed).sample(range(1, 150), 4))
+    output, kills = tmp_path / "out.jsonl", 0
+    with running(mock) as url, output.open("wb") as out:
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", questions,
+                 "--open-questions", 4, "--concurrency", 12, "--store", store)  # fmt: skip
+        resume = ("--store", store, "--resume", "--questions", questions)
+        for number, moment in enumerate(moments):
+            child = popen([*MAIN, *(resume if number else begin)], stdout=out, stderr=subprocess.DEVNULL)
+            wait_until(lambda: mock.stats.traces >= moment or child.poll() is not None)  # noqa: B023
+            kills += child.poll() is None
+            child.kill()
+            child.wait(PATIENCE_S)
+        mock.tokens_per_second = 0
+        last = pets(*resume)
+    assert kills == 4 and last.exit_code == 0, last.output
+    printed = [json.loads(line) for line in output.read_text().splitlines() + last.stdout.splitlines()]
+    answers = {row["id"]: row for row in printed}
+    assert sorted(answers) == sorted(f"q{i}" for i in range(20))
+    assert len(printed) <= 20 + 4 * kills  # handed over, and killed before that was written down
+    with Store.open(store) as opened:
+        view = opened.view()
+        traces, summary = list(view.traces()), view.summary()
+    assert (summary.spent, summary.lost, summary.state) == (160, 0, "finished")
+    assert len({trace.launch for trace in traces}) == len(traces) == sum(row["traces"] for row in answers.values())
+    lost = sum(trace.error is not None for trace in traces)
+    assert lost <= 12 * kills and 160 - lost <= mock.stats.traces <= 160
+    for id, row in answers.items():
+        votes = Counter(trace.answer for trace in traces if trace.question == id and trace.answer is not None)
+        assert row["votes"] == dict(votes)
