@@ -202,6 +202,26 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
 
 
+@pytest.mark.parametrize("budget", [("--horizon", 20), ("--budget-window", 10)])
+def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, questions, tmp_path, budget):
+    store, lines = tmp_path / "runs.db", [json.loads(line) for line in questions.read_text().splitlines()]
+    with running(MockModel(synthetic(20, strength=0.3))) as url:
+        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", "--budget", "9x", "--store", store)
+        answers = {row["id"]: row for row in rows(pets(*ask, *budget, lines=lines))}
+
+    def run(*args):
+        return CliRunner().invoke(cli, [*map(str, args), "--store", str(store)])
+
+    (listed,) = rows(run("runs", "--format", "json"))
+    assert (listed["set"], listed["questions"], listed["total"]) == ("stream", 20, 180)
+    assert listed["spent"] == sum(row["traces"] for row in answers.values())
+    assert "budget                9x" in run("runs", "show", "last").stdout
+    for row in rows(run("runs", "export", "last")):
+        assert (row["votes"], row["text"]) == (answers[row["id"]]["votes"], answers[row["id"]]["text"])
+    for command in (("solve", "--resume"), ("top-up", "last", "--budget", "+9")):
+        assert "is a stream; `pets stream --resume`" in str(run(*command).exception)
+
+
 def test_a_stream_may_count_tokens_and_keep_confidences(plan, questions, tmp_path):
     mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
     with running(mock) as url:

@@ -16,7 +16,7 @@ from pets.cli._output import count, format_amount, table_console
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
 from pets.engine.progress import Certifier, tallies_of
-from pets.engine.resume import LOST, restored, results
+from pets.engine.resume import LOST, restored, results, total_so_far
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
@@ -167,7 +167,8 @@ def _print_list(summaries: list[RunSummary]) -> None:
     table = Table("run", "when", "questions", "spent / budget", "state", "policy", "model", "set")
     for run in summaries:
         unit = run.settings.currency.unit
-        spent = f"{format_amount(run.spent, unit)} / {format_amount(run.settings.total, unit)}"
+        total = total_so_far(run.settings, run.questions)
+        spent = f"{format_amount(run.spent, unit)} / {format_amount(total, unit)}"
         cells = (str(run.id), _when(run.created), f"{run.questions:,}", spent, run.state, run.settings.policy)
         table.add_row(*cells, run.settings.model, run.settings.name)
     table_console().print(table)
@@ -189,7 +190,7 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "prompt_tokens": run.prompt_tokens,
         "unit": settings.currency.unit,
         "spent": run.spent,
-        "total": settings.total,
+        "total": total_so_far(settings, run.questions),
         "policy": settings.policy,
         "model": settings.model,
     }

@@ -361,8 +361,10 @@ def _settings(
     sizes: Mapping[str, int | None],
 ) -> StreamSettings:
     limits, model = options.budget, options.model
+    mean = MEAN_TRACES if plan is None else plan.mean_budget
+    config = replace(config, budget=limits.budget or f"{mean:g}x")
     budget, horizon = stream_budget(
-        MEAN_TRACES if plan is None else plan.mean_budget,
+        mean,
         limits.cap(plan),
         budget=limits.budget,
         horizon=limits.horizon,

@@ -28,6 +28,7 @@ __all__ = [
     "results",
     "run_settings",
     "stored_totals",
+    "total_so_far",
 ]
 
 LOST = "in flight when the run was broken off: what became of it is not known"
@@ -104,13 +105,20 @@ def config_of(settings: RunSettings) -> RunConfig:
         raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
 
 
+def total_so_far(settings: RunSettings, questions: int) -> int:
+    """The run's budget; that of a stream by windows grows with its questions."""
+    stream = settings.more.get("stream")
+    window = None if stream is None else Budget.from_plain(stream["budget"]).window
+    return settings.total if window is None else window.amount * -(-questions // window.questions)
+
+
 def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem]) -> Allocator:
     """A new allocator with the run's whole budget."""
     questions = [
         Question(problem.id, options=problem.options or answer_type_of(problem, config.answer).options)
         for problem in problems
     ]
-    budget = Budget(settings.total, settings.cap, settings.currency)
+    budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
     return Allocator(config.make_policy(), budget, questions, horizon=len(questions), seed=settings.seed)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -106,9 +106,11 @@ class Engine:
         What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
         """
         self = cls.__new__(cls)
-        opened = Store.open(store, create=False)
-        try:
-            stored = opened.open_run(run)
+        with ExitStack() as stack:
+            opened = stack.enter_context(Store.open(store, create=False))
+            stored = stack.enter_context(opened.open_run(run))
+            if "stream" in stored.settings.more:
+                raise StateError(f"run {stored.id} is a stream; `pets stream --resume` goes on with it.")
             config = config_of(stored.settings)
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
@@ -118,9 +120,7 @@ class Engine:
                 stored.change(settings)
             endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
             samplers = _samplers(sampler, endpoints, settings.model or None, key, config)
-        except BaseException:
-            opened.close()
-            raise
+            stack.pop_all()  # all is well: it stays open
         self._begin(config, problems, settings, samplers, opened, on_trace, stored)
         return self
 

@@ -9,7 +9,7 @@ again.
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -194,16 +194,14 @@ class Stream:
 
         Questions that were not answered are asked on; those that come again are not asked again.
         """
-        opened = Store.open(store, create=False)
-        try:
-            stored = opened.open_run(run)
+        with ExitStack() as stack:
+            opened = stack.enter_context(Store.open(store, create=False))
+            stored = stack.enter_context(opened.open_run(run))
             settings = StreamSettings.from_run(stored.settings)
             self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm)
             self._store, self.stored_run = opened, stored
             self._adopt(stored)
-        except BaseException:
-            opened.close()
-            raise
+            stack.pop_all()  # all is well: it stays open
         return self
 
     async def __aenter__(self) -> Self:
