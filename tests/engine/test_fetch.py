@@ -2,11 +2,16 @@
 
 import asyncio
 
-from pets.engine import solve
-from pets.errors import RefusedError
-from pets.mock import Faults
-from pets.samplers import Completion, Sampler
+import pytest
 
+from pets.engine import solve
+from pets.engine.fetch import Batch, Fetcher
+from pets.errors import BusyError, RefusedError
+from pets.mock import Faults
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+
+from ..simulated_time import run_simulated
+from ..waiting import until
 from .conftest import Scripted, asked
 
 
@@ -56,3 +61,67 @@ def test_the_refusal_of_a_prompt_does_not_make_requests_small():
     asking = {"budget": 40, "concurrency": 16, "max_traces": 20, "policy": "uniform"}
     solve(asked(["q1", "q2"]), sampler=(picky := Picky()), **asking)
     assert max(picky.sizes[1:]) > 1
+
+
+class Noting:
+    """A receiver that notes what becomes of launches that nobody waits for any more."""
+
+    def __init__(self):
+        self.kept, self.abandoned = [], []
+
+    async def open(self, batch):
+        return True
+
+    async def release(self, batch, error):
+        pass
+
+    def keep(self, batch):
+        self.kept += [launch.number for launch in batch.launches]
+
+    def abandon(self, batch):
+        self.abandoned += [launch.number for launch in batch.launches]
+
+
+def cut_off(sampler, waiting, size, max_n):
+    """What a cancelled fetch of ``size`` launches says of each, cancelled when ``waiting()``."""
+
+    async def run():
+        receiver, fetcher = Noting(), Fetcher([sampler], max_n=max_n)
+        batch = Batch("q", 0, size, Prompt("?"), 0, Sampling(), (1,) * size)
+        task = asyncio.create_task(fetcher.fetch(batch, receiver))
+        await until(waiting, task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return sorted(receiver.kept), sorted(receiver.abandoned)
+
+    return run_simulated(run())
+
+
+def test_what_was_sent_in_parts_is_charged_when_it_is_cut_off_and_what_was_not_is_kept():
+    silent = Scripted()
+    silent.gate = asyncio.Event()
+    assert cut_off(silent, lambda: silent.in_flight == 5, size=5, max_n=2) == ([], [0, 1, 2, 3, 4])
+
+    class Busy(Scripted):
+        async def sample(self, prompt, n, seed, sampling):
+            self.requests += 1
+            raise BusyError("later", status=503, retry_after=1e6)
+
+    busy = Busy()
+    assert cut_off(busy, lambda: busy.requests, size=4, max_n=4) == ([0, 1, 2, 3], [])
+
+
+def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
+    class Unknown(Scripted):
+        async def sample(self, prompt, n, seed, sampling):
+            raise RefusedError("no such model", status=404)
+
+    async def run():
+        receiver = Noting()
+        batch = Batch("q", 0, 2, Prompt("?"), 0, Sampling(), (1, 1))
+        with pytest.raises(RefusedError):
+            await Fetcher([Unknown()]).fetch(batch, receiver)
+        return receiver.kept, receiver.abandoned
+
+    assert asyncio.run(run()) == ([0, 1], [])

@@ -10,7 +10,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
 from pets.engine import RunConfig, TokenPrice, solve
-from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError
+from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, Stream, StreamSettings, left_by_windows, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream
 from pets.policies.price import Price
@@ -19,6 +19,7 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store
 from pets.types import Question
 
+from ..simulated_time import run_simulated
 from ..waiting import until
 
 SEEDS_PER_QUESTION = RunConfig().seeds(0).cap
@@ -519,3 +520,28 @@ def test_confidences_are_asked_for_and_kept(plan, toys, tmp_path):
     traces, summary = stored_traces(store)
     assert len(traces) == 48 and all(trace.confidences.tail == 2.0 for trace in traces)
     assert summary.settings.confidence == "tail"
+
+
+def test_what_was_never_sent_when_the_server_went_is_not_charged(plan, toys, tmp_path):
+    texts, store, answers = toys.drawn(20, seed=13), tmp_path / "runs.db", []
+    sampler = Spoken(texts)
+
+    async def gone(prompt, n, seed, sampling):
+        raise UnreachableError("nobody is there")
+
+    async def run():
+        settings = in_store(plan.policy(use_up=True), Budget(240, 64), 20)
+        async with Stream(settings, [sampler], answers.append, store=store) as stream:
+            task = asyncio.create_task(stream.run(toys.arriving(texts)))
+            await until(lambda: len(answers) >= 5, task)
+            sampler.sample = gone
+            await task
+
+    with pytest.raises(UnreachableError, match="nobody is there"):
+        run_simulated(run())
+    with Store.open(store) as opened:
+        assert opened.view().load("faults")["unreachable"] > 0
+    late, stream = resumed(store, Spoken(texts), toys.arriving(texts))
+    assert stream.lost == 0 and stream.driver.allocator.budget.spent == 240
+    assert Counter(answer.id for answer in answers + late) == Counter(list(texts))
+    assert sum(answer.failed for answer in answers + late) == 0

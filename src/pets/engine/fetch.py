@@ -11,7 +11,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -148,7 +148,7 @@ class Fetcher:
     async def _fetch(self, batch: Batch, receiver: Receiver) -> None:
         try:
             await self._attempts(batch, receiver)
-        except asyncio.CancelledError:
+        except BaseException:
             if not batch.sent:
                 receiver.keep(batch)
             raise
@@ -160,11 +160,11 @@ class Fetcher:
         while True:
             endpoint = await self.pool.pick(last)
             if batch.size > endpoint.max_n:
-                return await self._fetch_parts(batch.split(endpoint.max_n), receiver)
+                return await self._fetch_parts(batch, endpoint.max_n, receiver)
             if not await receiver.open(batch):
                 if batch.size == 1:
                     return await receiver.fail(batch, None, charged=False)
-                return await self._fetch_parts(batch.split(1), receiver)
+                return await self._fetch_parts(batch, 1, receiver)
             begun = clock()
             outcome = await self._request(endpoint, batch, receiver)
             if not isinstance(outcome, SamplerError):
@@ -208,9 +208,10 @@ class Fetcher:
         finally:
             endpoint.end(batch.size, entry, tokens, clock())
 
-    async def _fetch_parts(self, parts: Iterable[Batch], receiver: Receiver) -> None:
+    async def _fetch_parts(self, batch: Batch, size: int, receiver: Receiver) -> None:
+        batch.sent = True  # its parts answer for themselves
         async with asyncio.TaskGroup() as group:
-            for part in parts:
+            for part in batch.split(size):
                 group.create_task(self._fetch(part, receiver))
 
     def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
@@ -225,13 +226,18 @@ class Fetcher:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's."""
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
-            await receiver.release(batch, error)
+            await self._release(batch, error, receiver)
             raise error
         if batch.size == 1:
             return await receiver.fail(batch, error, charged=False)
+        await self._release(batch, error, receiver)
+        batch.refused_n = batch.size
+        return await self._fetch_parts(batch, -(-batch.size // 2), receiver)
+
+    async def _release(self, batch: Batch, error: SamplerError, receiver: Receiver) -> None:
+        """An attempt is over that was not sampled."""
+        batch.sent = False
         await receiver.release(batch, error)
-        batch.refused_n, batch.sent = batch.size, True  # its parts answer for themselves
-        return await self._fetch_parts(batch.split(-(-batch.size // 2)), receiver)
 
     async def _may_retry(
         self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
@@ -247,7 +253,7 @@ class Fetcher:
         waited = asyncio.get_running_loop().time() - waiting_since
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
-            await receiver.release(batch, error)
+            await self._release(batch, error, receiver)
             self._check_outage(error)
             return True
         self._outage_since = self.outage = None
@@ -256,7 +262,7 @@ class Fetcher:
         if batch.tries >= self._tries or exhausted:
             await receiver.fail(batch, error, charged=False)
             return False
-        await receiver.release(batch, error)
+        await self._release(batch, error, receiver)
         return True
 
     def _check_outage(self, error: UnreachableError) -> None:

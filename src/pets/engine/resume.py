@@ -1,5 +1,6 @@
 """A run in the store and the run in memory: what is written down when it begins, what is taken up again."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -9,12 +10,13 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
 from pets.engine.config import RunConfig
+from pets.engine.driver import Driver
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question
 from pets.errors import BudgetError, PetsError, StateError
 from pets.questions import Problem
-from pets.store import LostLaunch, RunSettings, RunView, StoredTrace
-from pets.types import Question, Trace
+from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
+from pets.types import Launch, Question, Trace
 
 __all__ = [
     "LOST",
@@ -23,6 +25,7 @@ __all__ = [
     "config_of",
     "lost_traces",
     "new_allocator",
+    "note_end",
     "prompt_room",
     "restored",
     "results",
@@ -204,6 +207,19 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     return [
         StoredTrace(launch.question, launch.number, tokens=launch.held // per_token, error=LOST) for launch in launches
     ]
+
+
+def note_end(run: Run, driver: Driver) -> None:
+    """Whatever ended a run: keep what went wrong, and give back the launches that were never sent."""
+    faults = Counter(run.load("faults") or {})
+    faults.update(driver.fetcher.faults)
+    run.save("faults", dict(faults))
+    if driver.unsent:
+        run.write([], [], cancelled=driver.unsent)
+        driver.unsent = []
+    turned_away = faults["unreachable"] or faults["refused"]
+    if turned_away and not driver.allocator.told:  # and so was what was sent beside it: nothing was paid for
+        run.write([], [], cancelled=[Launch(launch.question, launch.number) for launch in run.lost()])
 
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:

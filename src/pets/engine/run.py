@@ -28,6 +28,7 @@ from pets.engine.resume import (
     config_of,
     lost_traces,
     new_allocator,
+    note_end,
     run_settings,
     stored_totals,
 )
@@ -38,7 +39,6 @@ from pets.samplers import Prompt, Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
-from pets.types import Launch
 
 __all__ = ["Engine", "Questions", "make_samplers", "question_set_of", "solve"]
 
@@ -304,20 +304,18 @@ class Engine:
         adopt_run(driver.allocator, run, driver.labels_of(self.problems), self._kind)
 
     def _finalize(self, driver: Driver) -> None:
-        """Whatever ended the run: note what went wrong, and what was launched for nothing."""
-        allocator, run = driver.allocator, self.stored_run
+        """Whatever ended the run: note how it went, and whether it is over."""
+        run = self.stored_run
+        if run is not None:
+            note_end(run, driver)
+            if (
+                driver.allocator.told
+                and not driver.allocator.budget.reserved
+                and (driver.satisfied or not driver.draining)
+            ):
+                run.finish()
         self.faults.update(driver.fetcher.faults)
         driver.fetcher.faults.clear()
-        if run is None:
-            return
-        run.save("faults", dict(self.faults))
-        if driver.unsent:
-            run.write([], [], cancelled=driver.unsent)
-            driver.unsent = []
-        if not allocator.told:  # nobody ever answered: nothing was paid for
-            run.write([], [], cancelled=[Launch(launch.question, launch.number) for launch in run.lost()])
-        elif not allocator.budget.reserved and (driver.satisfied or not driver.draining):
-            run.finish()
 
     def _estimator(self, allocator: Allocator) -> CostEstimator | None:
         budget = allocator.budget

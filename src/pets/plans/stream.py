@@ -28,7 +28,7 @@ from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import TEMPLATE_TOKENS, adopt_run, config_of, lost_traces, prompt_room
+from pets.engine.resume import TEMPLATE_TOKENS, adopt_run, config_of, lost_traces, note_end, prompt_room
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
 from pets.questions import Problem
@@ -228,9 +228,12 @@ class Stream:
         if self.stored_run is None:
             await driver.run(problems, open_questions)
             return
-        async with RunLedger(self.stored_run) as ledger:
-            driver.ledger = ledger
-            await driver.run(self._new(problems), open_questions)
+        try:
+            async with RunLedger(self.stored_run) as ledger:
+                driver.ledger = ledger
+                await driver.run(self._new(problems), open_questions)
+        finally:
+            note_end(self.stored_run, driver)
         if not driver.draining:
             self.stored_run.finish()
 
