@@ -225,7 +225,7 @@ def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, quest
 def test_a_stream_may_count_tokens_and_keep_confidences(plan, questions, tmp_path):
     mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
     with running(mock) as url:
-        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", questions, "--store", store)
+        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", questions, "--store", store)
         counted = ("--budget", "20ktok", "--max-tokens", "150", "--confidence", "tail", "--price", "in=1,out=2")
         result = pets(*ask, *counted)
     assert len(rows(result)) == 20 and all(row["cost"] > 0 for row in rows(result))
@@ -241,9 +241,9 @@ def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_paid_for_twice(pope
     moments = sorted(random.Random(seed).sample(range(1, 150), 4))
     output, kills = tmp_path / "out.jsonl", 0
     with running(mock) as url, output.open("wb") as out:
-        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--questions", questions,
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", questions,
                  "--open-questions", 4, "--concurrency", 12, "--store", store)  # fmt: skip
-        resume = ("--store", store, "--resume", "--questions", questions)
+        resume = ("--store", store, "--resume", questions)
         for number, moment in enumerate(moments):
             child = popen([*MAIN, *(resume if number else begin)], stdout=out, stderr=subprocess.DEVNULL)
             wait_until(lambda: mock.stats.traces >= moment or child.poll() is not None)  # noqa: B023
