@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 __all__ = ["run_simulated"]
@@ -10,19 +10,41 @@ __all__ = ["run_simulated"]
 Result = TypeVar("Result")
 
 
-def run_simulated(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on a simulated clock. A timer does not wait for threads or sockets: it wins over both."""
-    with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
+def run_simulated(work: Coroutine[Any, Any, Result], thread_s: Callable[[], float] | None = None) -> Result:
+    """Run a coroutine on a simulated clock. A timer does not wait for threads or sockets: it wins over both.
+
+    With ``thread_s`` there are no threads: what one would do is done after so many simulated seconds.
+    """
+    with asyncio.Runner(loop_factory=lambda: _SimulatedLoop(thread_s)) as runner:
         return runner.run(work)
 
 
 class _SimulatedLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
+    def __init__(self, thread_s: Callable[[], float] | None) -> None:
         self.now = 0.0
+        self.thread_s = thread_s
         super().__init__(_JumpingSelector(self))
 
     def time(self) -> float:
         return self.now
+
+    def run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        if self.thread_s is None:
+            return super().run_in_executor(executor, function, *arguments)
+        outcome: asyncio.Future[Any] = self.create_future()
+
+        def work() -> None:
+            try:
+                result = function(*arguments)
+            except Exception as error:  # noqa: BLE001 (handed over to whoever waits)
+                if not outcome.done():
+                    outcome.set_exception(error)
+            else:
+                if not outcome.done():
+                    outcome.set_result(result)
+
+        self.call_later(self.thread_s(), work)
+        return outcome
 
 
 class _JumpingSelector(selectors.DefaultSelector):

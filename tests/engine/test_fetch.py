@@ -67,7 +67,7 @@ class Noting:
     """A receiver that notes what becomes of launches that nobody waits for any more."""
 
     def __init__(self):
-        self.kept, self.abandoned = [], []
+        self.abandoned = []
 
     async def open(self, batch):
         return True
@@ -75,15 +75,12 @@ class Noting:
     async def release(self, batch, error):
         pass
 
-    def keep(self, batch):
-        self.kept += [launch.number for launch in batch.launches]
-
     def abandon(self, batch):
         self.abandoned += [launch.number for launch in batch.launches]
 
 
 def cut_off(sampler, waiting, size, max_n):
-    """What a cancelled fetch of ``size`` launches says of each, cancelled when ``waiting()``."""
+    """The launches that a fetch of ``size`` leaves behind when it is cancelled, which it is when ``waiting()``."""
 
     async def run():
         receiver, fetcher = Noting(), Fetcher([sampler], max_n=max_n)
@@ -93,15 +90,15 @@ def cut_off(sampler, waiting, size, max_n):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return sorted(receiver.kept), sorted(receiver.abandoned)
+        return sorted(receiver.abandoned)
 
     return run_simulated(run())
 
 
-def test_what_was_sent_in_parts_is_charged_when_it_is_cut_off_and_what_was_not_is_kept():
+def test_what_was_sent_in_parts_is_charged_when_it_is_cut_off_and_what_was_not_is_not():
     silent = Scripted()
     silent.gate = asyncio.Event()
-    assert cut_off(silent, lambda: silent.in_flight == 5, size=5, max_n=2) == ([], [0, 1, 2, 3, 4])
+    assert cut_off(silent, lambda: silent.in_flight == 5, size=5, max_n=2) == [0, 1, 2, 3, 4]
 
     class Busy(Scripted):
         async def sample(self, prompt, n, seed, sampling):
@@ -109,7 +106,7 @@ def test_what_was_sent_in_parts_is_charged_when_it_is_cut_off_and_what_was_not_i
             raise BusyError("later", status=503, retry_after=1e6)
 
     busy = Busy()
-    assert cut_off(busy, lambda: busy.requests, size=4, max_n=4) == ([0, 1, 2, 3], [])
+    assert cut_off(busy, lambda: busy.requests, size=4, max_n=4) == []
 
 
 def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
@@ -122,6 +119,6 @@ def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
         batch = Batch("q", 0, 2, Prompt("?"), 0, Sampling(), (1, 1))
         with pytest.raises(RefusedError):
             await Fetcher([Unknown()]).fetch(batch, receiver)
-        return receiver.kept, receiver.abandoned
+        return receiver.abandoned
 
-    assert asyncio.run(run()) == ([0, 1], [])
+    assert asyncio.run(run()) == []

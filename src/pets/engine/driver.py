@@ -19,7 +19,7 @@ from pets.core.cost import MIN_SAMPLES, CostEstimator
 from pets.core.policy import IndexPolicy
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
-from pets.engine.fetch import Batch, Fetcher
+from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
@@ -126,8 +126,6 @@ class Driver:
         """What answers need of each question, where they are kept."""
         self.failures: dict[str, SamplerError] = {}
         """The last error of questions that were given up, or of which a trace was."""
-        self.unsent: list[Launch] = []
-        """Launches of a run that was broken off before they were sent."""
         self.submissions: dict[str, Submission] = {}
         self.estimator: CostEstimator | None = None
         self._monitor = monitor
@@ -144,6 +142,7 @@ class Driver:
         self._open_limit = 0
         self._thread: ThreadPoolExecutor | None = None  # comparing formulas takes its time
         self._refused: set[str] = set()
+        self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = allocator.told  # traces that came back, of earlier runs too
 
     # -- a batch, a stream ----------------------------------------------------------------------------------------
@@ -518,7 +517,7 @@ class Driver:
         question: OpenQuestion = batch.owner
         try:
             forms = await self._read(question, completions)
-        except asyncio.CancelledError:  # paid for, and no vote
+        except BaseException:  # paid for, and no vote
             self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
             self._charge_abandoned(batch)
             raise
@@ -561,6 +560,8 @@ class Driver:
     async def release(self, batch: Batch, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.release`."""
         self._note(batch, error)
+        if error.status in FATAL_STATUSES and batch.owner.submission is None:
+            self._turned_away = not self.allocator.told
         await self.ledger.close(batch)
 
     async def lose(self, batch: Batch, error: SamplerError) -> bool:
@@ -609,13 +610,9 @@ class Driver:
 
     def abandon(self, batch: Batch) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
-        self.ledger.abandon(batch)
-        self._charge_abandoned(batch)
-
-    def keep(self, batch: Batch) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.keep`."""
-        if not batch.lost:
-            self.unsent += batch.launches
+        if not self._turned_away:
+            self.ledger.abandon(batch)
+            self._charge_abandoned(batch)
 
     def _charge_abandoned(self, batch: Batch) -> None:
         submission = batch.owner.submission
@@ -633,6 +630,7 @@ class Driver:
         if isinstance(error, RefusedError) and not self._delivered and question.submission is None:
             self._refused.add(question.id)
             if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._problems) or REFUSALS_BEFORE_END):
+                self._turned_away = not self.allocator.told
                 raise error
 
     def _note(self, batch: Batch, error: SamplerError | None) -> None:

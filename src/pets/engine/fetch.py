@@ -49,7 +49,6 @@ class Batch:
     lost: int = 0
     lost_tokens: int = 0
     refused_n: int = 0
-    sent: bool = False  # whether an attempt is out, or came back
     owner: Any = None
     entry: Any = None
 
@@ -61,9 +60,7 @@ class Batch:
     def part(self, start: int, size: int) -> "Batch":
         """Some of it, with the same history."""
         holds = self.holds[start : start + size]
-        return replace(
-            self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, sent=False, entry=None
-        )
+        return replace(self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, entry=None)
 
     def split(self, size: int) -> Iterator["Batch"]:
         """In parts of at most ``size``.
@@ -99,9 +96,6 @@ class Receiver(Protocol):
 
     def abandon(self, batch: Batch) -> None:
         """Nobody waits any more for an attempt that is out: charged."""
-
-    def keep(self, batch: Batch) -> None:
-        """Nobody waits any more for launches of which no attempt is out: not charged."""
 
 
 class Fetcher:
@@ -139,19 +133,11 @@ class Fetcher:
         """Ask until every launch of the batch has come back or is given up."""
         self._active[batch.question] += 1
         try:
-            await self._fetch(batch, receiver)
+            await self._attempts(batch, receiver)
         finally:
             self._active[batch.question] -= 1
             if not self._active[batch.question]:
                 del self._active[batch.question]
-
-    async def _fetch(self, batch: Batch, receiver: Receiver) -> None:
-        try:
-            await self._attempts(batch, receiver)
-        except BaseException:
-            if not batch.sent:
-                receiver.keep(batch)
-            raise
 
     async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
         last: Endpoint | None = None
@@ -176,7 +162,7 @@ class Fetcher:
                 self.faults["fewer choices"] += 1
                 rest = batch.part(len(outcome), batch.size - len(outcome))
                 rest.tries = 0  # the server is well
-                return await self._fetch(rest, receiver)
+                return await self._attempts(rest, receiver)
             self.faults[fault_name(outcome)] += 1
             if isinstance(outcome, RefusedError):
                 return await self._on_refused(batch, outcome, endpoint, receiver)
@@ -184,7 +170,6 @@ class Fetcher:
             endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
             if not await self._may_retry(batch, outcome, receiver, begun, waiting_since):
                 return None
-            batch.sent = False
             last, failures = endpoint, failures + 1
             if not unreachable:  # an endpoint that cannot be reached rests
                 await asyncio.sleep(backoff_seconds(failures, self._backoff, self._random.random()))
@@ -192,7 +177,7 @@ class Fetcher:
     async def _request(self, endpoint: Endpoint, batch: Batch, receiver: Receiver) -> list[Completion] | SamplerError:
         """What came, or what went wrong in a way that may pass or concerns this request alone."""
         clock = asyncio.get_running_loop().time
-        entry, tokens, batch.sent = endpoint.begin(batch.size, clock()), None, True
+        entry, tokens = endpoint.begin(batch.size, clock()), None
         try:
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
             if untold := sum(completion.tokens is None for completion in completions):
@@ -209,10 +194,9 @@ class Fetcher:
             endpoint.end(batch.size, entry, tokens, clock())
 
     async def _fetch_parts(self, batch: Batch, size: int, receiver: Receiver) -> None:
-        batch.sent = True  # its parts answer for themselves
         async with asyncio.TaskGroup() as group:
             for part in batch.split(size):
-                group.create_task(self._fetch(part, receiver))
+                group.create_task(self._attempts(part, receiver))
 
     def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
         """A smaller request that succeeds proves the limit that a larger one was refused for."""
@@ -226,18 +210,13 @@ class Fetcher:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's."""
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
-            await self._release(batch, error, receiver)
+            await receiver.release(batch, error)
             raise error
         if batch.size == 1:
             return await receiver.fail(batch, error, charged=False)
-        await self._release(batch, error, receiver)
+        await receiver.release(batch, error)
         batch.refused_n = batch.size
         return await self._fetch_parts(batch, -(-batch.size // 2), receiver)
-
-    async def _release(self, batch: Batch, error: SamplerError, receiver: Receiver) -> None:
-        """An attempt is over that was not sampled."""
-        batch.sent = False
-        await receiver.release(batch, error)
 
     async def _may_retry(
         self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
@@ -253,7 +232,7 @@ class Fetcher:
         waited = asyncio.get_running_loop().time() - waiting_since
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
-            await self._release(batch, error, receiver)
+            await receiver.release(batch, error)
             self._check_outage(error)
             return True
         self._outage_since = self.outage = None
@@ -262,7 +241,7 @@ class Fetcher:
         if batch.tries >= self._tries or exhausted:
             await receiver.fail(batch, error, charged=False)
             return False
-        await self._release(batch, error, receiver)
+        await receiver.release(batch, error)
         return True
 
     def _check_outage(self, error: UnreachableError) -> None:

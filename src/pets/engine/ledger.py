@@ -76,14 +76,16 @@ class RunLedger(Ledger):
     """A run's store, by group commit: a write returns when the transaction that holds it is on disk.
 
     One thread writes. What arrives while it does waits for the next transaction, so many traces share one, and none
-    waits longer than two transactions take. The event loop never touches the disk. ``async with ledger:``
+    waits longer than two transactions take. The event loop never touches the disk. ``async with ledger:``, whose end
+    gives back what is held for attempts that were not out: whatever broke the run off, they cost nothing.
     """
 
     def __init__(self, run: Run) -> None:
         self.writes = 0
         """Transactions so far."""
         self._run = run
-        self._opened: set[Launch] = set()  # launched and neither back nor given up: a retry is not written again
+        self._opened: dict[Launch, int] = {}  # holds of launches that are neither back nor given up
+        self._charged: set[Launch] = set()  # those of them that have lost an attempt
         self._next: _Transaction | None = None
         self._writer: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "pets-ledger")
@@ -94,9 +96,18 @@ class RunLedger(Ledger):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
-        self._thread.shutdown()
+        if self._opened:
+            transaction = self._transaction()
+            for launch, hold in self._opened.items():
+                if launch in self._charged:
+                    transaction.charged.append((launch, -hold))
+                else:
+                    transaction.cancelled.append(launch)
+        try:
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
+        finally:  # also when cancelled: nobody writes beside the thread
+            self._thread.shutdown()
 
     async def admit(self, problem: Problem) -> None:
         """As :meth:`Ledger.admit`."""
@@ -114,7 +125,7 @@ class RunLedger(Ledger):
         for launch, hold in fresh:
             transaction.launched.append(launch)
             transaction.holds.append(hold)
-            self._opened.add(launch)
+            self._opened[launch] = hold
         await asyncio.shield(transaction.durable)
 
     async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
@@ -123,22 +134,33 @@ class RunLedger(Ledger):
             return
         transaction = self._transaction()
         transaction.traces += traces
-        self._opened.difference_update(trace.launch for trace in traces)
-        transaction.charged += zip(batch.launches, charged, strict=False)
+        charges = list(zip(batch.launches, charged, strict=False))
+        transaction.charged += charges
+        self._charged.update(launch for launch, _ in charges)
+        self._forget([trace.launch for trace in traces])
         await asyncio.shield(transaction.durable)
 
     async def drop(self, launches: Sequence[Launch]) -> None:
         """As :meth:`Ledger.drop`."""
-        opened = self._opened.intersection(launches)
+        opened = [launch for launch in launches if launch in self._opened]
         if opened:
-            self._opened -= opened
+            self._forget(opened)
             transaction = self._transaction()
             transaction.cancelled += opened
             await asyncio.shield(transaction.durable)
 
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """As :meth:`Ledger.abandon`: the launches stay in the store, at all that is held for them."""
+        self._forget([trace.launch for trace in traces] or batch.launches)
+
     def answered(self, question: str) -> None:
         """As :meth:`Ledger.answered`: written with what comes next."""
         self._transaction().answered.append(question)
+
+    def _forget(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            self._opened.pop(launch, None)
+        self._charged.difference_update(launches)
 
     def _transaction(self) -> _Transaction:
         """The next one to be written."""

@@ -16,7 +16,7 @@ from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_ty
 from pets.errors import BudgetError, PetsError, StateError
 from pets.questions import Problem
 from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
-from pets.types import Launch, Question, Trace
+from pets.types import Question, Trace
 
 __all__ = [
     "LOST",
@@ -210,16 +210,10 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
 
 
 def note_end(run: Run, driver: Driver) -> None:
-    """Whatever ended a run: keep what went wrong, and give back the launches that were never sent."""
+    """Whatever ended a run: keep what went wrong."""
     faults = Counter(run.load("faults") or {})
     faults.update(driver.fetcher.faults)
     run.save("faults", dict(faults))
-    if driver.unsent:
-        run.write([], [], cancelled=driver.unsent)
-        driver.unsent = []
-    turned_away = faults["unreachable"] or faults["refused"]
-    if turned_away and not driver.allocator.told:  # and so was what was sent beside it: nothing was paid for
-        run.write([], [], cancelled=[Launch(launch.question, launch.number) for launch in run.lost()])
 
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
