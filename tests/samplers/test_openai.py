@@ -1,10 +1,12 @@
 """The client against servers that answer well and badly."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import subprocess
 import sys
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -434,3 +436,43 @@ def test_the_client_alone_imports_nothing_of_a_server():
     code = "import sys, pets.samplers.openai; print({'starlette', 'uvicorn', 'aiohttp'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+KEY = "sk-UPSTREAM/secret+123"
+ECHOES = {
+    "200": lambda echo: httpx.Response(200, json={"choices": [choice(text=echo), choice(1, echo)], "id": echo}),
+    "200 no JSON": lambda echo: httpx.Response(200, text=echo),
+    "200 another form": lambda echo: httpx.Response(200, json={"choices": echo}),
+    "200 with an error": lambda echo: httpx.Response(200, json={"error": {"message": echo, "code": 400}}),
+    **{
+        f"{status} {name}": lambda echo, status=status, body=body: httpx.Response(status, text=body(echo))
+        for status in (307, 400, 401, 404, 422, 429, 500, 503)
+        for name, body in {
+            "message": lambda echo: json.dumps({"error": {"message": echo}}),
+            "escaped": lambda echo: json.dumps({"error": echo}).replace("-", "\\u002d"),
+            "text": str,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", ECHOES)
+@pytest.mark.parametrize("form", [str, lambda key: base64.b64encode(key.encode()).decode(), quote])
+def test_the_key_does_not_come_back(name, form):
+    def handler(request):
+        key = request.headers["authorization"].removeprefix("Bearer ")
+        assert key == KEY
+        return ECHOES[name](f"authorization: {form(key)}")
+
+    try:
+        words = str(sample(handler, sampling=Sampling(), key=KEY)[0])
+    except SamplerError as error:
+        words = str(error)
+    assert "[redacted]" in words and KEY not in words and form(KEY) not in words
+
+
+def test_a_key_that_is_spelled_out_over_a_stream_does_not_come_back():
+    parts = [{"choices": [{"index": 0, "text": letter, "finish_reason": None}]} for letter in KEY]
+    stream = events(*parts, {"choices": [choice(text="!")]})
+    (trace,), _ = sample(stream, n=1, sampling=Sampling(), key=KEY, stream=True)
+    assert trace.text == "[redacted]!"

@@ -19,7 +19,7 @@ from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER, span
-from pets.gateway.upstream import api_error, passed_headers
+from pets.gateway.upstream import api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 from pets.prompts import Prompt, Sampling
@@ -160,9 +160,10 @@ class ChatCompletions:
 
     async def _forward(self, exchange: Exchange, body: bytes, headers: dict[str, str]) -> None:
         try:
-            async with self._state.upstream.forward(body, headers) as response:
-                await exchange.start(response.status_code, passed_headers(response))
-                async for part in response.aiter_raw():
+            upstream = self._state.upstream
+            async with upstream.forward(body, headers) as response:
+                await exchange.start(response.status_code, upstream.passed_headers(response))
+                async for part in upstream.passed_bytes(response):
                     await exchange.send(part)
             await exchange.send(b"", end=True)
         except SamplerError as error:

@@ -10,12 +10,13 @@ import httpx
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.errors import ApiError
+from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler, http_client, in_pieces, sampler_error
 
-__all__ = ["Upstream", "api_error", "passed_headers"]
+__all__ = ["Upstream", "api_error"]
 
 MODELS_TIMEOUT_S = 10.0
 SENT_HEADERS = ("accept", "content-type", "authorization")
@@ -27,13 +28,13 @@ class Upstream:
     """The servers at ``urls`` (each with its ``/v1``), or a local model, which runs from :meth:`open` to :meth:`close`.
 
     ``samplers`` draw the traces of votes; what passes through goes to the first server that can be reached. ``key``
-    goes to the servers alone: it is neither logged nor shown.
+    goes to the servers alone: it is neither logged nor shown, and redacted where a server sends it back.
     """
 
     def __init__(
         self, servers: str | Sequence[str] | LocalSampler, *, key: str | None = None, timeout: float = 600.0
     ) -> None:
-        self._key, self._timeout = key, timeout
+        self._key, self._redactor, self._timeout = key, Redactor(key), timeout
         self._local = servers if isinstance(servers, LocalSampler) else None
         urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
         self.urls = [_checked(url) for url in urls]
@@ -56,6 +57,7 @@ class Upstream:
         if self._local is not None:
             await self._local.__aenter__()
             self.urls, self._key = [self._local.url], self._local.key
+            self._redactor = Redactor(self._key)
 
     def check(self, model: str) -> None:
         """Refuse a name that is not the local model's, which answers to any; a server elsewhere knows its own."""
@@ -65,18 +67,39 @@ class Upstream:
 
     @asynccontextmanager
     async def forward(self, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-        """The response to a request as the client sent it; its bytes are read as they come."""
+        """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
         sent = {name: headers[name] for name in SENT_HEADERS if name in headers}
-        sent["accept-encoding"] = headers.get("accept-encoding", "identity")  # what comes back is the client's to read
+        # What comes back is the client's to read; where a key is to be found in it, also ours.
+        sent["accept-encoding"] = "identity" if self._redactor else headers.get("accept-encoding", "identity")
         sent["content-length"] = str(len(body))
         async with self._request("POST", "/chat/completions", content=in_pieces(body), headers=sent) as response:
             yield response
+
+    def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:
+        """The headers of a response that go on to the client."""
+        names = [name for name in RETURNED_HEADERS if not (self._redactor and name == "content-encoding")]
+        return [
+            (name, self._redactor.data(value))
+            for name, value in response.headers.raw
+            if name.lower().decode("latin-1") in names
+        ]
+
+    async def passed_bytes(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        """The bytes of a response that go on to the client, as they come."""
+        if not self._redactor:
+            async for part in response.aiter_raw():
+                yield part
+            return
+        redactor = self._redactor.stream()
+        async for part in response.aiter_bytes():
+            yield redactor.feed(part)
+        yield redactor.end()
 
     async def models(self) -> list[dict[str, Any]]:
         """The models that the first server that can be reached lists."""
         async with self._request("GET", "/models", timeout=MODELS_TIMEOUT_S) as response:
             try:
-                content = await response.aread()
+                content = self._redactor.data(await response.aread())
             except httpx.HTTPError as error:
                 raise ReplyError("the server's list of models broke off.") from error
         if response.status_code != httpx.codes.OK:
@@ -117,11 +140,6 @@ class Upstream:
                     raise failure from error
                 unreachable = failure
         raise unreachable
-
-
-def passed_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    """The headers of a response that go on to the client."""
-    return [(name, value) for name, value in response.headers.raw if name.lower().decode("latin-1") in RETURNED_HEADERS]
 
 
 def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:

@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import httpx
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.headers import RateLimits
+from pets.openai.redaction import Redactor
 from pets.openai.request import DIALECTS, body_of, path_of
 from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
@@ -62,7 +64,7 @@ class OpenAISampler(Sampler):
         # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
         self._given_transport, self._loopback = transport, loopback
         self._transport: httpx.AsyncBaseTransport | None = None  # made in the event loop that uses it
-        self._headers = _headers(key)
+        self._headers, self._redactor = _headers(key), Redactor(key)
         self._timeout = httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None).as_dict()
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
@@ -79,9 +81,11 @@ class OpenAISampler(Sampler):
             if stream:
                 await self._read_events(response, reader)
             else:
-                reader.read(await response.aread())
+                reader.read(self._redactor.data(await response.aread()))
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
-        return reader.completions()
+        if not (stream and self._redactor):
+            return reader.completions()
+        return [replace(trace, text=self._redactor.text(trace.text)) for trace in reader.completions()]
 
     async def close(self) -> None:
         """Close every connection; the next request opens new ones."""
@@ -92,7 +96,7 @@ class OpenAISampler(Sampler):
     async def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
-            text = await response.aread()
+            text = self._redactor.data(await response.aread())
         try:
             data: dict[str, Any] = json.loads(text)
         except ValueError as error:
@@ -106,7 +110,7 @@ class OpenAISampler(Sampler):
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     return
-                reader.read(data)
+                reader.read(self._redactor.data(data))
 
     @asynccontextmanager
     async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
@@ -127,13 +131,15 @@ class OpenAISampler(Sampler):
             try:
                 self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                 if response.status_code != httpx.codes.OK:
-                    raise error_from(response.status_code, response.headers, await response.aread())
+                    content = self._redactor.data(await response.aread())
+                    raise error_from(response.status_code, response.headers, content)
                 yield response
             finally:
                 await response.aclose()
         except Exception as error:
             if (failure := sampler_error(self._base, error)) is None:
                 raise
+            failure.args = (self._redactor.text(str(failure)),)  # a header that cannot be read stands in it
             raise failure from error
 
 
