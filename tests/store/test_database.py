@@ -1,5 +1,6 @@
 """The file: opened by path or URL, durable as asked, refused when it is newer, damaged or somebody else's."""
 
+import os
 import sqlite3
 
 import pytest
@@ -81,3 +82,34 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
             Store.open(path)
     with Store.open(path) as store:
         assert store._database.one("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == (0,)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_a_new_store_and_what_stands_beside_it_are_its_owners_alone(path, problems):
+    mask = os.umask(0o022)
+    try:
+        with Store.open(path) as store, store.create(SETTINGS, problems):
+            files = {file.name: mode(file) for file in path.parent.iterdir()}
+            assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db-run-1.lock"} <= files.keys()
+            assert set(files.values()) == {0o600}
+    finally:
+        os.umask(mask)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_a_store_that_was_shared_on_purpose_stays_shared(path):
+    Store.open(path).close()
+    path.chmod(0o640)
+    Store.open(path).close()
+    assert mode(path) == 0o640
+
+
+def test_links_in_a_circle_are_one_line(path):
+    path.symlink_to(path)
+    with pytest.raises(StateError, match="cannot be opened") as error:
+        Store.open(path)
+    assert "\n" not in str(error.value)

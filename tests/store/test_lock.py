@@ -107,3 +107,37 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
     won = [int(racer.stdout.readline()) for racer in racers]
     with Store.open(made) as store:
         assert store.view(1).load("holders") == sum(won) > 0
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+@pytest.mark.parametrize("name", ["another.db", "zebra.db"])
+def test_a_store_by_another_name_is_the_same_store(made, child, link, name):
+    other = made.with_name(name)
+    getattr(other, link)(made)
+    process = held(child, made)
+    with Store.open(other) as store:
+        assert store.runs()[0].state == "running"
+        with pytest.raises(StateError, match="at work in another process"):
+            store.open_run(1)
+    process.communicate("done\n")
+    with Store.open(other) as store, store.open_run(1) as run:
+        run.write([Launch("q0", 0)], [])
+    with Store.open(made) as store:
+        assert [lost.question for lost in store.view(1).lost()] == ["q0"]
+
+
+def test_a_hard_link_that_was_made_while_a_store_is_in_use_is_the_same_store(made, child):
+    held(child, made)
+    made.with_name("another.db").hardlink_to(made)
+    with Store.open(made.with_name("another.db")) as store, pytest.raises(StateError, match="at work"):
+        store.open_run(1)
+
+
+def test_a_hard_link_in_another_folder_is_refused(made, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "runs.db").hardlink_to(made)
+    for path in (made, folder / "runs.db"):
+        with pytest.raises(StateError, match="hard link") as error:
+            Store.open(path)
+        assert "\n" not in str(error.value)

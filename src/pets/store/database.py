@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -22,16 +22,21 @@ MAX_CACHE_KIB = 64_000  # ids of a million questions arrive in any order, and th
 MIN_CACHE_KIB = 4_000
 IDS_PER_KIB = 16  # of the index
 MEMORY = ":memory:"
+PRIVATE = 0o600  # of a new store, and so of the files that SQLite puts beside it
 
 
 class Database:
-    """One SQLite file (or ``:memory:``); ``path`` is None in memory."""
+    """One SQLite file (or ``:memory:``), which its owner alone can read where it is made here.
+
+    ``path`` is the one name by which every process knows the file, whatever links lead to it; None in memory.
+    """
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
-        self.path, durability = _parse_location(os.fspath(location), durability)
-        self.name = f'store "{self.path or MEMORY}"'
-        if self.path is not None and not create and not self.path.exists():
+        path, durability = _parse_location(os.fspath(location), durability)
+        self.name = f'store "{path or MEMORY}"'
+        if path is not None and not create and not path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
+        self.path = None if path is None else self._made(path)
         try:
             # Calls may come from a worker thread, one at a time.
             self.connection = sqlite3.connect(
@@ -78,6 +83,31 @@ class Database:
         """Close the file."""
         self.connection.close()
 
+    def _made(self, path: Path) -> Path:
+        """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
+        try:
+            path = path.resolve()
+            if not path.exists():
+                with suppress(FileExistsError):  # another process was first
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
+            return self._one_name(path)
+        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+            reason = getattr(error, "strerror", None) or error
+            raise StateError(f"{self.name} cannot be opened ({reason}). Check the path.") from None
+
+    def _one_name(self, path: Path) -> Path:
+        """Of the names of a file with hard links, the one in use or the first: SQLite keeps a log for each name."""
+        status = path.stat()
+        if status.st_nlink <= 1 or path.is_dir():
+            return path
+        names = [file for file in path.parent.iterdir() if not file.is_symlink() and _is_same(file, status)]
+        if len(names) < status.st_nlink:
+            raise StateError(
+                f"{self.name} also has a name (a hard link) in another folder, under which its log would be missed. "
+                "Remove that one; a symbolic link does no harm."
+            )
+        return min(names, key=lambda file: (not file.with_name(f"{file.name}-wal").exists(), file))
+
     def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
         try:
             return self.connection.execute(sql, values)
@@ -120,6 +150,13 @@ class Database:
 
     def _pragma(self, name: str) -> Any:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _is_same(file: Path, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(file.stat(), status)
+    except OSError:
+        return False
 
 
 def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Durability]:

@@ -27,7 +27,7 @@ class RunLock:
         if self._path is None:
             return True
         while True:
-            self._path.touch()
+            self._path.touch(mode=0o600)
             inode = _inode(self._path)
             connection = sqlite3.connect(self._path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
             try:
