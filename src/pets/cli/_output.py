@@ -4,22 +4,41 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
+from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 from pets.pools import Metric, Pool, read_pool
 
-__all__ = ["check_output", "count", "format_amount", "progress_bar", "read_pool_reporting_skips", "table_console"]
+__all__ = [
+    "SafeConsole",
+    "check_output",
+    "count",
+    "format_amount",
+    "progress_bar",
+    "read_pool_reporting_skips",
+    "table_console",
+]
 
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
 
 
+class SafeConsole(Console):
+    """rich's console, on which no text steers the terminal: ids and answers come from files and servers."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As rich's, with control characters shown."""
+        return super().render_str(terminal_text(text, keep="\n"), **options)
+
+
 def table_console(width: int = UNFOLDED_WIDTH) -> Console:
     """A console for tables on stdout, ``width`` columns wide where that is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
+    return SafeConsole(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
 
 
 def check_output(path: Path | None) -> None:
@@ -50,7 +69,7 @@ def read_pool_reporting_skips(path: Path, *, skip_bad: bool, confidence: Metric 
     """The pool at ``path``; how many of its lines were skipped goes to stderr."""
     pool = read_pool(path, confidence=confidence, skip_bad=skip_bad)
     if pool.skipped:
-        click.echo(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
+        click.echo(f"{terminal_text(pool.name)}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
     return pool
 
 

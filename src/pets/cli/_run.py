@@ -1,7 +1,6 @@
 """What the verbs that run a model live share: progress, Ctrl-C, results and the last word."""
 
 import asyncio
-import json
 import signal
 import sys
 import time
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pets.cli._output import format_amount
+from pets.cli._output import SafeConsole, format_amount
+from pets.cli._terminal import json_line
 from pets.engine import Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import PetsError
@@ -91,7 +90,7 @@ async def _run(engine: Engine, output: Path | None) -> Solution:
 
 async def _watch(engine: Engine) -> None:
     """Live figures on a terminal; nothing elsewhere."""
-    console = Console(stderr=True, markup=False)  # ids and error messages are shown as they are
+    console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
     if not console.is_terminal:
         return
     latest: ExpectedConsistency | None = None
@@ -147,7 +146,7 @@ def _write(engine: Engine, output: Path | None) -> None:
 
 def _rows(engine: Engine, file: TextIO) -> None:
     for answer in engine.answers():
-        file.write(json.dumps(answer.to_plain(), ensure_ascii=False) + "\n")
+        file.write(json_line(answer.to_plain()) + "\n")
 
 
 def _print_summary(engine: Engine, solution: Solution) -> None:

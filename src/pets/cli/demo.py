@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from pets.cli._output import check_output
+from pets.cli._output import SafeConsole, check_output
 from pets.cli.demo_report import POLICIES, PolicyRun, averaged, print_report, write_page
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
@@ -87,11 +87,11 @@ def run_demo(questions: int, budget: str, *, replay: bool, report: Path, pool: P
     recorded = {question.id for question in pool.questions}
     starter = question_set("starter")
     problems = tuple(problem for problem in starter.problems if problem.id in recorded)[:questions]
-    console = Console(stderr=True, highlight=False)
+    console = SafeConsole(stderr=True, highlight=False)
     console.print(f"{len(problems)} starter questions, budget {budget}")
     runs, source, sampled = asyncio.run(_compare(replace(starter, problems=problems), pool, replay, budget, console))
     averages = averaged(pool)
-    print_report(runs, averages, Console(highlight=False))
+    print_report(runs, averages, SafeConsole(highlight=False))
     write_page(report, runs, averages, source, sampled)
     console.print(f"Report: {report}", soft_wrap=True, markup=False)  # a path stays in one piece
 

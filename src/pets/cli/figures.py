@@ -10,6 +10,7 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import progress_bar, read_pool_reporting_skips, table_console
+from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
 from pets.replay import ReplayConfig, read_answers
@@ -99,7 +100,7 @@ def _fits(pool: Pool, protocol: ReplayConfig) -> bool:
     else:
         why = f"{shortest} traces per question are fewer than the mean budget of {mean:g}" if shortest < mean else ""
     if why:
-        click.echo(f"{pool.name} is left out of the tables: {why}.", err=True)
+        click.echo(terminal_text(f"{pool.name} is left out of the tables: {why}."), err=True)
     return not why
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb_group
+from pets.cli._terminal import terminal_text
 from pets.errors import StateError
 from pets.gateway.auth import KeyStore
 from pets.store.database import Database
@@ -57,7 +58,7 @@ def list_keys(gateway: KeyStoreOptions) -> None:
             day = datetime.fromtimestamp(created, UTC).date()
             notes = [f"budget {budget}" if budget is not None else "", "admin" if admin else ""]
             notes.append("revoked" if revoked is not None else "")
-            click.echo("\t".join([name, str(day), ", ".join(filter(None, notes))]))
+            click.echo("\t".join([terminal_text(name), str(day), ", ".join(filter(None, notes))]))
 
 
 @keys.verb()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 from click.shell_completion import CompletionItem
 
+from pets.cli._terminal import terminal_text
 from pets.errors import PetsError
 
 __all__ = ["VERBS", "cli", "main"]
@@ -74,5 +75,5 @@ def main() -> None:
     try:
         cli()
     except PetsError as error:
-        click.echo(f"pets: {error}", err=True)
+        click.echo(f"pets: {terminal_text(str(error))}", err=True)
         sys.exit(2)

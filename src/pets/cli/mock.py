@@ -9,6 +9,7 @@ import click
 
 import pets.mock
 from pets.cli._groups import option, verb
+from pets.cli._terminal import json_line
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.pools import pool_files, read_pool
@@ -96,7 +97,7 @@ def _starter_prompts() -> dict[str, str]:
 
 
 def _warn(prompt: str) -> None:
-    shown = json.dumps(prompt if len(prompt) <= 60 else f"{prompt[:57]}...", ensure_ascii=False)
+    shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
     click.echo(
         f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
         "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on.",

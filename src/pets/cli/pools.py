@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pets.cli._groups import option, verb_group
 from pets.cli._output import count, read_pool_reporting_skips, table_console
+from pets.cli._terminal import terminal_text
 from pets.pools import Metric, Pool, Summary, check_pool, pool_files, summarize, write_pool
 
 __all__ = ["pools"]
@@ -79,7 +80,7 @@ def check(context: click.Context, paths: tuple[Path, ...]) -> None:
     problems = 0
     for path in files:
         for problem in check_pool(path):
-            click.echo(problem)
+            click.echo(terminal_text(problem))
             problems += 1
     click.echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
     context.exit(2 if problems else 0)

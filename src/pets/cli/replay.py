@@ -14,6 +14,7 @@ import click
 from pets._extras import require
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips, table_console
+from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
 from pets.replay import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
@@ -166,10 +167,10 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
 
 def _print_notes(pool: PoolResult, pool_size: int) -> None:
     if pool.note:
-        click.echo(f"{pool.pool}: {pool.note}.", err=True)
+        click.echo(terminal_text(f"{pool.pool}: {pool.note}."), err=True)
     if pool.size < pool_size:
         why = "its halves have no more" if pool.config.target == "disjoint" else "its shortest question has no more"
-        click.echo(f"{pool.pool}: {pool.size} traces per question, {why}.", err=True)
+        click.echo(terminal_text(f"{pool.pool}: {pool.size} traces per question, {why}."), err=True)
 
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:

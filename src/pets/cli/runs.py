@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pets.cli._groups import option, verb_group
 from pets.cli._output import count, format_amount, table_console
+from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
 from pets.engine.progress import Certifier, tallies_of
@@ -96,9 +97,9 @@ def show(context: click.Context, run: str, source: StoreOptions, output: RunForm
         return
     for key, value in facts.items():
         if key != "hardest":
-            click.echo(f"{key.replace('_', ' '):<21} {_words(value)}")
+            click.echo(f"{key.replace('_', ' '):<21} {terminal_text(_words(value))}")
     for rank, question in enumerate(facts.get("hardest", ())):
-        click.echo(f"{'' if rank else 'hardest':<21} {question['certificate']:.3f}  {question['id']}")
+        click.echo(f"{'' if rank else 'hardest':<21} {question['certificate']:.3f}  {terminal_text(question['id'])}")
 
 
 @runs.verb()
@@ -130,7 +131,7 @@ def _write(records: Iterator[Mapping[str, Any]], output: Path | None) -> int:
         return write_records(records, output)
     written = 0
     for record in records:
-        click.echo(json.dumps(record, ensure_ascii=False))
+        click.echo(json_line(record))
         written += 1
     return written
 
@@ -143,7 +144,7 @@ def _write_pool(view: RunView, output: Path | None) -> int:
         write_pool(Pool(output.name, questions), output)
     else:
         for question in questions:
-            click.echo(line_of(question))
+            click.echo(terminal_text(line_of(question)))
     return len(questions)
 
 

@@ -1,7 +1,6 @@
 """``pets stream``: questions as they arrive, answers as they come about, within a budget."""
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from pets.cli._groups import option, verb
 from pets.cli._output import format_amount
 from pets.cli._run import INTERRUPTED, interruptible
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
+from pets.cli._terminal import json_line
 from pets.cli.options import (
     FILE,
     AnswerOptions,
@@ -206,7 +206,7 @@ class _RunningStream:
 
     def _refuse(self, line: int, reason: str) -> None:
         self.not_answered += 1
-        click.echo(json.dumps({"line": line, "error": reason}, ensure_ascii=False))
+        click.echo(json_line({"line": line, "error": reason}))
 
     def _print(self, answer: Answer) -> None:
         if answer.error is None or answer.traces:
@@ -214,7 +214,7 @@ class _RunningStream:
             self.agreed += answer.answer is not None and answer.answer == (self.targets or {}).get(answer.id)
         else:
             self.not_answered += 1
-        click.echo(json.dumps(answer.to_plain(), ensure_ascii=False))
+        click.echo(json_line(answer.to_plain()))
 
     def _print_summary(self) -> None:
         driver, drift = self._stream.driver, self._stream.drift

@@ -1,0 +1,88 @@
+"""What servers and files say is shown on a terminal, and never obeyed by it."""
+
+import io
+import json
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+
+from pets.cli import main as module
+from pets.cli._output import SafeConsole
+from pets.cli._terminal import json_line, terminal_text
+from pets.errors import RefusedError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import Launch, RunSettings, Store, StoredTrace
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\n\u202egnp.exe"
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # a line feed ends our own lines
+
+
+def run_pets(monkeypatch, capfdbinary, *words):
+    monkeypatch.setattr(sys, "argv", ["pets", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    out, err = capfdbinary.readouterr()
+    return end.value.code, out.decode(), err.decode()
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_nothing_steers_and_the_rest_is_as_it_was(text):
+    safe = terminal_text(text)
+    assert not STEERING.search(safe) and "\n" not in safe
+    assert json.loads(json_line({"a": text})) == {"a": text}
+    if not STEERING.search(json_line(text)) and text.isprintable():
+        assert safe == text
+
+
+def test_a_servers_error(monkeypatch, capfdbinary):
+    def fail():
+        raise RefusedError(f"the server says 400: {HOSTILE}")
+
+    monkeypatch.setattr(module, "cli", fail)
+    code, _, err = run_pets(monkeypatch, capfdbinary)
+    assert code == 2 and not STEERING.search(err) and err.count("\n") == 1
+    assert r"\u001b]0;owned\u0007\u001b[2J\u009b31m\u007f\u000d\u000a\u202egnp.exe" in err
+
+
+@pytest.fixture
+def store(tmp_path):
+    path = tmp_path / "runs.db"
+    with Store.open(path) as store:
+        settings = RunSettings("uniform", 10, model=HOSTILE, name=HOSTILE, more={"plan": {"policy": "uniform"}})
+        with store.create(settings, [Problem(HOSTILE, Prompt("?"), "text")]) as run:
+            run.write([Launch(HOSTILE, 0)], [StoredTrace(HOSTILE, 0, HOSTILE, HOSTILE, tokens=3)])
+    return path
+
+
+@pytest.mark.parametrize(
+    "words", ["", "show", "show --format json", "export", "export --as traces", "export --as pool"]
+)
+def test_the_ids_answers_and_texts_of_a_store(store, monkeypatch, capfdbinary, words):
+    if "--as" not in words:
+        monkeypatch.setattr("pets.cli.runs._expected", lambda view: {"hardest": [{"id": HOSTILE, "certificate": 0.5}]})
+        monkeypatch.setattr("pets.cli.runs._records", lambda view, what: iter([{"id": HOSTILE}]))
+    code, out, err = run_pets(monkeypatch, capfdbinary, "runs", *words.split(), "--store", store)
+    assert code == 0 and "owned" in out
+    assert not STEERING.search(out + err)
+
+
+def test_the_lines_of_a_pool_that_is_bad(tmp_path, monkeypatch, capfdbinary):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"id": HOSTILE, "gold": "\x9b", "answers": [{"\x9b": HOSTILE}]}, ensure_ascii=False))
+    code, out, err = run_pets(monkeypatch, capfdbinary, "pools", "check", path)
+    assert code == 2 and out and not STEERING.search(out + err)
+
+
+def test_a_table():
+    file = io.StringIO()
+    table = Table("id")
+    table.add_row(HOSTILE)
+    console = SafeConsole(file=file, width=200, markup=False)
+    console.print(table)
+    console.print(HOSTILE)
+    assert "owned" in file.getvalue() and not STEERING.search(file.getvalue())
