@@ -3,9 +3,12 @@
 import asyncio
 import base64
 import contextlib
+import gzip
 import json
+import resource
 import subprocess
 import sys
+import zlib
 from urllib.parse import quote
 
 import httpx
@@ -17,6 +20,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
 
+from ..simulated_time import run_simulated
 from ..waiting import until
 
 TEXT, CHAT = Prompt("2 + 2 ="), Prompt.chat("2 + 2?")
@@ -378,6 +382,110 @@ def test_a_server_that_is_silent_for_too_long():
             return caught.value
 
     assert not isinstance(asyncio.run(go()), UnreachableError)
+
+
+class Parts(httpx.AsyncByteStream):
+    """A body as a server sends it; httpx would unpack one that is there whole."""
+
+    def __init__(self, content, size=1 << 14):
+        self.content, self.size = content, size
+
+    async def __aiter__(self):
+        for start in range(0, len(self.content), self.size):
+            yield self.content[start : start + self.size]
+
+
+def compressed(data, encoding="gzip"):
+    return lambda _: httpx.Response(200, stream=Parts(data), headers={"content-encoding": encoding})
+
+
+WHOLE = json.dumps({"choices": [choice()]}).encode()
+
+
+@pytest.mark.parametrize("handler", [compressed(gzip.compress(WHOLE)), compressed(zlib.compress(WHOLE), "deflate")])
+def test_a_compressed_reply_is_read(handler):
+    traces, _ = sample(handler, sampling=Sampling())
+    assert [trace.text for trace in traces] == [" 4"]
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (compressed(gzip.compress(b" " * 5000)), "over 1000 bytes"),
+        (compressed(gzip.compress(WHOLE) + b"x" * 5000), "over 1000 bytes"),
+        (lambda _: httpx.Response(200, content=b" " * 1001), "over 1000 bytes"),
+        (compressed(gzip.compress(WHOLE)[:-9]), "broke off"),
+        (compressed(b"not gzip"), "cannot be decompressed"),
+        (compressed(WHOLE, "br"), "not asked for"),
+        (compressed(gzip.compress(gzip.compress(WHOLE)), "gzip, gzip"), "not asked for"),
+    ],
+)
+def test_a_reply_that_is_too_large_or_cannot_be_unpacked_is_said_so(handler, words):
+    with pytest.raises(ReplyError, match=words):
+        sample(handler, max_reply_bytes=1000)
+
+
+def test_a_bomb_is_not_unpacked():
+    packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
+    bomb = b"".join([packer.compress(bytes(1 << 20)) for _ in range(1000)] + [packer.flush()])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ReplyError, match="over 67108864 bytes"):
+        sample(compressed(bomb))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # kB
+
+
+def test_the_words_of_an_error_are_cut_and_its_status_kept():
+    with pytest.raises(RefusedError, match="says 400"):
+        sample(lambda _: httpx.Response(400, content=b"x" * (1 << 20)))
+
+
+class Endless(httpx.AsyncByteStream):
+    """A body of one part again and again."""
+
+    def __init__(self, part):
+        self.part = part
+
+    async def __aiter__(self):
+        while True:
+            yield self.part
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [(b"x" * 4096, "a line of over 1000000 bytes"), (b": ping\n\n", "over 2097152 bytes")]
+)
+def test_a_stream_without_an_end_is_left(part, words):
+    sampling = Sampling(max_tokens=1024)
+    handler = lambda _: httpx.Response(200, stream=Endless(part))  # noqa: E731
+    with pytest.raises(ReplyError, match=words):
+        sample(handler, n=2, sampling=sampling, stream=True, max_reply_bytes=1_000_000)
+
+
+def test_one_long_line_is_read_in_time_that_grows_with_its_length():
+    event = json.dumps({"choices": [choice(text="x" * 4_000_000)]}).encode()
+    line = b"data: " + event + b"\n\ndata: [DONE]\n\n"
+    stream = Parts(line, 64)  # 62,500 of them: the square of that would take minutes
+    traces, _ = sample(lambda _: httpx.Response(200, stream=stream), n=1, sampling=Sampling(), stream=True)
+    assert len(traces[0].text) == 4_000_000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_trickles_ends_with_the_time_of_its_request(stream):
+    async def go():
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Trickle()))
+        async with OpenAISampler("http://server/v1", "m", transport=transport, timeout=600.0, stream=stream) as sampler:
+            clock = asyncio.get_running_loop().time
+            with pytest.raises(BusyError, match="no answer in time"):
+                await sampler.sample(TEXT, 1, 5, Sampling())
+            return clock()
+
+    class Trickle(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            while True:
+                await asyncio.sleep(1.0)
+                yield b" "
+
+    assert 600.0 <= run_simulated(go()) <= 602.0
 
 
 def test_the_environments_proxy_is_used_but_for_this_machine(monkeypatch):

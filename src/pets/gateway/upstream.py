@@ -14,11 +14,12 @@ from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
-from pets.samplers.openai import OpenAISampler, http_client, in_pieces, sampler_error
+from pets.samplers.openai import OpenAISampler, body_of_reply, http_client, in_pieces, sampler_error
 
 __all__ = ["Upstream", "api_error"]
 
 MODELS_TIMEOUT_S = 10.0
+MAX_MODELS_BYTES = 4 << 20
 SENT_HEADERS = ("accept", "content-type", "authorization")
 RETURNED_HEADERS = ("content-type", "retry-after", "content-encoding")
 CLIENT_STATUSES = (400, 404, 413, 422)  # of a request that the server refuses for what the client wrote
@@ -99,7 +100,7 @@ class Upstream:
         """The models that the first server that can be reached lists."""
         async with self._request("GET", "/models", timeout=MODELS_TIMEOUT_S) as response:
             try:
-                content = self._redactor.data(await response.aread())
+                content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
             except httpx.HTTPError as error:
                 raise ReplyError("the server's list of models broke off.") from error
         if response.status_code != httpx.codes.OK:

@@ -1,10 +1,12 @@
 """Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, hosted APIs."""
 
+import asyncio
 import ipaddress
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,11 +26,16 @@ from pets.samplers.base import Sampler
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["OpenAISampler", "http_client", "in_pieces", "sampler_error"]
+__all__ = ["MAX_REPLY_BYTES", "OpenAISampler", "body_of_reply", "http_client", "in_pieces", "parts_of", "sampler_error"]
 
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
 PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile
+MAX_REPLY_BYTES = 64 << 20  # that are in memory at once: a whole reply, or one event of a stream
+MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not read
+EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
+LOGPROB_BYTES = 256  # per token and candidate, at most
+GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib tells them apart itself
 
 
 class OpenAISampler(Sampler):
@@ -37,6 +44,8 @@ class OpenAISampler(Sampler):
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
     ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
+    A request takes ``timeout`` seconds at most; a reply of more than ``max_reply_bytes``, after decompression, is a
+    ``ReplyError``. A stream may be longer: one event of it may not, and all of it not longer than its tokens need.
 
     One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the
     network, for tests.
@@ -54,6 +63,7 @@ class OpenAISampler(Sampler):
         dialect: Literal["openai", "vllm", "llama.cpp"] = "vllm",
         stream: bool = False,
         timeout: float = 600.0,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
         loopback: bool = False,
     ) -> None:
@@ -66,6 +76,7 @@ class OpenAISampler(Sampler):
         self._transport: httpx.AsyncBaseTransport | None = None  # made in the event loop that uses it
         self._headers, self._redactor = _headers(key), Redactor(key)
         self._timeout = httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None).as_dict()
+        self._total_s, self._max_reply_bytes = timeout, max_reply_bytes
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
 
@@ -79,9 +90,11 @@ class OpenAISampler(Sampler):
         reader = ResponseReader(n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one)
         async with self._post(self._base + path_of(prompt), body) as response:
             if stream:
-                await self._read_events(response, reader)
+                per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)
+                longest = max(self._max_reply_bytes, n * sampling.max_tokens * per_token)
+                await self._read_events(response, reader, longest)
             else:
-                reader.read(self._redactor.data(await response.aread()))
+                reader.read(self._redactor.data(await body_of_reply(response, self._max_reply_bytes)))
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
         if not (stream and self._redactor):
             return reader.completions()
@@ -96,7 +109,7 @@ class OpenAISampler(Sampler):
     async def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
-            text = self._redactor.data(await response.aread())
+            text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
         try:
             data: dict[str, Any] = json.loads(text)
         except ValueError as error:
@@ -104,8 +117,8 @@ class OpenAISampler(Sampler):
             raise ReplyError(f"{path}: the server's reply is not JSON: {words}") from error
         return data
 
-    async def _read_events(self, response: httpx.Response, reader: ResponseReader) -> None:
-        async for line in lines_of(response):
+    async def _read_events(self, response: httpx.Response, reader: ResponseReader, max_bytes: int) -> None:
+        async for line in lines_of(response, max_bytes, self._max_reply_bytes):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == b"[DONE]":
@@ -127,15 +140,16 @@ class OpenAISampler(Sampler):
             )
             if self._transport is None:
                 self._transport = self._given_transport or _transport(self._base, self._loopback)
-            response = await self._transport.handle_async_request(request)
-            try:
-                self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
-                if response.status_code != httpx.codes.OK:
-                    content = self._redactor.data(await response.aread())
-                    raise error_from(response.status_code, response.headers, content)
-                yield response
-            finally:
-                await response.aclose()
+            async with asyncio.timeout(self._total_s):  # the transport's own begins anew with every byte
+                response = await self._transport.handle_async_request(request)
+                try:
+                    self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
+                    if response.status_code != httpx.codes.OK:
+                        content = self._redactor.data(await start_of_reply(response))
+                        raise error_from(response.status_code, response.headers, content)
+                    yield response
+                finally:
+                    await response.aclose()
         except Exception as error:
             if (failure := sampler_error(self._base, error)) is None:
                 raise
@@ -144,7 +158,12 @@ class OpenAISampler(Sampler):
 
 
 def _headers(key: str | None) -> dict[str, str]:
-    headers = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "pets"}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "*/*",
+        "Accept-Encoding": "gzip",
+        "User-Agent": "pets",
+    }
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
@@ -242,11 +261,65 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-async def lines_of(response: httpx.Response) -> AsyncIterator[bytes]:
+async def parts_of(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
+    """A reply's body as it comes, decompressed; more than ``max_bytes``, on the way or unpacked, is a ``ReplyError``.
+
+    httpx unpacks a part whole before it can be counted; here a part is unpacked piece by piece.
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate", ""):
+        raise ReplyError(f"the server's reply is encoded as {encoding[:40]!r}, which was not asked for.")
+    unpacker = zlib.decompressobj(GZIP_OR_ZLIB) if encoding in ("gzip", "deflate") else None
+    stream, packed_bytes, size = response.stream, 0, 0
+    assert isinstance(stream, httpx.AsyncByteStream)
+    async for packed in stream:
+        packed_bytes += len(packed)
+        for part in _unpacked(unpacker, packed):
+            size += len(part)
+            if size > max_bytes:
+                break
+            yield part
+        if max(size, packed_bytes) > max_bytes:
+            raise ReplyError(f"the server's reply is over {max_bytes} bytes; the rest was not read.")
+    if unpacker is not None and packed_bytes and not unpacker.eof:
+        raise ReplyError("the server's reply broke off inside of its compression.")
+
+
+def _unpacked(unpacker: "zlib._Decompress | None", packed: bytes) -> Iterator[bytes]:
+    if unpacker is None:
+        yield packed
+        return
+    try:
+        while packed and not unpacker.eof:
+            yield unpacker.decompress(packed, PIECE_BYTES)
+            packed = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise ReplyError(f"the server's reply cannot be decompressed ({error}).") from error
+
+
+async def body_of_reply(response: httpx.Response, max_bytes: int = MAX_REPLY_BYTES) -> bytes:
+    """A reply's whole body, decompressed; a larger one is a ``ReplyError``."""
+    return b"".join([part async for part in parts_of(response, max_bytes)])
+
+
+async def start_of_reply(response: httpx.Response) -> bytes:
+    """The beginning of an error's body, as much of it as can be read: its status has been understood."""
+    parts = bytearray()
+    with suppress(ReplyError):
+        async for part in parts_of(response, MAX_ERROR_BYTES):
+            parts += part
+    return bytes(parts)
+
+
+async def lines_of(response: httpx.Response, max_bytes: int, max_line_bytes: int) -> AsyncIterator[bytes]:
     """Split at line feeds alone: httpx also splits at U+2028 and its like, which may stand within JSON."""
-    rest = b""
-    async for part in response.aiter_bytes():
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            yield line
-    yield rest
+    rest = bytearray()
+    async for part in parts_of(response, max_bytes):
+        first, *others = part.split(b"\n")
+        rest += first
+        for line in others:
+            yield bytes(rest)
+            rest = bytearray(line)
+        if len(rest) > max_line_bytes:
+            raise ReplyError(f"the server's stream has a line of over {max_line_bytes} bytes; the rest was not read.")
+    yield bytes(rest)
