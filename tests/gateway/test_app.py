@@ -1,9 +1,12 @@
 """The application: stopping in good order, models, unknown paths."""
 
 import asyncio
+import contextlib
+import resource
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -96,3 +99,33 @@ def test_a_gateway_needs_a_server():
         build_gateway("localhost:8000", OnlineGrid())
     with pytest.raises(InputError, match="needs a server"):
         build_gateway([], OnlineGrid())
+
+
+def served_memory():
+    """What this process, in which the gateway runs, has in memory, in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() >> 20
+
+
+@pytest.mark.slow
+def test_two_thousand_silent_connections_and_heads_without_an_end_leave_room_for_others(gateway):
+    parts = urlsplit(gateway.url)
+    before = served_memory()
+    with contextlib.ExitStack() as stack:
+
+        def connect():
+            return stack.enter_context(
+                contextlib.closing(socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S))
+            )
+
+        silent = [connect() for _ in range(2000)]
+        for start in (b"GET / HTTP/1.1\r\nx: ", b"GET /"):
+            client = connect()
+            client.sendall(start)
+            with contextlib.suppress(ConnectionError):
+                for _ in range(300):
+                    client.sendall(b"x" * (1 << 20))
+        assert gateway.client.get("/healthz").status_code == 200
+        assert gateway.ask("easy").json()["pets"]["answer"] == "A"
+        assert served_memory() - before < 250
+        assert len(silent) == 2000

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,7 +36,7 @@ from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
-from pets.openai.serving import Server, foreground, in_thread
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers import Sampling, Seeds
 from pets.samplers.local import LocalSampler
@@ -46,7 +47,8 @@ __all__ = ["app", "build_gateway", "running", "serve"]
 RETRY_BACKOFF_S = 0.1  # before the second try, doubled each time; a client waits
 GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
-MAX_HEADER_BYTES = 64 << 10
+SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
+SPARE_FILES = 64
 DASHBOARD_REFRESH_S = 1.0
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -247,8 +249,10 @@ class _Pages:
 
 class _GatewayServer(Server):
     def __init__(self, state: GatewayState, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
+        limits = ConnectionLimits(_max_connections(state.settings))
         config = uvicorn.Config(
             app(state, refresh),
+            http=limits.protocol,  # type: ignore[arg-type]
             ws="none",
             lifespan="on",
             log_config=None,
@@ -258,7 +262,6 @@ class _GatewayServer(Server):
             backlog=4096,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=grace,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         )
         super().__init__(config)
         self._state = state
@@ -275,6 +278,25 @@ class _GatewayServer(Server):
         """Let no request begin, then shut down as uvicorn does: open requests get their grace."""
         self._state.stopping = True
         await super().shutdown(sockets)
+
+
+def _max_connections(settings: Settings) -> int:
+    """Clients' connections at a time: two per open question and some to spare, at most half of the files left."""
+    wanted = 2 * settings.queue + SPARE_CONNECTIONS
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    needed = 2 * wanted + SPARE_FILES
+    needed = needed if most == resource.RLIM_INFINITY else min(needed, most)
+    if files < needed:
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+            files = needed
+    return max(1, min(wanted, (files - SPARE_FILES) // 2))
 
 
 async def _unknown_url(request: Request, error: Exception) -> Response:

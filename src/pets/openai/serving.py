@@ -1,18 +1,30 @@
-"""Serving an application on this machine with uvicorn: in the foreground for a user, in a thread for a test."""
+"""Serving an application on this machine with uvicorn: in the foreground for a user, in a thread for a test.
 
+:class:`BoundedProtocol` bounds what a client can take before the application has seen its request: uvicorn's parser
+takes headers and URLs of any length, from any number of connections, for any time.
+"""
+
+import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pets.errors import InputError, PetsError
+from pets.openai.errors import ApiError
 
-__all__ = ["Server", "foreground", "in_thread"]
+__all__ = ["BoundedProtocol", "ConnectionLimits", "Server", "foreground", "in_thread"]
 
 STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
+FRAMING_BYTES_PER_BODY_BYTE = 8  # of a chunked body: as much as chunks of one byte take
+HEADER_FRAMING_BYTES = 4  # the colon, the blank and the line's end
 
 
 class Server(uvicorn.Server):
@@ -27,6 +39,147 @@ class Server(uvicorn.Server):
         """As uvicorn does it, and then say so."""
         await super().startup(sockets)
         self.ready()
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """What one server grants before a request is there: ``connections``, and each head's bytes and seconds.
+
+    A head is the request line with its headers. One connection too many closes the one that has been ``idle`` for
+    longest; where all have requests under way, it is refused.
+    """
+
+    connections: int
+    head_bytes: int = 64 << 10
+    head_seconds: float = 10.0
+    idle: dict["BoundedProtocol", None] = field(default_factory=dict)  # in the order in which they became so
+
+    def protocol(self, **settings: Any) -> "BoundedProtocol":
+        """A connection under these limits; uvicorn calls it as its protocol's class."""
+        return BoundedProtocol(self, **settings)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol under :class:`ConnectionLimits`; what is over them gets a 408, 431 or 503 and is closed."""
+
+    def __init__(self, limits: ConnectionLimits, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._limits = limits
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_bytes = 0  # of the request line and the headers so far
+        self._framing_bytes = 0  # of this request so far, without its body
+        self._body_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, in place of another connection where there is no room."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            oldest = next(iter(self._limits.idle), None)
+            if oldest is None:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections.")
+                return
+            oldest._close()
+        self._limits.idle[self] = None
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free what the connection had."""
+        self._disarm()
+        self._limits.idle.pop(self, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, as long as what it keeps is within the limits."""
+        if self.transport.is_closing():
+            return
+        self._framing_bytes += len(data)
+        super().data_received(data)
+        most = self._limits.head_bytes + FRAMING_BYTES_PER_BODY_BYTE * self._body_bytes
+        if self._framing_bytes > most:
+            self._refuse_head()
+        elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._arm()  # the next request has begun, or the rest of an answered one still comes
+
+    def on_message_begin(self) -> None:
+        """Count anew."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the URL."""
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or a trailer."""
+        self._count_head(len(name) + len(value) + HEADER_FRAMING_BYTES)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin the request: from here on, the application has its own limits."""
+        self._disarm()
+        self._limits.idle.pop(self, None)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._framing_bytes -= len(body)
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is there, all of it."""
+        self._framing_bytes = self._body_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The response is out: wait for the next request."""
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None:  # no request was waiting behind this one
+            self._limits.idle[self] = None
+
+    def send_400_response(self, msg: str) -> None:
+        """What the parser cannot read, or was not let read."""
+        if self._head_bytes > self._limits.head_bytes:
+            self._refuse_head()
+        elif not self.transport.is_closing():
+            super().send_400_response(msg)
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._limits.head_bytes:
+            raise ValueError("the head is too large")  # which stops the parser
+
+    def _refuse_head(self) -> None:
+        message = f"The request line and the headers are over {self._limits.head_bytes} bytes."
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answer with an error and close; only close where an answer is under way."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            body = ApiError(message, status=status).body()
+            head = f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self._close()
+
+    def _arm(self) -> None:
+        self._head_timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        message = f"The headers took over {self._limits.head_seconds:g} seconds."
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, message)
+
+    def _close(self) -> None:
+        self._disarm()
+        self._limits.idle.pop(self, None)
+        self.transport.close()
 
 
 def foreground(server: Server, host: str, port: int, ready: Callable[[str], None]) -> None:
