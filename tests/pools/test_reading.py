@@ -4,6 +4,7 @@ import codecs
 import gzip
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.errors import InputError, PetsError, PoolError
-from pets.pools import PooledQuestion, check_pool, load, pool_files, read_pool, read_pools, summarize, write_pool
+from pets.pools import Pool, PooledQuestion, check_pool, load, pool_files, read_pool, read_pools, summarize, write_pool
 
 from .conftest import FORMATS, GOOD, lines
 
@@ -287,3 +288,26 @@ def test_a_pool_that_ships_is_loaded_by_name_and_another_is_not():
     assert pool_files(["starter"])[0].name == "starter.jsonl.gz"
     with pytest.raises(PoolError, match=r"no pool called 'aime' comes with pets\. Shipped: starter"):
         load("aime")
+
+
+def test_a_compressed_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id": "q", "gold": "A", "answers": ["A"]}\n' + b" " * (80 << 20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PoolError, match=r'^pool "bomb.jsonl.gz" cannot be read \(it unpacks to over 67108864'):
+            read_pool(path)
+        assert tracemalloc.get_traced_memory()[1] < 3 * (64 << 20)
+    finally:
+        tracemalloc.stop()
+    assert check_pool(path)[0].startswith('pool "bomb.jsonl.gz" cannot be read (it unpacks to over')
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".parquet"])
+def test_how_much_a_file_may_unpack_to_can_be_said(tmp_path, suffix):
+    pool = Pool("p", tuple(PooledQuestion(f"q{i}", ("A",) * 50, "A") for i in range(50)))
+    path = tmp_path / f"p{suffix}"
+    write_pool(pool, path)
+    assert len(read_pool(path).questions) == 50
+    with pytest.raises(PoolError, match="unpacks to over 100 bytes"):
+        read_pool(path, max_unpacked_bytes=100)

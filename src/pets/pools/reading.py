@@ -15,7 +15,7 @@ from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
 
-__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
+__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools", "unpacked_lines"]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
@@ -35,16 +35,25 @@ KEYS = {
     "answers": "a list with one answer per trace, null for a trace without one",
 }
 REPAIR = "Repair the line or drop it."
+MAX_UNPACKED_RATIO = 100  # of unpacked to packed bytes; recorded pools reach 5 to 20
+MIN_UNPACKED_LIMIT = 64 << 20  # bytes; below, the ratio does not matter
 
 
-def read_pool(path: str | os.PathLike[str], *, confidence: Metric = "tail", skip_bad: bool = False) -> Pool:
+def read_pool(
+    path: str | os.PathLike[str],
+    *,
+    confidence: Metric = "tail",
+    skip_bad: bool = False,
+    max_unpacked_bytes: int | None = None,
+) -> Pool:
     """The pool in one file; its name is the file's name without the suffix.
 
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
-    ``confidence`` chooses the kind where a pool has several, and does nothing for other pools.
+    ``confidence`` chooses the kind where a pool has several, and does nothing for other pools. A compressed file may
+    unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
     """
     path = Path(path)
-    questions, problems = _load(path, confidence)
+    questions, problems = _load(path, confidence, max_unpacked_bytes)
     if problems and not (skip_bad and questions):
         nothing_left = f" No other line is good either ({len(problems)} are bad)." if skip_bad else ""
         raise PoolError(problems[0] + nothing_left)
@@ -114,14 +123,14 @@ def suffix_of(path: Path) -> str:
     )
 
 
-def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
+def _load(path: Path, metric: Metric, max_unpacked_bytes: int | None = None) -> tuple[list[PooledQuestion], list[str]]:
     """The good questions of a file, and what is wrong with the others."""
     if metric not in KINDS:
         raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
     questions: list[PooledQuestion] = []
     problems: list[str] = []
     place_of: dict[str, str] = {}
-    for place, raw in _records(path):
+    for place, raw in _records(path, max_unpacked_bytes):
         try:
             question = _question(raw, metric)
             if question.id in place_of:
@@ -137,24 +146,47 @@ def _load(path: Path, metric: Metric) -> tuple[list[PooledQuestion], list[str]]:
     return questions, problems
 
 
-def _records(path: Path) -> Iterator[tuple[str, object]]:
+def _records(path: Path, max_unpacked_bytes: int | None) -> Iterator[tuple[str, object]]:
     """The place of each question and its record; a line comes as bytes, yet to be parsed."""
     if path.is_dir():
         raise PoolError(f'"{path}" is a folder; a pool is a file. Name a file in it.')
     suffix = suffix_of(path)
     try:
         if suffix == ".parquet":
-            yield from _parquet_rows(path)
+            yield from _parquet_rows(path, max_unpacked_bytes)
         elif suffix == ".json":
             yield from _json_entries(path)
         else:
-            with gzip.open(path) if suffix == ".jsonl.gz" else path.open("rb") as file:
-                yield from _lines(file)
+            yield from _lines(unpacked_lines(path, max_unpacked_bytes))
     except FileNotFoundError:
         raise PoolError(f'{pool_name(path)}: there is no file "{path}". Check the path.') from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise PoolError(f"{pool_name(path)} cannot be read ({reason}). Check the file or copy it again.") from None
+
+
+def unpacked_lines(path: Path, max_unpacked_bytes: int | None = None) -> Iterator[bytes]:
+    """The lines of a file, unpacked where it ends in .gz; one that unpacks to more than it may raises ``OSError``."""
+    if not path.name.lower().endswith(".gz"):
+        with path.open("rb") as file:
+            yield from file
+        return
+    most = _max_unpacked(path, max_unpacked_bytes)
+    left = most
+    with gzip.open(path) as packed:
+        while line := packed.readline(left + 1):
+            left -= len(line)
+            if left < 0:
+                raise OSError(_too_large(most))
+            yield line
+
+
+def _max_unpacked(path: Path, max_unpacked_bytes: int | None) -> int:
+    return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
+
+
+def _too_large(most: int) -> str:
+    return f"it unpacks to over {most} bytes, far more than its size; unpack it yourself if that is right"
 
 
 def _lines(file: Iterable[bytes]) -> Iterator[tuple[str, object]]:
@@ -180,9 +212,13 @@ def _json_entries(path: Path) -> Iterator[tuple[str, object]]:
     yield from ((f"entry {number}", entry) for number, entry in enumerate(content, 1))
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, object]]:
+def _parquet_rows(path: Path, max_unpacked_bytes: int | None) -> Iterator[tuple[str, object]]:
     arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     try:
+        most = _max_unpacked(path, max_unpacked_bytes)
+        metadata = parquet.read_metadata(path)
+        if sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)) > most:
+            raise OSError(_too_large(most))
         rows = parquet.read_table(path, partitioning=None).to_pylist()
     except arrow.ArrowException as error:
         raise PoolError(f"{pool_name(path)} is not Parquet ({error}). Check the file or copy it again.") from None

@@ -7,7 +7,6 @@ Other names are mapped: ``fields={"question": "problem", "gold": "answer"}``.
 
 import csv
 import gc
-import gzip
 import json
 import sys
 import zlib
@@ -20,6 +19,7 @@ from typing import Any, TextIO
 
 from pets._extras import require
 from pets.errors import InputError, PetsError, SpecError
+from pets.pools.reading import unpacked_lines
 from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
 from pets.registry import make_answer_type
@@ -214,8 +214,7 @@ def read_records(path: Path) -> Iterator[tuple[str, Record]]:
         elif suffix == ".json":
             yield from _list(path)
         else:
-            with gzip.open(path) if suffix == ".jsonl.gz" else path.open("rb") as file:
-                yield from _lines(path, file)
+            yield from _lines(path, unpacked_lines(path))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f'questions "{path}" cannot be read ({reason}). Check the path.') from None
