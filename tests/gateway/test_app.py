@@ -16,7 +16,7 @@ import pytest
 from pets.core.tally import Tally
 from pets.engine.progress import policy_certificate
 from pets.errors import InputError
-from pets.gateway import Settings, build_gateway, running
+from pets.gateway import Settings, build_gateway, ledger_store, running
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.okg import OKG
@@ -129,3 +129,31 @@ def test_two_thousand_silent_connections_and_heads_without_an_end_leave_room_for
         assert gateway.ask("easy").json()["pets"]["answer"] == "A"
         assert served_memory() - before < 250
         assert len(silent) == 2000
+
+
+def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_store, "RETRY_S", 0.01)
+    with run_gateway(store=tmp_path / "g.db", mean_budget=4) as gateway, ThreadPoolExecutor(8) as pool:
+        database = gateway.ledger._writer.database
+
+        def ask_many(count):
+            return list(pool.map(lambda _: gateway.ask("easy"), range(count)))
+
+        (pages,) = database.one("PRAGMA page_count")
+        database.one(f"PRAGMA max_page_count = {pages}")
+        refused = []
+        while not refused:
+            refused = [reply for reply in ask_many(64) if reply.status_code != 200]
+        assert {reply.status_code for reply in refused} == {503}
+        assert "disk is full" in refused[0].json()["error"]["message"]
+        ready = gateway.client.get("/readyz")
+        assert ready.status_code == 503 and "disk is full" in ready.json()["reason"]
+        database.one("PRAGMA max_page_count = 1000000")
+        wait_until(lambda: gateway.client.get("/readyz").status_code == 200)
+        assert {reply.status_code for reply in ask_many(16)} == {200}
+        wait_until(lambda: not gateway.state.open_requests)
+        spent, mock = gateway.ledger.total.spent, gateway.mock
+        assert gateway.ledger.total.held == 0 and spent == mock.stats.traces
+    again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")
+    assert again.ledger.total.spent == spent
+    asyncio.run(again.close())

@@ -11,6 +11,8 @@ from pets.errors import StateError
 from pets.gateway import ledger_store
 from pets.gateway.ledger_store import LedgerWriter
 
+from ..waiting import until
+
 INSERT = (
     "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, 0, 'k', 'r', 'vote', 't', 1, 1)"
 )
@@ -111,15 +113,88 @@ def test_the_write_ahead_log_is_checkpointed(writer, monkeypatch):
         assert reader.execute("SELECT count(*) FROM ledger").fetchone()[0] >= 3
 
 
-def test_a_number_that_the_store_cannot_hold_is_a_failure_and_hangs_nobody(writer):
+def test_a_number_that_the_store_cannot_hold_fails_alone_and_hangs_nobody(writer):
     async def work():
-        with pytest.raises(StateError):
-            await writer.durable(INSERT, 10**19)
-        assert writer.failure is not None and not writer.database.connection.in_transaction
-        with pytest.raises(StateError):
-            await writer.durable(INSERT, 1)
+        waiting = [asyncio.create_task(writer.durable(INSERT, id)) for id in (1, 10**19, 2)]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), StateError, type(None)]
+        assert writer.failure is None and rows(writer) == [1, 2]
 
     run(writer, work)
+
+
+def limit_pages(writer, pages):
+    """A disk that has room for so many more pages of the store, as SQLite sees it."""
+    (count,) = writer.database.one("PRAGMA page_count")
+    writer.database.one(f"PRAGMA max_page_count = {count + pages}")
+
+
+UPDATE = "UPDATE ledger SET spent = 1 WHERE id = ?"
+LONG_ROW = INSERT.replace("'r'", f"'{'r' * 20_000}'")  # takes pages of its own
+
+
+@pytest.mark.parametrize("durability", ["process", "machine"])
+def test_a_full_disk_refuses_what_cannot_be_durable_and_heals_by_itself(tmp_path, monkeypatch, caplog, durability):
+    monkeypatch.setattr(ledger_store, "RETRY_S", 0.01)
+    writer = LedgerWriter(tmp_path / "g.db", durability)
+
+    async def work():
+        await writer.durable(INSERT, 1)
+        limit_pages(writer, 1)
+        writer.write(UPDATE, 1)
+        with pytest.raises(StateError, match="full"):
+            await writer.durable(LONG_ROW, 2)
+        assert "full" in writer.failure
+        with pytest.raises(StateError, match="full"):
+            await writer.durable(INSERT, 3)  # at once, however small
+        assert len(writer._pending) <= 1  # and nothing of it is kept
+        await until(lambda: len(probes) > 2)
+        assert writer.failure is not None
+        limit_pages(writer, 10_000)
+        await until(lambda: writer.failure is None)
+        assert writer.reader.all("SELECT id, spent FROM ledger") == [(1, 1)]  # what was in memory is written
+        await writer.durable(INSERT, 4)
+
+    probes, commit = [], writer._commit
+    monkeypatch.setattr(writer, "_commit", lambda batch: (batch.probe and probes.append(batch), commit(batch))[1])
+    with caplog.at_level("WARNING", "pets.gateway"):
+        run(writer, work)
+    writer.close()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]  # one line each
+    assert "g.db" in caplog.text and "full" in caplog.text
+
+
+def test_a_store_that_another_process_kept_for_too_long_heals_too(writer, monkeypatch):
+    monkeypatch.setattr(ledger_store, "BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr(ledger_store, "RETRY_S", 0.01)
+
+    async def work():
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StateError, match="in use by another process"):
+            await writer.durable(INSERT, 1)
+        other.execute("COMMIT")
+        await until(lambda: writer.failure is None)
+        await writer.durable(INSERT, 2)
+        assert rows(writer) == [2]
+
+    with contextlib.closing(sqlite3.connect(writer.database.path, isolation_level=None)) as other:
+        run(writer, work)
+
+
+def test_what_a_failed_store_has_not_settled_is_tried_once_more_at_the_end(writer):
+    async def work():
+        await writer.durable(INSERT, 1)
+        limit_pages(writer, 1)
+        writer.write(UPDATE, 1)
+        with pytest.raises(StateError):
+            await writer.durable(LONG_ROW, 2)
+        limit_pages(writer, 10_000)
+
+    run(writer, work)
+    writer.close()
+    again = LedgerWriter(writer.database.path)
+    assert again.reader.all("SELECT id, spent FROM ledger") == [(1, 1)]
+    again.close()
 
 
 def test_a_store_has_one_gateway(writer):

@@ -232,7 +232,8 @@ class _Pages:
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent here, and if not, why."""
         checks = self._state.readiness()
-        return JSONResponse(checks, 200 if all(checks.values()) else 503)
+        reason = {} if checks["ledger"] else {"reason": f"The ledger cannot be written ({self._state.ledger.failure})."}
+        return JSONResponse(checks | reason, 200 if all(checks.values()) else 503)
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI description."""

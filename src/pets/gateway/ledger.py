@@ -139,9 +139,9 @@ class GatewayLedger(Ledger):
         return self.currency.unit
 
     @property
-    def ready(self) -> bool:
-        """Whether the ledger can be written."""
-        return self._writer.failure is None
+    def failure(self) -> str | None:
+        """Why the ledger cannot be written now; None where it can."""
+        return self._writer.failure
 
     def max_trace_cost(self, prompt_tokens: int, max_tokens: int) -> int:
         """What one trace may cost at most."""
@@ -225,12 +225,15 @@ class GatewayLedger(Ledger):
                 "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 *(reservation.id, self._clock(), key.name, request, kind, self.unit, traces, amount),
             )
-        except (asyncio.CancelledError, StateError) as error:
+        except asyncio.CancelledError:
             self.settle(reservation, cost=0)
-            if isinstance(error, StateError):
-                message = "The ledger cannot be written; nothing was spent."
-                raise ApiError(message, status=503, retry_after=5) from error
             raise
+        except StateError as error:
+            reservation.open = False  # it has no row to settle
+            for balance in balances:
+                balance.held -= amount
+            message = f"The ledger cannot be written ({error}); nothing was spent."
+            raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
         return reservation
 
     def settle(

@@ -16,9 +16,12 @@ A row's way (loop: the event loop; thread: the writer's own):
                _commit (loop) --store is busy--> queue --> _commit_patiently (thread)
                      |                                                     |
                      v                                                     v
-                committed, or failed: `failure` is set, and every later durable() raises it
-                     |                                                     |
-                     +-------> _notify (loop): durable() returns <---------+
+                     +---------> _end (loop): durable() returns <----------+
+
+A commit that fails (a full disk, another process that writes for a minute) sets ``failure``: the batch's durable rows
+raise it, and so does every durable() from then on, at once. The batch's other rows settle what was reserved before;
+they stay pending. Every RETRY_S the thread tries again, together with a row that needs some room; once that is
+committed, ``failure`` is cleared, and the store has all that is in memory. A row that no store could hold fails alone.
 
 While the thread has a batch (``_queued`` > 0) every later one goes behind it: rows are committed in the order in which
 they were written, and only one of loop and thread uses the connection at a time.
@@ -35,6 +38,7 @@ from os import PathLike
 from typing import Any
 
 from pets.errors import StateError
+from pets.gateway.telemetry import LOGGER
 from pets.store.database import Database, Durability
 from pets.store.lock import RunLock
 
@@ -46,8 +50,11 @@ BUSY_TIMEOUT_MS = 60_000  # that the thread waits for another writer
 READ_TIMEOUT_MS = 100  # in the event loop: a store that was just opened may be in repair
 CHECKPOINT_TRANSACTIONS = 1000
 MAX_LOG_PAGES = 32_000  # of the write-ahead log, before a commit makes room by itself
+RETRY_S = 1.0  # between two tries to write to a store that failed
+PROBE_BYTES = 64 << 10  # that must fit into a store that failed before it is trusted again
 SYNCHRONOUS_FULL = 2  # SQLite's "synchronous" that survives a power cut
 BUSY = "SQLITE_BUSY"
+BAD_ROW = (OverflowError, sqlite3.IntegrityError, sqlite3.DataError)  # the row's fault, not the store's
 
 
 @dataclass(slots=True)
@@ -55,15 +62,25 @@ class _Row:
     sql: str
     values: Sequence[Any]
     done: asyncio.Future[None] | None = None
+    error: str | None = None  # why this row alone was not written
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows of one transaction; ``probe``: also find out whether the store can be written again."""
+
+    rows: list[_Row]
+    probe: bool = False
+    error: str | None = None  # why none of it was written
 
 
 class LedgerWriter:
     """A store (or ``:memory:``) with a gateway's tables; one gateway at a time.
 
     ``write`` returns at once and is committed soon; ``durable`` returns when its row, and all that was written before
-    it, survives the end of this process (with ``durability="machine"`` also a power cut). After a failure nothing
-    more is promised: ``failure`` says why. ``reader`` reads what is committed, by whichever process, while the thread
-    has the connection that writes.
+    it, survives the end of this process (with ``durability="machine"`` also a power cut). While the store cannot be
+    written, ``failure`` says why and ``durable`` raises it. ``reader`` reads what is committed, by whichever process,
+    while the thread has the connection that writes.
     """
 
     def __init__(self, path: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
@@ -74,12 +91,12 @@ class LedgerWriter:
             self.reader.close()
             self.database.close()
             raise StateError(f"{self.database.name} is in use by another gateway. Stop it, or name another store.")
-        self.failure: StateError | None = None
+        self.failure: str | None = None
         self._pending: list[_Row] = []
         self._flush_handle: asyncio.Handle | None = None
         self._flush_this_turn = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue: queue.SimpleQueue[list[_Row] | None] = queue.SimpleQueue()  # []: checkpoint; None: the end
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()  # without rows: checkpoint; None: the end
         self._queued = 0  # batches that the thread has
         self._loop_transactions = 0
         self._thread: threading.Thread | None = None
@@ -96,14 +113,16 @@ class LedgerWriter:
         self._thread.start()
 
     def write(self, sql: str, *values: Any) -> None:
-        """Write soon."""
+        """Write soon, or as soon as the store can be written again."""
         self._pending.append(_Row(sql, values))
-        if self._flush_handle is None:
+        if self._flush_handle is None and self.failure is None:
             self._loop = asyncio.get_running_loop()
             self._flush_handle = self._loop.call_later(FLUSH_DELAY_S, self._flush)
 
     async def durable(self, sql: str, *values: Any) -> None:
-        """Write, and return when it is durable."""
+        """Write, and return when it is durable; a store that cannot be written raises ``StateError``."""
+        if self.failure is not None:
+            raise StateError(self.failure)
         self._loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = self._loop.create_future()
         self._pending.append(_Row(sql, values, done))
@@ -118,9 +137,8 @@ class LedgerWriter:
         if self._finished:
             return
         self._finished = True
-        if batch := self._take_pending():
-            self._queued += 1
-            self._queue.put(batch)
+        if rows := self._take_pending():
+            self._enqueue(_Batch(rows))
         self._queue.put(None)
 
     def close(self) -> None:
@@ -146,54 +164,77 @@ class LedgerWriter:
         if self._flush_handle is not None:
             self._flush_handle.cancel()
         self._flush_handle, self._flush_this_turn = None, False
-        batch, self._pending = self._pending, []
-        return batch
+        rows, self._pending = self._pending, []
+        return rows
 
     def _flush(self) -> None:
         """Commit what is pending, or queue it for the thread, behind what the thread has already."""
-        batch = self._take_pending()
-        if not self._commits_in_loop or self._queued or not self._commit(batch):
-            self._queued += 1
-            self._queue.put(batch)
+        batch = _Batch(self._take_pending(), probe=self.failure is not None)
+        if batch.probe or self._queued or not self._commits_in_loop or not self._commit(batch):
+            self._enqueue(batch)
             return
-        self._notify(batch)
+        self._end(batch)
         self._loop_transactions += 1
         if self._loop_transactions % CHECKPOINT_TRANSACTIONS == 0:
-            self._queue.put([])
+            self._queue.put(_Batch([]))
 
-    def _commit(self, batch: Sequence[_Row]) -> bool:
-        """Commit the batch in one transaction; False if another process is writing, for longer than the timeout."""
+    def _enqueue(self, batch: _Batch) -> None:
+        self._queued += 1
+        self._queue.put(batch)
+
+    def _commit(self, batch: _Batch) -> bool:
+        """Try to commit the batch in one transaction; False if another process writes for longer than the timeout."""
         connection = self.database.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for row in batch:
-                connection.execute(row.sql, row.values)
+            if batch.probe:
+                _probe(connection)
+            for row in batch.rows:
+                try:
+                    connection.execute(row.sql, row.values)
+                except BAD_ROW as error:
+                    row.error = f"a row that no store can hold ({error})"
             connection.execute("COMMIT")
-        except (sqlite3.Error, OverflowError) as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if getattr(error, "sqlite_errorname", "").startswith(BUSY) and self.failure is None:
+        except sqlite3.Error as error:
+            if connection.in_transaction:  # SQLite has rolled back by itself after some errors
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "").startswith(BUSY):
                 return False
-            self.failure = StateError(f"{self.database.name} failed ({error}). Free the file or the disk.")
+            batch.error = str(error)
         return True
 
-    def _notify(self, batch: Sequence[_Row]) -> None:
-        """Wake those who wait for a row of the batch."""
-        for row in batch:
-            if row.done is None or row.done.done():  # nobody waits, or its request has gone
-                continue
-            if self.failure is None:
-                row.done.set_result(None)
-            else:
-                row.done.set_exception(self.failure)
+    def _end(self, batch: _Batch) -> None:
+        """Wake those who wait for a row of the batch, and notice a store that fails or works again."""
+        for row in batch.rows:
+            error = batch.error or row.error
+            if row.done is None:
+                if row.error is not None:  # what it settles counts as held at the next start
+                    LOGGER.error("the ledger has %s", row.error)
+            elif not row.done.done():  # its request has not gone
+                row.done.set_exception(StateError(error)) if error else row.done.set_result(None)
+        if batch.error is not None:
+            self._failed(batch, batch.error)
+        elif batch.probe and self.failure is not None:
+            LOGGER.warning("%s can be written again", self.database.name)
+            self.failure = None
 
-    def _thread_done(self, batch: Sequence[_Row]) -> None:
+    def _failed(self, batch: _Batch, reason: str) -> None:
+        """Keep what has to be written, and try again in a while."""
+        self._pending[:0] = [row for row in batch.rows if row.done is None]
+        if self.failure is None:
+            LOGGER.error("%s cannot be written (%s); requests are refused until it can", self.database.name, reason)
+        self.failure = reason
+        if self._flush_handle is None and not self._finished and self._loop is not None:
+            self._flush_handle = self._loop.call_later(RETRY_S, self._flush)
+
+    def _thread_done(self, batch: _Batch) -> None:
         self._queued -= 1
-        self._notify(batch)
+        self._end(batch)
 
     def _work(self) -> None:
         while (batch := self._queue.get()) is not None:
-            if not batch:
+            if not (batch.rows or batch.probe):
                 self._checkpoint()
                 continue
             self._commit_patiently(batch)
@@ -201,12 +242,11 @@ class LedgerWriter:
             with suppress(RuntimeError):  # nobody waits any more: the loop is closed
                 self._loop.call_soon_threadsafe(self._thread_done, batch)
 
-    def _commit_patiently(self, batch: Sequence[_Row]) -> None:
+    def _commit_patiently(self, batch: _Batch) -> None:
         """Commit, however long another process writes."""
         self._pragma(f"busy_timeout = {BUSY_TIMEOUT_MS}")
         if not self._commit(batch):
-            seconds = BUSY_TIMEOUT_MS // 1000
-            self.failure = StateError(f"{self.database.name} was in use for {seconds} seconds. Free the file.")
+            batch.error = f"in use by another process for {BUSY_TIMEOUT_MS // 1000} seconds"
         self._set_busy_timeout()
 
     def _set_busy_timeout(self) -> None:
@@ -222,3 +262,12 @@ class LedgerWriter:
     def _pragma(self, text: str) -> Any:
         row = self.database.connection.execute(f"PRAGMA {text}").fetchone()
         return None if row is None else row[0]
+
+
+def _probe(connection: sqlite3.Connection) -> None:
+    """Write a row that needs some room, and take it away: what comes after it will find room, too."""
+    connection.execute(
+        "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (-1, 0, '', ?, 'probe', '', 0, 0)",
+        (" " * PROBE_BYTES,),
+    )
+    connection.execute("DELETE FROM ledger WHERE id = -1")
