@@ -103,8 +103,8 @@ def build_scripted(*samplers, settings=None, **options):
     return state
 
 
-async def ask_in_process(state, pets=None, **fields):
+async def ask_in_process(state, pets=None, headers=None, **fields):
     """The response to a voted request, without a socket: on a simulated clock, for example."""
     body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}], "seed": 0, "pets": pets, **fields}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app(state)), base_url="http://gateway") as client:
-        return await client.post("/v1/chat/completions", json=body, timeout=None)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app(state)), base_url="http://localhost") as client:
+        return await client.post("/v1/chat/completions", json=body, headers=headers, timeout=None)

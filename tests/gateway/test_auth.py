@@ -1,5 +1,6 @@
 """Keys of a running gateway: what another process adds or revokes counts from the next request on."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -7,10 +8,11 @@ from itertools import islice
 
 import pytest
 
+from pets.gateway import Settings
 from pets.gateway.auth import KeyStore
 from pets.store.database import Database
 
-from .conftest import add_key, run_gateway
+from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, run_gateway
 
 
 @contextlib.contextmanager
@@ -112,3 +114,50 @@ def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
     with sqlite3.connect(store) as database:
         assert database.execute("SELECT count(*) FROM api_keys").fetchone() == (2,)
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:8080"}, 403),
+        ({"host": "localhost.evil.example"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://192.0.2.7"}, 403),
+        ({"origin": "null"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "[::1]:8080"}, 200),
+        ({"host": "192.0.2.7:8080"}, 200),  # no name: nobody else's can point here
+        ({"host": "Pets.example.:8080"}, 200),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"origin": "https://pets.example"}, 200),
+        ({"host": "192.0.2.7:8080", "origin": "http://192.0.2.7:8080"}, 200),
+        ({"content-type": "application/json; charset=utf-8"}, 200),
+    ],
+)
+def test_without_keys_foreign_sites_are_refused(headers, status):
+    async def go():
+        state = build_scripted(ScriptedSampler(), settings=Settings(answer="choice", allow_hosts=("pets.example",)))
+        response = await ask_in_process(state, headers=headers)
+        spent = state.ledger.total.spent
+        await state.close()
+        return response.status_code, spent
+
+    answered, spent = asyncio.run(go())
+    assert answered == status and bool(spent) == (status == 200)
+
+
+def test_a_foreign_host_reads_nothing_but_whether_the_gateway_lives(gateway):
+    foreign = {"host": "evil.example"}
+    paths = ["/", "/dashboard/events?once=1", "/metrics", "/v1/models", "/healthz", "/readyz"]
+    assert [gateway.client.get(path, headers=foreign).status_code for path in paths] == [403] * 4 + [200] * 2
+
+
+def test_with_keys_the_key_is_what_counts(tmp_path):
+    secret = add_key(tmp_path / "g.db", "alice")
+    with run_gateway(store=tmp_path / "g.db") as gateway:
+        headers = {"host": "pets.example", "origin": "https://app.example"}
+        assert gateway.ask(headers=headers).status_code == 401
+        assert gateway.ask(headers=headers | {"authorization": f"Bearer {secret}"}).status_code == 200

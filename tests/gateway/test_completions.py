@@ -177,7 +177,10 @@ def test_a_client_that_goes_takes_its_traces_with_it():
     with run_gateway(MockModel(BOOK, faults=Faults(hang=1.0))) as gateway:
         parts = urlsplit(gateway.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S) as client:
-            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body))
+            client.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n" % len(body)
+            )
             client.sendall(body)
             wait_until(lambda: gateway.mock.stats.faults["hang"])  # its four traces are upstream
         wait_until(lambda: not gateway.state.open_requests)

@@ -56,7 +56,7 @@ def shared():
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_body_is_refused_and_costs_nothing(shared, name):
     body, status = BAD[name]
-    reply = shared.client.post("/v1/chat/completions", content=body)
+    reply = shared.client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert reply.status_code == status
     error = reply.json()["error"]
     assert error["message"] and error["type"] == "invalid_request_error" and "Traceback" not in reply.text
@@ -73,7 +73,7 @@ def test_a_header_with_a_line_break_is_nobodys_header(shared):
     parts = urlsplit(shared.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
         body = voted()
-        injected = b"host: x\r\nx-pets-answer: number\nset-cookie: a=b\r\n"
+        injected = b"host: localhost\r\ncontent-type: application/json\r\nx-pets-answer: number\nset-cookie: a=b\r\n"
         line.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n" % (injected, len(body)) + body
         )
@@ -85,5 +85,8 @@ def test_a_body_that_never_comes_is_given_up():
     with run_gateway(settings=Settings(limits=Limits(body_seconds=0.2))) as gateway:
         parts = urlsplit(gateway.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
-            line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+            line.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                b"content-length: 100\r\n\r\n{"
+            )
             assert line.recv(65536).startswith(b"HTTP/1.1 408")

@@ -129,6 +129,11 @@ class GatewayOptions:
 
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8080)
+    allow_host: tuple[str, ...] = option(
+        "A name under which clients reach the gateway; without keys, others than this machine's are refused.",
+        (),
+        metavar="NAME",
+    )
     store: Path | None = option("The file that remembers spend and keys; without one, nothing is remembered.")
     machine_safe: bool = option("Let the ledger outlive a power cut too, which is slower.", False)
     grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0)
@@ -152,7 +157,7 @@ def serve(
     \b
     pets serve --upstream http://localhost:8000/v1 --answer number --store gateway.db
     pets serve --answer choice                                 the local model
-    curl localhost:8080/v1/chat/completions -d '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
+    curl localhost:8080/v1/chat/completions --json '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
         "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
     log_to(sys.stderr, gateway.log_level)
@@ -170,7 +175,7 @@ def serve(
         rate_limit=rate_limit,
         currency=currency,
         key=os.environ.get("PETS_UPSTREAM_KEY") or os.environ.get("OPENAI_API_KEY"),
-        settings=_settings(upstream, voting, spend, requests),
+        settings=_settings(upstream, voting, spend, requests, gateway),
         drift=drift,
     )
     if gateway.store is None:
@@ -196,7 +201,11 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
 
 
 def _settings(
-    upstream: UpstreamOptions, voting: VotingOptions, spend: SpendOptions, requests: RequestOptions
+    upstream: UpstreamOptions,
+    voting: VotingOptions,
+    spend: SpendOptions,
+    requests: RequestOptions,
+    gateway: GatewayOptions,
 ) -> Settings:
     if not 0 < upstream.timeout < math.inf:
         raise InputError(f"--timeout is a number of seconds, more than 0; got {upstream.timeout:g}.")
@@ -208,6 +217,7 @@ def _settings(
         queue=requests.open_questions,
         passthrough=requests.passthrough,
         exhausted=spend.exhausted,
+        allow_hosts=gateway.allow_host,
         rpm=upstream.rpm,
         tpm=upstream.tpm,
         limits=Limits(requests.max_body, requests.max_messages, requests.max_tokens, requests.max_n),

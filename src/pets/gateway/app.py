@@ -6,7 +6,7 @@ import gc
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.resources import files
@@ -15,9 +15,11 @@ from os import PathLike
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
@@ -26,8 +28,8 @@ from pets.core.tally import Tally
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.question import cached_answer_type
-from pets.errors import InputError, SamplerError
-from pets.gateway.auth import ApiKey, KeyStore, authenticate
+from pets.errors import InputError, SamplerError, StateError
+from pets.gateway.auth import ApiKey, KeyStore, authenticate, refuse_foreign_site
 from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
@@ -50,6 +52,7 @@ KEEP_ALIVE_S = 75
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
 DASHBOARD_REFRESH_S = 1.0
+PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoever asks
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -139,7 +142,7 @@ def serve(
     """Serve until interrupted; ``ready`` is called with the URL once connections are taken. Port 0 takes a free one."""
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would hold up requests
-    foreground(_GatewayServer(state, grace), host, port, ready)
+    foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 
 @contextlib.contextmanager
@@ -147,12 +150,12 @@ def running(
     state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1, refresh: float = 0.1
 ) -> Iterator[str]:
     """Serve in a thread while the block lasts; the value is the URL, without /v1."""
-    with in_thread(_GatewayServer(state, grace, refresh), host, port) as url:
+    with in_thread(_GatewayServer(state, host, grace, refresh), host, port) as url:
         yield url
 
 
-def app(state: GatewayState, refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
-    """The ASGI application of a gateway, which closes the gateway when it stops."""
+def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
+    """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
     pages = _Pages(state, refresh)
     routes = [
         Route("/", pages.dashboard),
@@ -174,7 +177,33 @@ def app(state: GatewayState, refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
             await state.close()
 
     handlers = {HTTPException: _unknown_url, ApiError: _refused, SamplerError: _upstream_failed}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    guard = Middleware(_SiteGuard, keys=state.keys, hosts=frozenset({host, *state.settings.allow_hosts}))
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
+
+
+class _SiteGuard:
+    """Refuses requests of foreign sites as long as there are no keys."""
+
+    def __init__(self, app: ASGIApp, keys: KeyStore, hosts: Collection[str]) -> None:
+        self._app, self._keys = app, keys
+        self._hosts = {name.lower().rstrip(".") for name in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in PROBE_PATHS:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            try:
+                refuse_foreign_site(scope["method"], headers, self._hosts)
+            except ApiError as error:
+                if self._open_to_all():
+                    await _error_response(error)(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _open_to_all(self) -> bool:
+        try:
+            return not self._keys.required
+        except StateError:
+            return True
 
 
 class _Pages:
@@ -249,10 +278,10 @@ class _Pages:
 
 
 class _GatewayServer(Server):
-    def __init__(self, state: GatewayState, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
+    def __init__(self, state: GatewayState, host: str, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
         limits = ConnectionLimits(_max_connections(state.settings))
         config = uvicorn.Config(
-            app(state, refresh),
+            app(state, host, refresh),
             http=limits.protocol,  # type: ignore[arg-type]
             ws="none",
             lifespan="on",

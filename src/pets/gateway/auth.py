@@ -1,21 +1,23 @@
-"""API keys: shown once, stored as hashes, looked up for every request.
+"""API keys: shown once, stored as hashes, looked up for every request; and what is refused where there are none.
 
 A key has 256 random bits, so one round of SHA-256 hides it.
 """
 
 import hashlib
+import ipaddress
 import re
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
 from pets.store.database import Database
 
-__all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate"]
+__all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate", "refuse_foreign_site"]
 
 KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
@@ -110,6 +112,49 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
     if key is None:
         raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
     return key
+
+
+def refuse_foreign_site(method: str, headers: Mapping[str, str], hosts: Collection[str]) -> None:
+    """Refuse what a page of another site can make a browser send to a gateway without keys, with an :class:`ApiError`.
+
+    A name that is neither this machine's nor one of ``hosts`` may be another site's that points here for now (DNS
+    rebinding); an address cannot be. A page sends its ``Origin``, and no JSON without being asked for it first.
+
+    >>> refuse_foreign_site("GET", {"host": "localhost:8080", "origin": "http://localhost:3000"}, ())
+    >>> refuse_foreign_site("GET", {"host": "evil.example"}, ())
+    Traceback (most recent call last):
+    pets.openai.errors.ApiError: The host 'evil.example' is not this gateway's. Start it with --allow-host, or add keys.
+    """
+    host = headers.get("host", "")
+    name = _host_name(f"//{host}")
+    if host and not (_is_address(name) or _is_own(name, hosts)):
+        words = f"The host {name[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
+        raise ApiError(words, status=403, code="foreign_host")
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host and not _is_own(_host_name(origin), hosts):
+        words = f"The page's origin {origin[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
+        raise ApiError(words, status=403, code="foreign_origin")
+    if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ApiError("The content-type of a request is application/json.", status=415)
+
+
+def _host_name(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_own(name: str, hosts: Collection[str]) -> bool:
+    return name == "localhost" or name in hosts or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _password(credentials: str) -> str | None:

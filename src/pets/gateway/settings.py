@@ -27,7 +27,8 @@ class Settings:
     ``concurrency`` upstream traces are in flight at most, ``queue`` voted requests are open at most (one more is
     refused with 503). A trace is given up after ``tries``. ``rpm`` and ``tpm`` are the requests and tokens per minute
     that each upstream server takes. ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is
-    a 429, ``single`` one trace without a vote, which is not counted against the budget.
+    a 429, ``single`` one trace without a vote, which is not counted against the budget. Without keys, requests name
+    this machine or one of ``allow_hosts`` as their host.
     """
 
     prefix: str = "pets/"
@@ -43,6 +44,7 @@ class Settings:
     keepalive: float = 5.0
     passthrough: bool = True
     exhausted: Literal["refuse", "single"] = "refuse"
+    allow_hosts: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
