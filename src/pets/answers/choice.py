@@ -14,11 +14,13 @@ from pets.errors import InputError
 
 __all__ = ["Choice"]
 
+MAX_LAYERS = 20  # of fonts, one around the other
+
 DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
 MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}]")
 LEAD = re.compile(r"^(?:(?:the|final|correct|best|my|answer|option|choice|is)\b[\s:=]*)+", re.IGNORECASE)
 LETTER = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,](?=\s|$)|\s+[-–—]\s)")
-SEVERAL = re.compile(r"[(\[]?[A-Za-z][)\]]?\s*(?:,|/|&|and\b|or\b)\s*(?:and|or)?\s*[(\[]?[A-Z][)\]]?(?![A-Za-z])")
+SEVERAL = re.compile(r"[(\[]?[A-Za-z][)\]]?\s*(?:,|/|&|and\b|or\b)\s*(?:(?:and|or)\s*)?[(\[]?[A-Z][)\]]?(?![A-Za-z])")
 # After "the answer is" a bare letter may run on; A and I need a word that no article or pronoun takes.
 RUNNING = re.compile(r"([B-HJ-Z])\s+(?!and\b|or\b)[a-z]|([AI])\s+(?:because|since|as|due)\b")
 BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
@@ -91,6 +93,8 @@ class Choice(AnswerType):
 def _undress(answer: str) -> str:
     """Without box, fonts, math and Markdown marks, and without "the answer is"."""
     bare = boxed(answer) or answer
-    while bare != (inner := DRESS.sub(r"\1", bare)):
-        bare = inner
+    for _ in range(MAX_LAYERS):
+        bare, before = DRESS.sub(r"\1", bare), bare
+        if bare == before:
+            break
     return LEAD.sub("", MARKS.sub("", bare).strip()).strip()

@@ -1,5 +1,8 @@
 """Finds the passages of a free text in which the final answer may stand.
 
+Texts come from models, hence from whoever asks them: every scan here is linear in the text's length, and no passage
+is longer than ``MAX_PASSAGE_CHARS``, so that what reads passages is bounded.
+
 >>> list(places(r"First 3, then 4. So \\boxed{7}. Check: the answer is 7."))
 [('boxed', '7')]
 >>> list(places("<think>the answer is 3?</think>\\nThe final answer is **4**.\\nThanks!"))
@@ -7,6 +10,7 @@
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
@@ -15,10 +19,11 @@ __all__ = ["Place", "boxed", "places"]
 Place = Literal["boxed", "cue", "line"]
 
 CUE = re.compile(
-    r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^\s*####)[*_:：\s]*", re.I | re.M
+    r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^[^\S\n]*####)[*_:：\s]*", re.I | re.M
 )
-MAX_LINE_CHARS = 2000  # what runs on longer is prose, and only its near end is read
+MAX_PASSAGE_CHARS = 2000  # a longer box holds no answer; a longer line is prose, and only its near end is read
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def places(text: str) -> Iterator[tuple[Place, str]]:
@@ -28,14 +33,15 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
     """
     visible = _after_thoughts(text)
     if (box := boxed(visible)) is not None:
-        yield "boxed", box
+        if len(box) <= MAX_PASSAGE_CHARS:
+            yield "boxed", box
         return
-    cues = list(CUE.finditer(visible))
-    if cues and (rest := visible[cues[-1].end() :].split("\n", 1)[0].strip()):
-        yield "cue", rest[:MAX_LINE_CHARS]
+    cue = deque(CUE.finditer(visible), maxlen=1)
+    if cue and (rest := visible[cue[0].end() :].split("\n", 1)[0].strip()):
+        yield "cue", rest[:MAX_PASSAGE_CHARS]
     last = next((line.strip() for line in reversed(visible.splitlines()) if line.strip()), "")
-    if len(last) > MAX_LINE_CHARS:
-        last = last[-MAX_LINE_CHARS:].partition(" ")[2]
+    if len(last) > MAX_PASSAGE_CHARS:
+        last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
     if last:
         yield "line", last
 
@@ -58,18 +64,11 @@ def boxed(text: str) -> str | None:
 
 def _braced(text: str, start: int, end: int) -> str | None:
     """From ``start``, just inside an opening brace, to the brace that closes it before ``end``."""
-    depth, position = 1, start
-    while position < end:
-        char = text[position]
-        if char == "\\":
-            position += 1
-        elif char == "{":
-            depth += 1
-        elif char == "}":
-            depth -= 1
-            if depth == 0:
-                return text[start:position]
-        position += 1
+    depth = 1
+    for match in BRACES.finditer(text, start, end):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return text[start : match.start()]
     return None
 
 

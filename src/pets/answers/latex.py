@@ -53,7 +53,7 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
     (rf"(?<=[\d)}}])\s*{FONT}\{{\s*(?:{UNIT.pattern}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?$", ""),
     (rf"{FONT}\{{([^{{}}]*)\}}", r"\1"),
     (r"\{,\}", ","),
-    (r"\\?%|\\\$|^\$+|\$+$", ""),
+    (r"\\?%|\\\$|^\$+|(?:(?<!\$)|(?<=\\\$))\$+$", ""),
     (r"\*\*(?=[\d({a-z])", "^"),
     (r"\*(?=[\d({a-z\\])", r"\\cdot "),
     (r"(?<![a-zA-Z\\])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
@@ -66,7 +66,7 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"_\s*([\da-zA-Z])", r"_{\1}"),
     (r"(^|[(\[{,;+\-=<>])(\d+)/(\d+)(?=$|[)\]},;+\-=<>])", r"\1\\frac{\2}{\3}"),
     (r"(?<=\d)\s+(?=\d{3}(?:\s\d{3})*(?!\d))(?<=\d\d\d\s|.\d\d\s|..\d\s)", ""),
-    (r"[\s.,;:\\]+$", ""),
+    (r"(?<![\s.,;:\\])[\s.,;:\\]+$", ""),
     (r"^\(([A-Z])\)$", r"\1"),
 )]  # fmt: skip
 DEGREE = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-z])")
@@ -81,17 +81,19 @@ DOUBTFUL = re.compile(
     r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?![{\[])|(?<![\\a-zA-Z{])[a-zA-Z]{4,}"
 )
 MAX_COMPARED_CHARS = 400
+MAX_ROUNDS = 50
+MAX_COMMAND_CHARS = max(map(len, COMMANDS))
 WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
 
 
 def normalize(answer: str) -> str:
-    """The shortest spelling; ``""`` when nothing is left. Applying it twice changes nothing."""
-    text, before = answer.translate(UNICODE), None
-    for _ in range(50):  # every rule shortens or settles; the bound is for strings that no one foresaw
+    """The shortest spelling; ``""`` when nothing is left, or no end is near. Applying it twice changes nothing."""
+    text = answer.translate(UNICODE)
+    for _ in range(MAX_ROUNDS):  # every rule shortens or settles, some by one layer of many
         before, text = text, _rewrite(text)
         if text == before:
-            break
-    return text
+            return text
+    return ""
 
 
 def word(text: str) -> str | None:
@@ -108,10 +110,12 @@ def comparable(text: str) -> bool:
     >>> comparable(r"\frac{\pi}{2}"), comparable("40_{9}"), comparable("1/2x"), comparable("15apples")
     (True, False, False, False)
     """
+    if len(text) > MAX_COMPARED_CHARS:
+        return False
     items = _split_list(text)
     repeats = len(items) != len(set(items))  # a set would swallow the double root
     interpreted = all(command in MATH for command in COMMAND.findall(text))
-    return len(text) <= MAX_COMPARED_CHARS and interpreted and not repeats and not DOUBTFUL.search(text)
+    return interpreted and not repeats and not DOUBTFUL.search(text)
 
 
 def _rewrite(text: str) -> str:
@@ -130,7 +134,8 @@ def _split_command(match: re.Match[str]) -> str:
     name = match[1]
     if name in COMMANDS:
         return match[0]
-    command = next((name[:size] for size in range(len(name) - 1, 1, -1) if name[:size] in COMMANDS), None)
+    longest = min(len(name) - 1, MAX_COMMAND_CHARS)
+    command = next((name[:size] for size in range(longest, 1, -1) if name[:size] in COMMANDS), None)
     return match[0] if command is None else f"\\{command} {name[len(command) :]}"
 
 
@@ -166,11 +171,10 @@ def _computed(text: str) -> bool:
 
 def _split_list(text: str) -> list[str]:
     """Split at the commas that stand outside brackets."""
-    items, depth = [""], 0
-    for char in text:
+    items, depth, start = [], 0, 0
+    for place, char in enumerate(text):
         depth += (char in "([{") - (char in ")]}")
         if char == "," and depth == 0:
-            items.append("")
-        else:
-            items[-1] += char
-    return items
+            items.append(text[start:place])
+            start = place + 1
+    return [*items, text[start:]]

@@ -21,10 +21,12 @@ from pets.errors import InputError
 __all__ = ["Math"]
 
 MAX_CHARS = 2000  # what is longer is no answer
+MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
 EXACT = re.compile(r"-?\d+(?:/\d+)?")
 LONE_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 SCIENTIFIC = re.compile(r"[\d.,]+[eE][+-]?\d+")
-DOLLARS = re.compile(r"\$+([^$]+)\$+|\\[(\[](.+?)\\[)\]]")
+OPENING = re.compile(r"\$+|\\[(\[]")
+DOLLARS, CLOSING = re.compile(r"\$+"), re.compile(r"\\[)\]]")
 SENTENCE = re.compile(r"\.(?:\s|$)")
 
 
@@ -44,14 +46,16 @@ class Math(AnswerType):
 
     def canonical(self, answer: str) -> str | None:
         """An exact number, or LaTeX with one spelling."""
-        return _canonical(answer)
+        if len(answer) > MAX_CHARS:
+            return None
+        return _canonical(answer) if len(answer) > MAX_CACHED_CHARS else _cached_canonical(answer)
 
     def extract(self, text: str) -> str | None:
         """The formula in a box, else after "answer is", else the last one, or the number that the last line is."""
         for place, passage in places(text):
             if place == "boxed":
                 return self.canonical(passage)
-            formulas = [dollars or brackets for dollars, brackets in DOLLARS.findall(passage)]
+            formulas = _formulas(passage)
             if place == "cue":
                 sentence = SENTENCE.split(passage.strip("*_ "))[0].strip("*_ ")
                 answer = self.canonical(formulas[0] if formulas else sentence)
@@ -76,13 +80,34 @@ class Math(AnswerType):
         return digest is not None and digest == fingerprint(second, self.seconds) and agree(first, second, self.seconds)
 
 
-@lru_cache(maxsize=1 << 16)
 def _canonical(answer: str) -> str | None:
-    if len(answer) > MAX_CHARS:
-        return None
     text = _number(answer) or normalize(answer)
     text = _number(text) or text
     return text if 0 < len(text) <= MAX_CHARS else None
+
+
+_cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
+
+
+def _formulas(line: str) -> list[str]:
+    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right.
+
+    >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
+    ['x', 'y', 'z']
+    """
+    formulas, place, ended = [], 0, set[re.Pattern[str]]()
+    while opening := OPENING.search(line, place):
+        place = opening.end()
+        dollars = opening[0][0] == "$"
+        pattern = DOLLARS if dollars else CLOSING
+        # A bracketed formula has a character at least; between dollars there is one anyway.
+        closing = None if pattern in ended else pattern.search(line, place + (not dollars))
+        if closing is None:
+            ended.add(pattern)
+        else:
+            formulas.append(line[place : closing.start()])
+            place = closing.end()
+    return formulas
 
 
 def _number(text: str) -> str | None:

@@ -12,6 +12,8 @@ from fractions import Fraction
 __all__ = ["UNIT", "read", "show"]
 
 MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
+MAX_LAYERS = 20  # of dressing, one around the other
+END = 10**MAX_DIGITS
 
 SIGNS = str.maketrans({**dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%"})
 WIDE = {ord("０") + i: str(i) for i in range(10)} | dict.fromkeys(map(ord, "\u00a0\u2009\u202f\u2007"), " ")
@@ -27,8 +29,10 @@ UNIT = re.compile(
 )
 DRESS = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it)|mbox)\s*\{([^{}]*)\}")
 SPACING = re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\s")
+# No two runs of blanks meet, and none is begun in its middle: else blanks alone would cost their square.
 REMOVED = re.compile(
-    r"\\!|\\(?:displaystyle|left|right)(?![a-z])|\\?[%]\s*$|\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*$"
+    r"\\!|\\(?:displaystyle|left|right)(?![a-z])|\\?[%]\s*$"
+    r"|(?<!\s)\s*(?:\^\s*(?:\{\s*)?\\circ\s*(?:\}\s*)?|°\s*|\\degree\s*)$"
 )
 TRAILING = re.compile(rf"(?<=[\d}}])\s*(?:{UNIT.pattern}|(?<=\d)(?:th|st|nd|rd)|\^\s*\{{?(?:th|st|nd|rd)\}}?)$", re.I)
 CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|€|£|¥)\s*")
@@ -38,20 +42,21 @@ PLAIN = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
 POWER = r"(?:[eE]([+-]?\d+)|\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\d+)\s*\}|([+-]?\d+)))?"
 DECIMAL = re.compile(rf"([+-]?)\s*({PLAIN}){POWER}")
 RATIO = re.compile(r"([+-]?)\s*(?:(\d+)\s+)?([^/{}\s]+)\s*/\s*([^/{}\s]+)")
-FRAC = re.compile(r"([+-]?)\s*(\d*)\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+FRAC = re.compile(r"([+-]?)\s*(?:(\d+)\s*)?\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 
 
 def read(text: str) -> Fraction | None:
     """The exact value of a string that is one number and nothing else but dressing; ``None`` otherwise."""
     if len(text) > MAX_CHARS:
         return None
-    bare = _undress(text)
+    if (bare := _undress(text)) is None:
+        return None
     value = _decimal(bare)
     if value is None and (ratio := RATIO.fullmatch(bare)):
         value = _fraction(ratio[1], ratio[2], ratio[3], ratio[4])
     if value is None and (frac := FRAC.fullmatch(bare)):
         value = _fraction(frac[1], frac[2], frac[3] or frac[4], frac[5] or frac[6])
-    too_long = value is not None and max(abs(value.numerator), value.denominator) >= 10**MAX_DIGITS
+    too_long = value is not None and max(abs(value.numerator), value.denominator) >= END
     return None if too_long else value
 
 
@@ -83,17 +88,23 @@ def _fraction(sign: str, whole: str | None, above: str | None, below: str | None
     return -value if sign == "-" else value
 
 
-def _undress(text: str) -> str:
-    """Without fonts, math marks, currency, unit, percent and degree signs; digit groups joined."""
+def _undress(text: str) -> str | None:
+    """Without fonts, math marks, currency, unit, percent and degree signs; digit groups joined.
+
+    ``None`` where more than ``MAX_LAYERS`` are around each other.
+    """
     text = text.translate(SIGNS).translate(WIDE).strip()
     for sign, spelled in VULGAR.items():
         text = text.replace(sign, spelled)
-    before = None
-    while before != text:
+    for _ in range(MAX_LAYERS):
         before = text
         text = SPACING.sub(" ", DRESS.sub(r"\1", text)).replace("{,}", ",").strip(" *_`")
         if len(text) > 2 and text[0] == text[-1] == "$":
             text = text[1:-1]
         text = TRAILING.sub("", REMOVED.sub("", text).strip().rstrip(".,;:")).strip()
+        if text == before:
+            break
+    else:
+        return None
     text = CURRENCY.sub(r"\1", text)
     return GROUPS.sub(lambda match: match[0].replace(" ", ""), text)

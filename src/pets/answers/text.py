@@ -17,7 +17,9 @@ INVISIBLE = re.compile("[\u200b\u2060\ufeff]")
 # NFKC alone would read 10² as 102 and 2½ as 21/2.
 RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 VULGAR = re.compile("(?<=[0-9])(?=[¼-¾⅐-⅞])")
-WRAPPED = re.compile(r"\$(.*)\$|\\(?:boxed|text|textbf|mathrm)\{([^{}]*)\}", re.DOTALL)
+FONT = re.compile(r"\\(?:boxed|text|textbf|mathrm)\{([^{}]*)\}")
+MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone could take the square of its length
+MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,34 @@ class Text(AnswerType):
 
     def canonical(self, answer: str) -> str | None:
         """NFKC, casefold, single spaces, no surrounding quotes, marks or final stop."""
-        before = None
-        while before != answer:  # casefolding can undo NFKC and the reverse; both settle in a few rounds
+        if len(answer) > MAX_CHARS:
+            return None
+        for _ in range(MAX_ROUNDS):  # casefolding can undo NFKC and the reverse; both settle in a few rounds
             before, answer = answer, _fold(answer)
-        return answer or None
+            if answer == before:
+                return answer or None
+        return None
 
 
 def _fold(text: str) -> str:
     text = VULGAR.sub(" ", RAISED.sub(lambda match: "^" + match[0], text))
     text = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).casefold().replace("⁄", "/")
-    text = " ".join(text.split())
-    if whole := WRAPPED.fullmatch(text):
-        text = whole[1] or whole[2] or ""
-    return text.lstrip(LEADING).rstrip(TRAILING)
+    text = _unwrap(" ".join(text.split()))
+    if whole := FONT.fullmatch(text):  # its content has no braces: no font is within
+        text = _unwrap(whole[1])
+    return text
+
+
+def _unwrap(text: str) -> str:
+    """Without quotes, marks and dollars around it, however many and in whatever order."""
+    start, end = 0, len(text)
+    while start < end:
+        if text[start] in LEADING:
+            start += 1
+        elif text[end - 1] in TRAILING:
+            end -= 1
+        elif end - start > 1 and text[start] == text[end - 1] == "$":
+            start, end = start + 1, end - 1
+        else:
+            break
+    return text[start:end]
