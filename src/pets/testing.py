@@ -151,6 +151,7 @@ def check_equivalence(answer_type: AnswerType, forms: Sequence[str], seed: int) 
         for other in forms:
             both = answer_type.same(one, other), answer_type.same(other, one)
             assert both[0] == both[1], f"same is not symmetric: {one!r} and {other!r}"
+            assert answer_type.same_at_once(one, other) in (None, both[0]), f"same_at_once differs: {one!r}, {other!r}"
             assert not both[0] or len(set(answer_type.merge([one, other]).values())) == 1, f"{one!r}, {other!r}"
     rng = np.random.default_rng(seed)
     expected = _partition(answer_type.merge(forms))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pets.answers import comparison
-from pets.answers.comparison import ComparisonWorker
+from pets.answers.comparison import ComparisonWorker, worker_seconds
 from pets.answers.math import Math
 from pets.errors import PetsError
 
@@ -121,6 +121,50 @@ def test_no_worker_is_left_behind(then):
             parent.kill()
         parent.wait(PATIENCE_S)
     wait_until(lambda: not alive(worker))
+
+
+BUSY = """
+import threading, time
+from pets.answers.comparison import WORKER
+WORKER.ask("fingerprint", "1", seconds=5)
+print(WORKER.pid, flush=True)
+threading.Thread(target=WORKER.ask, args=("fingerprint", "10^{10^{10}}"), kwargs={"seconds": 3000}).start()
+time.sleep(3000)
+"""
+
+
+def cpu_ticks(pid: int) -> int:
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux alone ends a busy child with its parent")
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_ends_with_its_parent_while_it_computes(end):
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as parent:
+        worker = int(parent.stdout.readline())
+        ready = cpu_ticks(worker)
+        wait_until(lambda: cpu_ticks(worker) > ready + 10)
+        parent.send_signal(end)
+        parent.wait(PATIENCE_S)
+    wait_until(lambda: not alive(worker))
+
+
+def test_a_worker_outlives_the_thread_that_asked_first(worker):
+    first = threading.Thread(target=worker.ask, args=("fingerprint", "1"), kwargs={"seconds": 5})
+    first.start()
+    first.join(PATIENCE_S)
+    pid = worker.pid
+    assert worker.ask("agree", "x+1", "1+x", seconds=5) == "yes" and worker.pid == pid
+
+
+def test_what_a_comparison_took_is_charged_to_the_thread_that_asked(shared):
+    before = worker_seconds()
+    shared.ask("fingerprint", "x+1", seconds=5)
+    usual = worker_seconds() - before
+    assert 0 <= usual < 5
+    shared.ask("fingerprint", "10^{10^{10}}", seconds=0.3)
+    assert worker_seconds() - before - usual > 0.3  # and the start of another worker
 
 
 def test_a_forked_child_has_its_own_worker():

@@ -33,6 +33,9 @@ class Broken(AnswerType):
     def same(self, first: str, second: str) -> bool:
         return first == second or (self.how == "one-way" and first < second)
 
+    def same_at_once(self, first: str, second: str) -> bool | None:
+        return True if self.how == "hasty" else None
+
 
 @pytest.mark.parametrize(
     ("broken", "law"),
@@ -40,6 +43,7 @@ class Broken(AnswerType):
         (Broken("growing"), "not idempotent"),
         (Broken("empty"), "an empty answer"),
         (Broken("one-way"), "not symmetric"),
+        (Broken("hasty"), "same_at_once differs"),
     ],
 )
 def test_a_broken_answer_type_is_caught(broken, law):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pets.answers.math import Math
+from pets.answers.math import Math, _cached_canonical
 
 EQUAL = [
     (r"\frac12", "0.5", "1/2", r"\dfrac{1}{2}", "0.50", r"\frac{2}{4}"),
@@ -112,3 +112,10 @@ def test_long_strings_are_refused_before_the_time_is_up():
         r"\text{" * 5_000,
     ):
         assert Math().canonical(text) is Math().extract(text) is None
+
+
+def test_long_answers_are_not_kept_in_memory():
+    before = _cached_canonical.cache_info().currsize
+    for number in range(20):
+        assert Math().canonical(f"x+{number}" + "+y" * 500)
+    assert _cached_canonical.cache_info().currsize == before

@@ -1,12 +1,16 @@
 """The driver's third way in: one question submitted, answered, cut short or abandoned, under one plan."""
 
 import asyncio
+import threading
+from dataclasses import replace
 
 import pytest
 
+from pets.answers.choice import Choice
+from pets.answers.math import Math
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.driver import Driver, DriverConfig, Submission, in_flight_limit
+from pets.engine.driver import LONG_READ_CHARS, Driver, DriverConfig, Submission, in_flight_limit
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, ReplyError
@@ -14,7 +18,8 @@ from pets.policies.price import Price
 from pets.samplers import Completion, Sampler, Sampling, Seeds
 
 from ..simulated_time import run_simulated
-from .conftest import asked
+from ..waiting import PATIENCE_S
+from .conftest import Scripted, asked
 
 
 class Paced(Sampler):
@@ -166,3 +171,78 @@ def test_a_small_batch_ends_with_few_in_flight_and_a_large_one_does_not():
 def test_at_least_one_trace_is_in_flight():
     with pytest.raises(InputError, match="at least 1"):
         DriverConfig(Sampling(), Seeds(0), concurrency=0)
+
+
+@pytest.mark.parametrize("chars", [100, LONG_READ_CHARS + 1])
+def test_long_texts_are_read_outside_the_event_loop(monkeypatch, chars):
+    threads, extract = set(), Choice.extract
+
+    def note(kind, text):
+        threads.add(threading.current_thread().name)
+        return extract(kind, text)
+
+    monkeypatch.setattr(Choice, "extract", note)
+    driver = make(Scripted(lambda prompt, seed: "x" * chars + ". The answer is A."))
+    assert read_in_real_time(driver, submission()) == ["A"]
+    assert threads == ({"pets-reading_0"} if chars > LONG_READ_CHARS else {threading.main_thread().name})
+
+
+def read_in_real_time(driver, *submissions):
+    """The answers; simulated time would not wait for threads."""
+
+    async def together():
+        now = asyncio.get_running_loop().time()
+        for one in submissions:
+            one.deadline = now + PATIENCE_S
+        try:
+            return await asyncio.gather(*map(driver.submit, submissions))
+        finally:
+            driver.close()
+
+    return [answer.answer for answer in asyncio.run(together())]
+
+
+def formulas(id, **options):
+    one = submission(id, **options)
+    one.problem = replace(one.problem, answer="math")
+    return one
+
+
+def test_comparisons_of_questions_take_turns(monkeypatch):
+    """However many pairs a question has to compare, another's next pair waits for one of them."""
+    order, arrived = [], threading.Event()
+    look = Math.same_at_once
+
+    def same_at_once(kind, first, second):
+        if "b" in first:
+            arrived.set()  # the pair is handed over in the same turn of the loop
+        return look(kind, first, second)
+
+    def same(kind, first, second):
+        assert arrived.wait(PATIENCE_S)
+        order.append("b" if "b" in first else "a")
+        return False
+
+    monkeypatch.setattr(Math, "same_at_once", same_at_once)
+    monkeypatch.setattr(Math, "same", same)
+    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
+    driver = make(sampler, mean=20)
+    read_in_real_time(driver, formulas("a", max_traces=16), formulas("b", max_traces=4, rounds=0))
+    assert order.count("b") == 6 and order.count("a") > 6  # all pairs of 4 traces, and of more
+    last = max(place for place, id in enumerate(order) if id == "b")
+    assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
+
+
+def test_comparisons_end_with_the_deadline(monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(Math, "same", lambda *args: released.wait(PATIENCE_S))
+    texts = Scripted(lambda prompt, seed: rf"\boxed{{x^{{{seed + 2}}}+1}}")
+    one = formulas("q", max_traces=8)
+    one.single = False
+    driver = make(texts, max_n=1)
+    try:
+        answer = run_simulated(driver.submit(one))  # the deadline comes as soon as nothing but the thread is busy
+    finally:
+        released.set()
+        driver.close()
+    assert one.stopped == "deadline" and answer.traces == 1 and answer.answer == "x^{2}+1"

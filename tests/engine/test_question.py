@@ -1,5 +1,6 @@
 """From traces to the one answer: classes, the launch-order prefix, the surest trace, the warm-up's pattern."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -71,14 +72,38 @@ def test_a_warm_up_is_a_pattern_once_all_four_are_back_and_none_failed():
 
 def test_classes_merge_late_and_are_named_after_the_first_launched():
     question = opened(kind=Near())
-    assert question.read([Completion(text, "stop", 1) for text in ("3", "1")]) == ["3", "1"]
+    assert [question.label(form) for form in ("3", "1")] == ["3", "1"]
     assert question.pop_merges() == []
-    question.read([Completion("2", "stop", 1)])
+    assert question.label("2") == "3"
     assert question.pop_merges() == [("1", "3")] and question.pop_merges() == []
     for number, form in ((0, "1"), (1, "3"), (2, "2")):
         question.add(trace(number, form))
     verdict = Verdict("q", "3", (("3", 3.0),), 3, 0)
     assert question.answer(verdict, sure).votes == {"1": 3}
+
+
+def test_comparisons_of_a_question_end_with_its_seconds():
+    question, pairs = opened(kind=Near()), []
+
+    async def compare(kind, first, second):
+        pairs.append((first, second))
+        return kind.same(first, second), kind.question_seconds / 2
+
+    asyncio.run(question.classify(["1", None, "5", "2", "1", "3"], compare))
+    assert pairs == [("1", "5"), ("1", "2")]  # then 2 and 5, 3 and all others are left apart
+    assert [question.label(form) for form in "1523"] == ["1", "5", "1", "3"]
+
+
+def test_a_comparison_that_is_broken_off_leaves_the_classes_as_they_were():
+    question = opened(kind=Near())
+    question.label("1")
+
+    async def break_off(kind, first, second):
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(question.classify(["2"], break_off))
+    assert question.restore(["1"]) == {"1": "1"} and question.restore(["2"]) == {"2": "1"}
 
 
 def test_a_trace_that_was_cut_gave_no_answer():

@@ -6,7 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pets.answers.base import AnswerType
+from pets.answers.number import Number
 from pets.gateway import Limits, Settings
+from pets.gateway.requests import parse_request
+from pets.openai.errors import ApiError
 
 from .conftest import run_gateway
 
@@ -40,6 +44,7 @@ BAD = {
     "negative time": (voted(pets={"timeout": -1}), 400),
     "endless time": (b'{"model": "pets/mock", "messages": [{"role": "user"}], "pets": {"timeout": 1e999}}', 400),
     "an answer type that is none": (voted(pets={"answer": "../../etc/passwd"}), 400),
+    "comparisons that take an hour": (voted(pets={"answer": "math:seconds=3600"}), 400),
     "an option that is none": (voted(pets={"budget": 10**9}), 400),
     "pets of another type": (voted(pets="all"), 400),
     "tools": (voted(tools=[{"type": "function"}]), 400),
@@ -90,3 +95,25 @@ def test_a_body_that_never_comes_is_given_up():
                 b"content-length: 100\r\n\r\n{"
             )
             assert line.recv(65536).startswith(b"HTTP/1.1 408")
+
+
+def answer_spec(spec, default="text"):
+    return parse_request(voted(pets={"answer": spec}), {}, Settings(answer=default)).options.answer
+
+
+def test_a_client_chooses_how_answers_are_read_but_not_what_that_may_cost(monkeypatch):
+    assert [answer_spec(spec) for spec in ("number", "choice:options=4", "math", None)] == [
+        "number", "choice:options=4", "math", "text",
+    ]  # fmt: skip
+    assert answer_spec("math", "math:seconds=0.1") == answer_spec("math:seconds=0.1", "math:seconds=0.1")
+    for spec in ("math:seconds=0.1", "math:seconds=3600", "math:,seconds=5", "math:seconds"):
+        with pytest.raises(ApiError, match="'seconds' of the answer type 'math' is the operator's"):
+            answer_spec(spec)
+    monkeypatch.setattr(Number, "operator_only", True)
+    with pytest.raises(ApiError, match="answer type 'number' is the operator's"):
+        answer_spec("number")
+    assert answer_spec("number", "number") == answer_spec(None, "number") == "number"
+
+
+def test_a_type_that_does_not_say_otherwise_is_the_operators():
+    assert AnswerType.operator_only and not AnswerType.client_options

@@ -1,16 +1,21 @@
 r"""The worker process that compares formulas.
 
-It reads ``[verb, seconds, text, ...]``, one JSON line each, and writes one JSON line back. Run as a
-script by :mod:`pets.answers.comparison`; it imports nothing of pets. math-verify parses and verifies; the fingerprint,
-structure and values to 300 digits at fixed points, tells apart what its tolerances would not.
+It reads ``[verb, seconds, text, ...]``, one JSON line each, and writes ``[reply, processor seconds]`` back. Run as a
+script by :mod:`pets.answers.comparison`, with that process's id; it imports nothing of pets. math-verify parses and
+verifies; the fingerprint, structure and values to 300 digits at fixed points, tells apart what its tolerances would
+not.
 """
 
+import ctypes
 import hashlib
 import json
 import logging
+import math
+import os
 import re
 import signal
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,25 +33,36 @@ except ImportError:  # not on Windows
 
 DIGITS = 300
 MAX_MEMORY_BYTES = 4 << 30
+PR_SET_PDEATHSIG = 1
 POINTS = 3  # at which formulas with symbols are evaluated
 
 
 def main() -> None:
     """Answer until the other end of the pipe is closed."""
+    _die_with_parent(int(sys.argv[1]))
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    _write("ready")
+    _write("ready", time.process_time())
     for line in sys.stdin:
         verb, seconds, *texts = json.loads(line)
+        begun = time.process_time()
         _limit_cpu(seconds)
         try:
             reply = VERBS[verb](*texts)
         except Exception:  # noqa: BLE001 - whatever sympy trips over, the answer is "cannot say"
             reply = None
         _limit_cpu(0)
-        _write(reply)
+        _write(reply, time.process_time() - begun)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Let the kernel end this process when its parent ends, in the middle of a computation too."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before that
+            sys.exit()
 
 
 def _limit_cpu(seconds: float) -> None:
@@ -54,6 +70,10 @@ def _limit_cpu(seconds: float) -> None:
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # a parent that ignores it would have handed that down
         signal.setitimer(signal.ITIMER_PROF, seconds)
+    if resource is not None and seconds:  # should the timer fail
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        soft = math.ceil(time.process_time() + seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (soft if hard < 0 else min(soft, hard), hard))
 
 
 def fingerprint(text: str) -> str | None:
@@ -72,7 +92,7 @@ def agree(first: str, second: str) -> str:
 VERBS: dict[str, Callable[..., str | None]] = {"fingerprint": fingerprint, "agree": agree}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _parse(text: str) -> Any:
     """As sympy sees it: decimals as fractions, every comma a separator, ``i`` imaginary."""
     rules = NormalizationConfig(basic_latex=True, boxed="none")
@@ -139,8 +159,8 @@ def _points(expression: Any, point: int) -> dict[Any, Any]:
     return {symbol: rational(symbol.name) for symbol in expression.free_symbols}
 
 
-def _write(reply: str | None) -> None:
-    sys.stdout.write(json.dumps(reply) + "\n")
+def _write(reply: str | None, seconds: float) -> None:
+    sys.stdout.write(json.dumps([reply, seconds]) + "\n")
     sys.stdout.flush()
 
 

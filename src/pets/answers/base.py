@@ -15,26 +15,37 @@ where the final answer stands somewhere special:
 ['yes', None, 'no', None, 'yes']
 """
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import ClassVar
 
 from pets.answers.final import places
 
 __all__ = ["AnswerType", "Classes"]
 
+QUESTION_SECONDS = 20.0
+
 
 class AnswerType(ABC):
     """Reads answers into canonical forms, and says which forms are one answer.
 
     Law: ``canonical`` is idempotent and never ``""``; ``extract`` gives canonical forms; ``same`` is symmetric and
-    pure. :func:`pets.testing.check_answer_type` proves it.
+    pure. :func:`pets.testing.check_answer_type` proves it. Texts may be hostile: both read them in time linear in
+    their length.
     """
 
     __slots__ = ()
 
     merges: ClassVar[bool] = False
     """Whether two different canonical forms can be one answer; true of every type that writes its own ``same``."""
+
+    operator_only: ClassVar[bool] = True
+    """Whether a gateway's clients may not choose it. A type that runs no code, pattern or model of the client's, and
+    no other program, says False."""
+
+    client_options: ClassVar[frozenset[str]] = frozenset()
+    """The options that a gateway's clients may set, where they may choose the type."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -44,6 +55,11 @@ class AnswerType(ABC):
     def options(self) -> int | None:
         """The size of a closed answer set; ``None`` where the set is open or not declared."""
         return None
+
+    @property
+    def question_seconds(self) -> float:
+        """Processor seconds that comparing the answers of one question may take; what is left then stays apart."""
+        return QUESTION_SECONDS
 
     @abstractmethod
     def canonical(self, answer: str) -> str | None:
@@ -60,6 +76,14 @@ class AnswerType(ABC):
     def same(self, first: str, second: str) -> bool:
         """Whether two canonical forms are one answer. Where canonical forms are unique, equality is all."""
         return first == second
+
+    def same_at_once(self, first: str, second: str) -> bool | None:
+        """What :meth:`same` says where it takes no time; ``None`` where it may, so that it is asked in a thread."""
+        return True if first == second else None
+
+    def processor_time(self) -> float:
+        """Processor seconds that this thread has used, wherever its comparisons were made."""
+        return time.thread_time()
 
     def classes(self) -> "Classes":
         """The growing partition of one question's answers."""
@@ -100,9 +124,25 @@ class Classes:
 
     def add(self, answer: str) -> list[tuple[str, str]]:
         """Add an answer; returns what it merged, as ``(absorbed, into)``: votes for the first go to the second."""
+        steps = self.adding(answer)
+        try:
+            pair = next(steps)
+            while True:
+                pair = steps.send(self._same(*pair))
+        except StopIteration as end:
+            merges: list[tuple[str, str]] = end.value
+            return merges
+
+    def adding(self, answer: str) -> Generator[tuple[str, str], bool, list[tuple[str, str]]]:
+        """:meth:`add` in steps: yields pairs, is sent whether each is the same, and changes nothing before the end."""
         if answer in self._name:
             return []
-        equal = [name for name, members in self._members.items() if any(self._same(m, answer) for m in members)]
+        equal = []
+        for name, members in self._members.items():
+            for member in members:
+                if (yield member, answer):
+                    equal.append(name)
+                    break
         self._name[answer] = answer
         self._members[answer] = [answer]
         if not equal:

@@ -7,6 +7,7 @@ crowds label with, are declared: ``choice:digits=0-1``.
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places
@@ -44,6 +45,9 @@ class Choice(AnswerType):
     >>> crowd.canonical("(1)"), crowd.canonical("2"), crowd.canonical("1.5"), crowd.canonical("A")
     ('1', None, None, None)
     """
+
+    operator_only: ClassVar[bool] = False
+    client_options: ClassVar[frozenset[str]] = frozenset({"options", "digits"})
 
     options: int | None = None
     digits: str | None = None

@@ -2,8 +2,8 @@
 
 One worker serves the process, from the first question to the end. It limits itself by processor time (so that what
 merges does not depend on the machine's load) and is killed when the clock runs far past that. A worker that dies
-for another reason is replaced and asked once more. It reads from a pipe: when this process ends, however it ends,
-the worker reads the end of the file and leaves.
+for another reason is replaced and asked once more. When this process ends, however it ends, the worker reads the end
+of its pipe and leaves; on Linux the kernel ends it even while it computes.
 """
 
 import atexit
@@ -14,17 +14,19 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
 from pets._extras import missing
 from pets.errors import PetsError
 
-__all__ = ["WORKER", "ComparisonWorker", "agree", "fingerprint"]
+__all__ = ["WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
 
 CLOCK_PER_CPU = 5.0  # wall-clock seconds per second of processor time; beyond, the machine or the worker hangs
 STARTUP_TIMEOUT_S = 60.0
-OUT_OF_TIME = -signal.SIGPROF if hasattr(signal, "SIGPROF") else None
+OUT_OF_TIME = [-getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)]
+CACHED = 1 << 13  # replies; what is compared has at most 400 characters, so the caches stay within about 40 MB
 
 Process = subprocess.Popen[bytes]
 
@@ -35,6 +37,9 @@ class ComparisonWorker:
     def __init__(self) -> None:
         self._process: Process | None = None
         self._lock = threading.Lock()
+        self._startup_seconds = 0.0  # of processor time, the last worker's
+        # Linux ends a worker with the thread that started it: that one stays.
+        self._starter: ThreadPoolExecutor | None = None
 
     @property
     def pid(self) -> int | None:
@@ -49,9 +54,11 @@ class ComparisonWorker:
                 process = self._process or self._start()
                 reply, killed = self._exchange(process, request, CLOCK_PER_CPU * seconds)
                 if reply:
-                    value = json.loads(reply)
+                    value, used = json.loads(reply)
+                    _charge(used)
                     return value if isinstance(value, str) else None
-                if killed or process.returncode == OUT_OF_TIME:
+                _charge(seconds + self._startup_seconds)  # the next one is started on this question's account
+                if killed or process.returncode in OUT_OF_TIME:
                     break
         return None
 
@@ -63,6 +70,7 @@ class ComparisonWorker:
     def forget(self) -> None:
         """In a forked child: the worker belongs to the parent."""
         self._lock = threading.Lock()
+        self._starter = None
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # not this process's child: nothing to wait for
@@ -72,9 +80,10 @@ class ComparisonWorker:
         if importlib.util.find_spec("math_verify") is None:
             raise missing("math-verify, which compares formulas,", "math")
         # By path, not by -m: the worker needs nothing of pets. -P keeps math.py beside it from shadowing Python's.
-        command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py"))]
+        command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py")), str(os.getpid())]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0)
+        starter = self._starter = self._starter or ThreadPoolExecutor(1, "pets-worker")
+        process = starter.submit(subprocess.Popen, command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0).result()
         self._process = process
         ready, _ = self._exchange(process, b"", STARTUP_TIMEOUT_S)
         if not ready:
@@ -82,6 +91,7 @@ class ComparisonWorker:
                 "the worker that compares formulas did not start. See what `python -c 'import math_verify'` says, and"
                 " try: pip install --upgrade 'pets[math]'"
             )
+        self._startup_seconds = json.loads(ready)[1]
         return process
 
     def _exchange(self, process: Process, request: bytes, seconds: float) -> tuple[bytes, bool]:
@@ -132,13 +142,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=WORKER.forget)
 
 
-@lru_cache(maxsize=1 << 16)
+_THREAD = threading.local()
+
+
+def worker_seconds() -> float:
+    """Processor seconds that workers have spent on this thread's questions."""
+    return getattr(_THREAD, "seconds", 0.0)
+
+
+def _charge(seconds: float) -> None:
+    _THREAD.seconds = worker_seconds() + seconds
+
+
+@lru_cache(maxsize=CACHED)
 def fingerprint(text: str, seconds: float) -> str | None:
     """A digest of the formula's structure and values; ``None`` if it does not parse or takes too long."""
     return WORKER.ask("fingerprint", text, seconds=seconds)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=CACHED)
 def agree(first: str, second: str, seconds: float) -> bool:
     """Whether math-verify takes each for the other."""
     return WORKER.ask("agree", first, second, seconds=seconds) == "yes"

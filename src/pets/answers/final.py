@@ -1,7 +1,7 @@
 """Finds the passages of a free text in which the final answer may stand.
 
-Texts come from models, hence from whoever asks them: every scan here is linear in the text's length, and no passage
-is longer than ``MAX_PASSAGE_CHARS``, so that what reads passages is bounded.
+Texts come from models, hence from whoever asks them: of a text its last ``MAX_TEXT_CHARS`` are looked at, every scan
+is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what reads passages is bounded.
 
 >>> list(places(r"First 3, then 4. So \\boxed{7}. Check: the answer is 7."))
 [('boxed', '7')]
@@ -19,8 +19,10 @@ __all__ = ["Place", "boxed", "places"]
 Place = Literal["boxed", "cue", "line"]
 
 CUE = re.compile(
-    r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^[^\S\n]*####)[*_:：\s]*", re.I | re.M
+    r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^[^\S\n]*####)[*_:：\s]*",
+    re.I | re.M,
 )
+MAX_TEXT_CHARS = 100_000
 MAX_PASSAGE_CHARS = 2000  # a longer box holds no answer; a longer line is prose, and only its near end is read
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -31,7 +33,7 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
 
     A box decides alone; thoughts that were not closed hold no answer.
     """
-    visible = _after_thoughts(text)
+    visible = _after_thoughts(text)[-MAX_TEXT_CHARS:]
     if (box := boxed(visible)) is not None:
         if len(box) <= MAX_PASSAGE_CHARS:
             yield "boxed", box

@@ -81,7 +81,7 @@ DOUBTFUL = re.compile(
     r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?![{\[])|(?<![\\a-zA-Z{])[a-zA-Z]{4,}"
 )
 MAX_COMPARED_CHARS = 400
-MAX_ROUNDS = 50
+MAX_ROUNDS = 20
 MAX_COMMAND_CHARS = max(map(len, COMMANDS))
 WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
 

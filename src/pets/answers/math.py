@@ -8,11 +8,13 @@ fixed points, and it says yes both ways. Timeouts, errors and doubts leave two a
 """
 
 import re
+import time
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from pets.answers.base import AnswerType
-from pets.answers.comparison import agree, fingerprint
+from pets.answers.comparison import agree, fingerprint, worker_seconds
 from pets.answers.final import places
 from pets.answers.latex import comparable, normalize, word
 from pets.answers.rational import read, show
@@ -32,17 +34,24 @@ SENTENCE = re.compile(r"\.(?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Math(AnswerType):
-    r"""Formulas and numbers in LaTeX; one comparison may cost ``seconds`` of processor time.
+    r"""Formulas and numbers in LaTeX. A comparison may cost ``seconds`` of processor time, a question 20 times that.
 
     >>> print(Math().canonical(r"\dfrac{1}{2}"), Math().canonical("0.50"), Math().canonical(r"$x = 2\sqrt 3$"))
     1/2 1/2 2\sqrt{3}
     """
+
+    operator_only: ClassVar[bool] = False
 
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= 3600:
             raise InputError(f"a comparison takes more than 0 and at most 3600 seconds; got {self.seconds}.")
+
+    @property
+    def question_seconds(self) -> float:
+        """Twenty comparisons that take all of their time."""
+        return 20 * self.seconds
 
     def canonical(self, answer: str) -> str | None:
         """An exact number, or LaTeX with one spelling."""
@@ -65,8 +74,8 @@ class Math(AnswerType):
                 return answer
         return None
 
-    def same(self, first: str, second: str) -> bool:
-        """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
+    def same_at_once(self, first: str, second: str) -> bool | None:
+        """What spelling, numbers and words decide."""
         if first == second:
             return True
         if EXACT.fullmatch(first) and EXACT.fullmatch(second):
@@ -75,6 +84,16 @@ class Math(AnswerType):
             return key == word(second)
         if not (comparable(first) and comparable(second)) or _cases_clash(first, second):
             return False
+        return None
+
+    def processor_time(self) -> float:
+        """This thread's, and the worker's on its behalf."""
+        return time.thread_time() + worker_seconds()
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
+        if (plain := self.same_at_once(first, second)) is not None:
+            return plain
         first, second = sorted((first, second))  # symmetric, and one entry of the cache
         digest = fingerprint(first, self.seconds)
         return digest is not None and digest == fingerprint(second, self.seconds) and agree(first, second, self.seconds)

@@ -7,6 +7,7 @@ floats: ``0.333`` is not ``1/3``.
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import places
@@ -30,6 +31,8 @@ class Number(AnswerType):
     >>> Number().extract("3 bags of 14 make 42 apples.")
     '42'
     """
+
+    operator_only: ClassVar[bool] = False
 
     def canonical(self, answer: str) -> str | None:
         """The value after the last equals sign, if that is a plain number."""

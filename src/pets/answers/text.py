@@ -6,6 +6,7 @@ Dates, signs and symbols stay as they are: ``05/01/2021``, ``-5``, ``C++`` and `
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pets.answers.base import AnswerType
 
@@ -29,6 +30,8 @@ class Text(AnswerType):
     >>> Text().canonical(' “New  York.” '), Text().canonical("05/01/2021"), Text().canonical("...")
     ('new york', '05/01/2021', None)
     """
+
+    operator_only: ClassVar[bool] = False
 
     def canonical(self, answer: str) -> str | None:
         """NFKC, casefold, single spaces, no surrounding quotes, marks or final stop."""

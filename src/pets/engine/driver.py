@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
@@ -33,8 +33,10 @@ __all__ = ["Driver", "DriverConfig", "Stop", "Submission", "in_flight_limit"]
 
 LEFT_PER_IN_FLIGHT = 8  # traces still to be launched or told, for each in flight, at the end of a small batch
 QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
+LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 
+T = TypeVar("T")
 Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single", "refused"]
 
 
@@ -140,7 +142,7 @@ class Driver:
         self._intake: asyncio.Task[None] | None = None
         self._room: asyncio.Semaphore | None = None
         self._open_limit = 0
-        self._thread: ThreadPoolExecutor | None = None  # comparing formulas takes its time
+        self._threads: dict[str, ThreadPoolExecutor] = {}  # by what is done in them, one each
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = allocator.told  # traces that came back, of earlier runs too
@@ -185,10 +187,9 @@ class Driver:
             self._intake.cancel()
 
     def close(self) -> None:
-        """Give back the thread that reads; twice does no harm."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = None
+        """Give back the threads that read and compare; twice does no harm."""
+        while self._threads:
+            self._threads.popitem()[1].shutdown(wait=False, cancel_futures=True)
 
     def reopen(self, question: OpenQuestion) -> None:
         """A stream's question of an earlier run that was not answered: it goes on with what it has."""
@@ -269,10 +270,7 @@ class Driver:
             raise _first(errors) from None
         if not any(trace.error is None for trace in (question.traces or {}).values()):
             raise submission.error or self.fetcher.outage or BusyError("no trace came back in time.")
-        if not question.answer_type.merges:
-            return self._submitted_answer(submission, question)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader(), self._submitted_answer, submission, question)
+        return self._submitted_answer(submission, question)
 
     async def _vote(self, submission: Submission, question: OpenQuestion) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
@@ -670,16 +668,34 @@ class Driver:
         self._on_trace(trace)
 
     async def _read(self, question: OpenQuestion, completions: Sequence[Completion]) -> list[str | None]:
-        """The form of each trace, in a thread of its own where comparing answers takes its time."""
-        if not question.answer_type.merges:
-            return question.read(completions)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader(), question.read, completions)
+        """The form of each trace, whose class is known then.
 
-    def _reader(self) -> ThreadPoolExecutor:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "pets-answers")
-        return self._thread
+        Long texts are read in one thread and answers compared in another, a text or a pair at a time. Every question
+        has one of these waiting at most, so they take turns, however much one of them has.
+        """
+        long = sum(len(completion.text) for completion in completions) > LONG_READ_CHARS
+        if not long and not question.answer_type.merges:
+            return question.read(completions)
+        forms: list[str | None] = []
+        async with question.reading:
+            for part in [[completion] for completion in completions] if long else [completions]:
+                forms += await self._in_thread("reading", question.read, part)
+            await question.classify(forms, self._compare)
+        return forms
+
+    async def _compare(self, answer_type: AnswerType, first: str, second: str) -> tuple[bool, float]:
+        return await self._in_thread("comparing", _timed_same, answer_type, first, second)
+
+    async def _in_thread(self, name: str, work: Callable[..., T], *arguments: object) -> T:
+        if name not in self._threads:
+            self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
+        return await asyncio.get_running_loop().run_in_executor(self._threads[name], work, *arguments)
+
+
+def _timed_same(answer_type: AnswerType, first: str, second: str) -> tuple[bool, float]:
+    begun = answer_type.processor_time()
+    same = answer_type.same(first, second)
+    return same, answer_type.processor_time() - begun
 
 
 def in_flight_limit(concurrency: int, questions: int, left: int) -> int:

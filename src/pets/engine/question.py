@@ -5,7 +5,8 @@ both are the same string. Where forms can turn out to be one answer later (``1/2
 question's classes grow as traces come back, and merges of classes that both had votes are handed to the allocator.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from pets.types import Question, Verdict
 __all__ = [
     "Answer",
     "Certify",
+    "Compare",
     "OpenQuestion",
     "QuestionTotals",
     "answer_type_of",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 Certify = Callable[[Tally], float]
+Compare = Callable[[AnswerType, str, str], Awaitable[tuple[bool, float]]]
+"""Whether two forms are the same, and the processor seconds that it took to say so."""
 
 MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
@@ -169,8 +173,10 @@ class OpenQuestion:
         """Choices as the server gave them, by launch, for whoever passes them on."""
         self.submission = submission  # the driver's, where somebody waits for this question alone
         self.in_flight = 0  # launches that have not come back
+        self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
         self._merges: list[tuple[str, str]] = []
+        self._seconds_left = answer_type.question_seconds
 
     @property
     def id(self) -> str:
@@ -182,28 +188,46 @@ class OpenQuestion:
         """What the allocator is told of it."""
         return Question(self.id, options=self.options)
 
-    def read(self, completions: Sequence[Completion]) -> list[str | None]:
-        """The form of each trace; one that was cut at its limit gave no answer. Takes its time for some types."""
-        forms = [None if c.finish == "length" else self.answer_type.extract(c.text) for c in completions]
+    def read(self, completions: Iterable[Completion]) -> list[str | None]:
+        """The form of each trace; one that was cut at its limit gave no answer."""
+        return [None if c.finish == "length" else self.answer_type.extract(c.text) for c in completions]
+
+    async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
+        """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""
+        if self._classes is None:
+            return
         for form in forms:
-            if form is not None:
-                self.label(form)
-        return forms
+            if form is None:
+                continue
+            steps = self._classes.adding(form)
+            try:
+                pair = next(steps)
+                while True:
+                    pair = steps.send(await self._same(*pair, compare))
+            except StopIteration as end:
+                self._note_merges(form, end.value)
+
+    async def _same(self, first: str, second: str, compare: Compare) -> bool:
+        same = self.answer_type.same_at_once(first, second)
+        if same is None and self._seconds_left > 0:
+            same, seconds = await compare(self.answer_type, first, second)
+            self._seconds_left -= seconds
+        return bool(same)
 
     def label(self, form: str) -> str:
         """The name of a form's class, as far as it is known by now."""
         if self._classes is None:
             return form
-        if late := [(name, into) for name, into in self._classes.add(form) if name != form]:
-            # A new list, since this may be the reading thread's: told twice, a merge does no harm, lost it would.
-            self._merges = [*self._merges, *late]
+        self._note_merges(form, self._classes.add(form))
         return self._classes.find(form)
+
+    def _note_merges(self, form: str, merges: Iterable[tuple[str, str]]) -> None:
+        """Remember classes that have become one, and of which somebody may know the name."""
+        self._merges += [(name, into) for name, into in merges if name != form]
 
     def pop_merges(self) -> list[tuple[str, str]]:
         """Names of classes that have become one since the last call, as ``(absorbed, into)``."""
-        merges = self._merges
-        if merges:
-            self._merges = []
+        merges, self._merges = self._merges, []
         return merges
 
     def restore(self, forms: Iterable[str]) -> dict[str, str]:
@@ -313,7 +337,11 @@ class OpenQuestion:
     def _representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
         forms = [best.form for best in sorted(self.totals.best, key=lambda best: best.first)]
-        return self.answer_type.merge(forms) if self._classes is not None else {form: form for form in forms}
+        if self._classes is None:
+            return {form: form for form in forms}
+        names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
+        first: dict[str, str] = {}
+        return {form: first.setdefault(names[form], form) for form in forms}
 
 
 def _renamed(votes: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pets.errors import PetsError
 from pets.gateway.settings import Settings
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, json_value, whole_number
+from pets.registry import answer_types
 
 __all__ = ["ChatRequest", "VoteOptions", "parse_request"]
 
@@ -99,8 +100,7 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
     requested = _requested_options(fields.get("pets"), headers)
     temperature = fields.get("temperature")
     greedy = type(temperature) in (int, float) and temperature == 0
-    spec = requested.get("answer") or settings.answer
-    _check_spec(spec)
+    spec = _answer_spec(requested.get("answer"), settings.answer)
     max_traces = whole_number(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
     timeout = _seconds(requested, settings.timeout)
     return VoteOptions(
@@ -137,13 +137,27 @@ def _header_value(name: str, text: str) -> object:
         raise ApiError(message, param=f"pets.{name}") from None
 
 
-def _check_spec(spec: object) -> None:
+def _answer_spec(spec: object, default: str) -> str:
+    """How answers are read: as the operator says, or as the client does within what clients may choose."""
+    if not spec or spec == default:
+        return default
     if not isinstance(spec, str) or len(spec) > ANSWER_SPEC_CHARACTERS:
         raise ApiError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
+    name, _, options = spec.partition(":")
+    cls = answer_types().get(name)
+    if cls is not None:
+        keys = [part.partition("=")[0] for part in options.split(",") if part]
+        refused = [key for key in keys if key not in cls.client_options]
+        if cls.operator_only or refused:
+            what = f"The option {refused[0]!r} of the answer type" if refused else "The answer type"
+            raise ApiError(f"{what} {name!r} is the operator's to choose, not a request's.", param="pets.answer")
+        if not options and not cls.client_options and name == default.partition(":")[0]:
+            return default  # with the operator's options
     try:
         cached_answer_type(spec)
     except PetsError as error:
         raise ApiError(str(error), param="pets.answer") from None
+    return spec
 
 
 def _seconds(options: Mapping[str, Any], most: float) -> float:

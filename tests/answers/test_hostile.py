@@ -1,0 +1,143 @@
+"""Whatever a model says is read in time linear in its length, without an error, into a canonical form."""
+
+import time
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pets.answers.final import MAX_PASSAGE_CHARS, places
+from pets.answers.math import Math, _cached_canonical
+from pets.registry import answer_types, make_answer_type
+
+SPECS = [*sorted(answer_types()), "choice:options=4", "choice:digits=0-5"]
+
+BLANKS = " \t\n\r\x0b\x0c\x1c\x85\xa0\u2003\u2009\u2028\u3000"
+UNITS = [
+    *BLANKS,
+    " \n", "\n ", "\r\n", "$", "$$", "\\", "\\\\", "{", "}", "{}", "}{", "(", ")", "()", "[", "\\(", "\\)", "\\[",
+    "\\(\\)", "1", "0", "9,", ",000", " 000", "1.", ".", "...", ",", ";", ":", "-", "−", "+", "^", "^ ", "^{", "_",
+    "_{", "*", "**", "`", "```\n", "~", "%", "\\%", "°", "\\circ", "^\\circ ", "^ {", "=", "1=", "x=", "\\approx",
+    "/", "1/", "e", "1e", "a", "A ", "A, ", "(A)", "and ", "or ", "is ", "the ", "answer", "answer ", "answer is ",
+    "Answer: ", "option ", "option is ", "####", "\n####", "\n ####", "#### 1\n", "\\boxed{", "\\boxed{}",
+    "\\boxed{1}", "\\boxed{ ", "\\boxed ", "\\fbox{", "\\text{", "\\text{}", "\\text", "\\text ", "\\textbf{",
+    "\\mathrm{a}", "\\frac", "\\frac{", "\\frac{1}", "\\frac1", "\\sqrt", "\\sqrt ", "sqrt(", "\\left(", "\\!", "\\,",
+    "\\quad", "\\begin", "\\in", "\\alpha", "\\aaaa", "<think>", "</think>", "\"", "'", "“", "½", "²", "é", "ẹ́",
+    "̣́", "ﬁ", "ſ", "\u200b", "\uffff", "𝟙", "\ud800", "\x00", "cm ", "1 m ", "m/s ", "kg^2", "th", "1 ", "$1$ ",
+    "$\"", "\"$", "!", "?", "i", "x,", "xy ", "(x)=", "\nThe answer is ", "Answer: 1\n", "<think>\n</think>",
+    "```\n1\n```\n", "\\text{\\boxed{", "$\\frac{1}{2}$, ", "1 000,", "x^2+", "\\\\ ", "&", "\\%\\$",
+]  # fmt: skip
+FRAMES = {
+    "bare": "{}",
+    "boxed": r"\boxed{{{}}}",
+    "boxed between ones": r"\boxed{{1{}1}}",
+    "after a cue": "The answer is {}",
+    "before a cue": "{}The answer is 7",
+    "in a line": "It is 7{}7 so",
+    "around a caret": r"\boxed{{1{0}^{0}x}}",
+    "both ends": "{0}x{0}",
+}
+NESTED = {
+    "fonts": (r"\text{", "1", "}"), "bold fonts": (r"\textbf{", "C", "}"), "boxes": (r"\boxed{", "1", "}"),
+    "dollars": ("$", "x", "$"), "quoted dollars": ("\"$", "x", "$\""), "blank dollars": ("$ ", "x", " $"),
+    "braces": ("{", "1", "}"), "fractions": (r"\frac{1}{", "2", "}"), "powers": ("x^{", "2", "}"),
+    "roots": (r"\sqrt{", "2", "}"), "parentheses": ("(", "C", ")"), "stars": ("*", "C", "*"), "blanks": (" ", "1", " "),
+    "fonts of blanks": (r"\text { ", "1", " }"), "mixed": (r"$\text{*", "1", "*}$"),
+}  # fmt: skip
+
+
+def grown(size: int, frames: Iterable[str] = FRAMES) -> dict[str, str]:
+    """Texts of about that many characters, each of one shape."""
+    texts = {}
+    for frame in frames:
+        pattern = FRAMES[frame]
+        slots = pattern.count("{}") + pattern.count("{0}")
+        for unit in UNITS:
+            texts[f"{frame} {unit!r}"] = pattern.format(unit * ((size - len(pattern)) // slots // len(unit)))
+    for name, (left, middle, right) in NESTED.items():
+        layers = (size - 20) // (len(left) + len(right))
+        texts[f"nested {name}"] = left * layers + middle + right * layers
+        texts[f"nested {name}, in a box"] = rf"\boxed{{{left * layers}{middle}{right * layers}}}"
+        texts[f"unclosed {name}"] = left * (size // len(left))
+    return texts
+
+
+def processor_seconds(spec: str, text: str, repeats: int) -> float:
+    answer_type, best = make_answer_type(spec), float("inf")
+    for _ in range(repeats):
+        _cached_canonical.cache_clear()
+        begun = time.process_time()
+        answer_type.extract(text)
+        answer_type.canonical(text)
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+def too_slow(spec: str, small: str, large: str) -> str:
+    """What is wrong where a byte of the large text costs more than twice one of the small one.
+
+    What takes no time is taken for a millisecond, and what looks slow is measured again: a busy machine is no matter.
+    """
+    for repeats in (1, 3, 9):
+        limit = 2 * len(large) / len(small) * max(processor_seconds(spec, small, repeats), 0.001)
+        seconds = processor_seconds(spec, large, repeats)
+        if seconds <= limit:
+            return ""
+    return f"{len(large)} characters took {seconds:.4f} s, more than {limit:.4f} s"
+
+
+def check_linear(spec: str, small: int, large: int, frames: Iterable[str] = FRAMES) -> None:
+    texts, larger = grown(small, frames), grown(large, frames)
+    assert len(texts) >= 60
+    slow = {shape: too_slow(spec, texts[shape], larger[shape]) for shape in texts}
+    assert {shape: reason for shape, reason in slow.items() if reason} == {}
+
+
+@pytest.mark.parametrize("spec", sorted(answer_types()))
+def test_passages_are_read_in_linear_time(spec):
+    """Up to the longest box that counts; beyond, less of a text is read."""
+    check_linear(spec, 500, MAX_PASSAGE_CHARS - 10, ["boxed between ones", "around a caret", "after a cue"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("size", [100_000, 1_000_000])
+@pytest.mark.parametrize("spec", SPECS)
+def test_long_texts_are_read_in_linear_time(spec, size):
+    check_linear(spec, 10_000, size)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_shape_is_read_into_a_canonical_form(spec):
+    answer_type = make_answer_type(spec)
+    for size in (60, 400):
+        for shape, text in grown(size).items():
+            for form in (answer_type.canonical(text), answer_type.extract(text)):
+                assert form is None or (form and answer_type.canonical(form) == form), (shape, size)
+
+
+hostile = st.lists(
+    st.one_of(
+        st.text(max_size=10), st.builds(str.__mul__, st.sampled_from(UNITS), st.sampled_from([1, 2, 3, 30, 300]))
+    ),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@given(text=hostile)
+def test_any_text_is_read_into_a_canonical_form(spec, text):
+    answer_type = make_answer_type(spec)
+    for form in (answer_type.canonical(text), answer_type.extract(text)):
+        assert form is None or (form and answer_type.canonical(form) == form)
+
+
+@given(hostile)
+def test_passages_are_short(text):
+    assert all(0 < len(passage) <= MAX_PASSAGE_CHARS for _, passage in places(text))
+
+
+def test_a_box_that_is_too_long_is_no_answer_and_decides_alone():
+    assert list(places(rf"\boxed{{1}} \boxed{{{'1' * (MAX_PASSAGE_CHARS + 1)}}}. The answer is 7")) == []
+    assert Math().extract(rf"\boxed{{{'x' * (MAX_PASSAGE_CHARS + 1)}}}") is None
