@@ -78,7 +78,7 @@ def test_behind_keys_when_keys_are_on(browser, tmp_path):
         body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
         assert gateway.client.post("/v1/chat/completions", json=body, auth=basic).status_code == 401  # only to look
         seen = gateway.client.get("/dashboard/events?once=1", auth=basic).json()
-        assert seen["votes"] == 1 and seen["questions"] == []  # bob's
+        assert seen["votes"] == 0 and seen["questions"] == []  # bob's alone
         context = browser.new_context(http_credentials={"username": "bob", "password": bob})
         page = context.new_page()
         page.goto(gateway.url)

@@ -11,13 +11,18 @@ from pets.plans import Drift, fit_plan
 from pets.pools import Pool, PooledQuestion
 
 from ..waiting import wait_until
-from .conftest import run_gateway
+from .conftest import add_key, run_gateway
 
 EASY = Pool("easy", tuple(PooledQuestion(f"q{i}", ("A",) * 15 + ("BA"[i % 2],)) for i in range(40)))
 
 
-def samples(gateway):
-    families = text_string_to_metric_families(gateway.client.get("/metrics").text)
+KEYS = {"alice": {"budget": 500}, "bob": {}, "eve": {}, "root": {"admin": True}}
+ROOT = ApiKey("root", admin=True)
+ONCE = "/dashboard/events?once=1"
+
+
+def samples(gateway, headers=None):
+    families = text_string_to_metric_families(gateway.client.get("/metrics", headers=headers).text)
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
@@ -25,11 +30,9 @@ def test_prometheus_and_the_dashboard_count_alike():
     with run_gateway(total=1000) as gateway:
         traces = sum(gateway.ask(question).json()["pets"]["traces"] for question in ("easy", "torn"))
         assert gateway.ask(n=2).status_code == 400 and gateway.ask(model="mock").status_code == 200
-        dashboard = gateway.state.metrics.dashboard
-        wait_until(
-            lambda: dashboard.snapshot(ANYBODY)["requests"] == 4
-        )  # a request is counted when its response is out
-        counts, shown = samples(gateway), dashboard.snapshot(ANYBODY)
+        metrics = gateway.state.metrics
+        wait_until(lambda: metrics.snapshot(ANYBODY)["requests"] == 4)  # counted when its response is out
+        counts, shown = samples(gateway), metrics.snapshot(ANYBODY)
     assert counts["pets_requests_total", "vote", "200"] == 2 == shown["votes"]
     assert counts["pets_requests_total", "refused", "400"] == counts["pets_requests_total", "passthrough", "200"] == 1
     assert shown["open"] == shown["in_flight"] == 0
@@ -39,16 +42,38 @@ def test_prometheus_and_the_dashboard_count_alike():
     assert [row["question"] for row in shown["questions"]] == ["torn", "easy"]
 
 
-def test_a_key_sees_its_own_questions_and_an_admin_all(gateway):
-    gateway.ask("easy")
-    snapshot = gateway.state.metrics.dashboard.snapshot
-    assert snapshot(ApiKey("bob"))["questions"] == [] and len(snapshot(ApiKey("root", admin=True))["questions"]) == 1
+def test_a_key_sees_its_own_counts_and_an_admin_all(tmp_path):
+    store = tmp_path / "g.db"
+    secrets = {name: add_key(store, name, **more) for name, more in KEYS.items()}
+    with run_gateway(store=store, total=1000) as gateway:
+        headers = {name: {"authorization": f"Bearer {secret}"} for name, secret in secrets.items()}
+        spent = {"alice": 0, "bob": 0}
+        for name in ("alice", "bob", "bob"):
+            spent[name] += gateway.ask("torn", headers=headers[name]).json()["pets"]["traces"]
+        gateway.client.get("/v1/chat/completions")
+        wait_until(lambda: gateway.state.metrics.snapshot(ROOT)["requests"] == 3)
+        shown = {name: gateway.client.get(ONCE, headers=headers[name]).json() for name in secrets}
+        counts = {name: samples(gateway, headers[name]) for name in secrets}
+    both = spent["alice"] + spent["bob"]
+    for name, votes, traces in (
+        ("alice", 1, spent["alice"]),
+        ("bob", 2, spent["bob"]),
+        ("root", 3, both),
+        ("eve", 0, 0),
+    ):
+        about = shown[name]
+        assert about["votes"] == about["requests"] == len(about["questions"]) == sum(about["certificates"]) == votes
+        assert about["spent"] == sum(about["warmups"].values()) == traces == counts[name]["pets_budget_spent",]
+        assert counts[name].get(("pets_requests_total", "vote", "200"), 0) == votes
+        assert counts[name].get(("pets_traces_total", "delivered"), 0) == traces
+    assert (shown["alice"]["total"], shown["alice"]["left"]) == (500, 500 - spent["alice"])
+    assert shown["root"]["total"] == 1000
 
 
 def test_the_request_rate_is_that_of_the_last_minute():
     clock = SimpleNamespace(now=0.0)
-    ledger = SimpleNamespace(total=SimpleNamespace(spent=0), delivered=0, lost=0)
-    stats = DashboardStats(None, ledger, 16.0, clock=lambda: clock.now)
+    share = SimpleNamespace(balance=SimpleNamespace(spent=0))
+    stats = DashboardStats(share, 16.0, clock=lambda: clock.now)
     for _ in range(30):
         stats.record_request()
         clock.now += 1.0

@@ -221,9 +221,9 @@ class _Pages:
     async def events(self, request: Request) -> Response:
         """The dashboard's numbers, again and again; with ``?once=1`` a single time, as JSON."""
         key = self._authenticate(request, browser=True)
-        dashboard = self._state.metrics.dashboard
+        metrics = self._state.metrics
         if "once" in request.query_params:
-            return JSONResponse(dashboard.snapshot(key))
+            return JSONResponse(metrics.snapshot(key))
 
         async def snapshots() -> AsyncIterator[bytes]:
             while not self._state.stopping:
@@ -231,7 +231,7 @@ class _Pages:
                     key = self._authenticate(request, browser=True)
                 except ApiError:
                     return
-                yield b"data: " + json.dumps(dashboard.snapshot(key)).encode() + b"\n\n"
+                yield b"data: " + json.dumps(metrics.snapshot(key)).encode() + b"\n\n"
                 await asyncio.sleep(self._refresh)
 
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -270,8 +270,8 @@ class _Pages:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus."""
-        self._authenticate(request)
-        return Response(self._state.metrics.text(), media_type="text/plain; version=0.0.4")
+        key = self._authenticate(request)
+        return Response(self._state.metrics.text(key), media_type="text/plain; version=0.0.4")
 
     def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
         return authenticate(self._state.keys, request.headers, browser=browser)

@@ -184,7 +184,7 @@ class ChatCompletions:
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        self._state.metrics.record_request(kind, status, seconds)
+        self._state.metrics.record_request(kind, status, seconds, attributes.get("key"))
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})

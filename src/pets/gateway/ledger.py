@@ -164,6 +164,10 @@ class GatewayLedger(Ledger):
         free = self._free(key)
         return None if free == math.inf else max(0, int(free))
 
+    def balance_of(self, name: str) -> Balance:
+        """What the key of this name may spend, has spent and holds."""
+        return self._by_key.setdefault(name, Balance())
+
     def refusal(self, key: ApiKey) -> ApiError:
         """The 429 for a request that cannot be paid for."""
         total, window, own = self._balances(key)
