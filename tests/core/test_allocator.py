@@ -585,6 +585,16 @@ def test_a_launch_that_is_given_up_is_free_and_its_question_asked_no_more(policy
     assert allocator.budget.spent == allocator.told == 1 + allocator.verdict("q2").traces
 
 
+def test_attempts_that_were_charged_before_a_launch_is_given_up_count_as_a_trace_without_an_answer():
+    allocator = Allocator(OKG(prior=1.0), Budget(total=6), [Question("q1")])
+    launches = allocator.ask(2)
+    assert allocator.charge([Trace(*launch) for launch in launches])
+    assert all(allocator.give_up(launch, paid=True) for launch in launches)
+    verdict = allocator.verdict("q1")
+    assert (verdict.traces, verdict.no_answer) == (2, 2) == (allocator.budget.spent, allocator.told)
+    assert allocator.budget.reserved == 0 and not allocator.give_up(launches[0], paid=True)
+
+
 def test_a_question_that_was_given_up_stays_so_when_it_is_restored_and_can_be_withdrawn():
     allocator = Allocator(OKG(prior=1.0), Budget(total=9), [Question("q1"), Question("q2")])
     (launch,) = allocator.ask()

@@ -52,3 +52,12 @@ def test_what_is_released_is_neither_held_nor_learned():
     assert not estimator.can_launch()
     estimator.release(holds[0])
     assert estimator.can_launch() and estimator.expected("q") == 400
+
+
+def test_a_question_that_is_forgotten_leaves_its_cost_among_the_batch_s():
+    estimator = CostEstimator(Budget(10**6, currency=Currency.tokens(hold=1000)), worst=1000, bound=0)
+    for _ in range(20):
+        estimator.settle("q", estimator.reserve("q"), 10)
+        estimator.settle("other", estimator.reserve("other"), 500)
+    estimator.forget("q")
+    assert estimator.expected("q") == estimator.expected("new") == 255

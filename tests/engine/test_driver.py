@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.core.allocator import Allocator
@@ -13,9 +14,11 @@ from pets.core.budget import Budget
 from pets.engine.driver import LONG_READ_CHARS, Driver, DriverConfig, Submission, in_flight_limit
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
-from pets.errors import BudgetError, InputError, ReplyError
+from pets.errors import BudgetError, InputError, ReplyError, StateError
 from pets.policies.price import Price
+from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling, Seeds
+from pets.types import Question
 
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S
@@ -246,3 +249,68 @@ def test_comparisons_end_with_the_deadline(monkeypatch):
         released.set()
         driver.close()
     assert one.stopped == "deadline" and answer.traces == 1 and answer.answer == "x^{2}+1"
+
+
+def test_a_request_whose_own_limit_fills_the_whole_room_is_answered_at_once():
+    allocator = Allocator(Price(rounds=2), Budget.per_window(4, 80, cap=32))
+    config = DriverConfig(Sampling(), Seeds(0), concurrency=4)
+    driver, one = Driver(allocator, Fetcher([Paced(letters="AB")], patience_s=None), config), submission(rounds=0)
+
+    async def timed():
+        answer = await driver.submit(one)
+        return answer.traces, one.stopped, asyncio.get_running_loop().time()
+
+    assert run_simulated(timed()) == (4, "rounds", 1.0)
+
+
+def test_a_trace_that_cannot_be_read_is_charged_and_nothing_stays_held():
+    class Unreadable(AnswerType):
+        def canonical(self, answer):
+            return answer
+
+        def extract(self, text):
+            raise InputError("this text is too deep.")
+
+    ledger = Accounts()
+    driver = make(Paced(), ledger, max_n=1)
+    (problem,) = asked(["q"])
+    with pytest.raises(InputError, match="too deep"):
+        submit(driver, Submission(replace(problem, answer=Unreadable()), Sampling(), 0, 4, 100.0))
+    assert ledger.charged + ledger.abandoned == 4 and driver.in_flight == driver.allocator.budget.reserved == 0
+
+
+def test_two_that_leave_together_do_not_disturb_each_other():
+    driver = make(Paced(letters="AB"), mean=16, max_n=1)
+    driver.config = DriverConfig(Sampling(), Seeds(0), concurrency=6)  # four of the one, two of the other
+
+    async def together():
+        tasks = [asyncio.create_task(driver.submit(submission(f"q{i}"))) for i in range(2)]
+        await asyncio.sleep(0.5)
+        for task in tasks:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [type(outcome) for outcome in run_simulated(together())] == [asyncio.CancelledError] * 2
+    assert driver.in_flight == driver.allocator.budget.reserved == 0
+
+
+def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
+    problems = asked("abc")
+    driver = Driver(
+        Allocator(Uniform(), Budget(12), [Question(problem.id) for problem in problems]),
+        Fetcher([Paced()]),
+        DriverConfig(Sampling(), Seeds(0)),
+    )
+
+    async def twice():
+        task = asyncio.create_task(driver.run(problems))
+        await asyncio.sleep(0.5)
+        with pytest.raises(StateError, match="under way"):
+            await driver.run(problems)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(StateError, match="broken off"):
+            await driver.run(problems)
+
+    run_simulated(twice())

@@ -310,3 +310,21 @@ def test_a_trace_that_is_lost_too_often_is_given_up_and_charged_for_every_try(tm
     assert solution.spent == 12 == sampler.delivered + sampler.lost
     assert bad.answer is None and bad.traces == bad.failed == bad.no_answer == sampler.lost
     assert good.answer == "A" and good.failed == 0
+
+
+def test_a_question_that_is_refused_after_a_lost_reply_shows_what_it_was_charged(tmp_path):
+    failures = iter([ReplyError("half a reply")])
+
+    def fail(request):
+        if request.prompt == "Question q1":
+            raise next(failures, RefusedError("this prompt is too long", status=400))
+
+    async def okg(sampler, problems, folder):
+        async with Engine(problems, sampler=sampler, budget=40, max_traces=4) as engine:
+            solution = await engine.run()
+            return solution, list(engine.answers())
+
+    sampler = Faulty(fail)
+    solution, (_, bad, _) = run(okg, sampler, tmp_path, questions=3)
+    assert solution.spent == solution.traces == sampler.delivered + sampler.lost
+    assert bad.traces == bad.no_answer == bad.failed == solution.failed == sampler.lost > 0

@@ -122,3 +122,28 @@ def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
         return receiver.abandoned
 
     assert asyncio.run(run()) == []
+
+
+def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
+    times = []
+
+    class Timed(Scripted):
+        async def sample(self, prompt, n, seed, sampling):
+            times.append(asyncio.get_running_loop().time())
+            return await super().sample(prompt, n, seed, sampling)
+
+    class Slow(Noting):
+        async def open(self, batch):
+            await asyncio.sleep(0.1)
+            return True
+
+        async def receive(self, batch, completions, endpoint, seconds):
+            pass
+
+    async def run():
+        fetcher = Fetcher([Timed()], rpm=10)
+        batches = [Batch(f"q{i}", 0, 1, Prompt("?"), 0, Sampling(), (1,)) for i in range(30)]
+        await asyncio.gather(*(fetcher.fetch(batch, Slow()) for batch in batches))
+
+    run_simulated(run())
+    assert len(times) == 30 and sum(time < 60.0 for time in times) == 10

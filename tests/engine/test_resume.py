@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pets.engine import Engine, restored, results
-from pets.errors import BusyError, StateError
+from pets.errors import BusyError, RefusedError, StateError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
@@ -98,6 +98,22 @@ def test_a_run_that_nobody_answered_keeps_its_whole_budget(tmp_path):
         run_to_end(Engine(asked("ab"), sampler=dead, budget="3x", store=path))
     solution, _ = run_to_end(Engine.resume(path, sampler=Scripted(by_seed)))
     assert solution.spent == 6 and solution.lost == solution.failed == 0
+
+
+def test_refused_questions_do_not_end_a_run_that_had_traces_before(tmp_path):
+    path = tmp_path / "runs.db"
+
+    def refuse(prompt, seed):
+        if str(prompt.content[-1].content)[-1] in "abc":
+            raise RefusedError("this prompt is too long", status=400)
+        return by_seed(prompt, seed)
+
+    run_to_end(
+        Engine(asked("xabc"), sampler=Scripted(refuse), budget="1x", concurrency=1, policy="uniform", store=path)
+    )
+    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(refuse), top_up="+4"))
+    assert solution.spent > 4 and answers[0].traces == solution.spent
+    assert all("too long" in answer.error for answer in answers[1:])
 
 
 def test_a_run_is_held_by_one_process(tmp_path):

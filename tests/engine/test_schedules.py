@@ -5,15 +5,25 @@ import random
 
 import pytest
 
-from pets.engine import Engine
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.engine import Engine, RunConfig
+from pets.engine.driver import Driver, DriverConfig, Submission
+from pets.engine.fetch import Fetcher
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
-from pets.samplers import Completion, Sampler
+from pets.gateway.auth import ApiKey
+from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.ledger_store import LedgerWriter
+from pets.plans import Stream, StreamSettings
+from pets.policies.price import Price
+from pets.policies.uniform import Uniform
+from pets.samplers import Completion, Sampler, Sampling, Seeds
 from pets.store import Store
 
 from ..simulated_time import run_simulated
 from .conftest import asked
 
-SCHEDULES = range(60)
+SCHEDULES = range(40)
 INTERRUPTIONS_S = (None, 0.0, 0.05, 0.1, 0.7, 1.0, 2.5, 8.0)
 WRITES_S = (0.0, 0.01, 0.05, 0.3)
 FREE = {
@@ -30,7 +40,7 @@ class Unsteady(Sampler):
     """Takes its time and fails at random; ``charged`` counts what it may have sampled."""
 
     def __init__(self, rng):
-        self.rng, self.charged = rng, 0
+        self.rng, self.charged, self.served = rng, 0, False
         self.max_n = rng.choice([None, None, 1, 2, 4])
         often = {"slow down": 2, "down": 2, "away": 2, "refused": 0.3, "no key": 0.1, "timeout": 2, "broken": 1}
         self.shares = {"all": 10, "some": 1} | {fault: rng.choice([0, share]) for fault, share in often.items()}
@@ -44,12 +54,14 @@ class Unsteady(Sampler):
         if self.max_n is not None and n > self.max_n:
             raise RefusedError("n is too large", status=400)
         (event,) = self.rng.choices(list(self.shares), list(self.shares.values()))
+        if event in ("refused", "no key") and not self.served:
+            event = "down"  # else all is refused, also what was out when the run ended
         if event in FREE:
             raise FREE[event]()
         if event in CHARGED:
             self.charged += n
             raise CHARGED[event]()
-        n = n if event == "all" else self.rng.randint(1, n)
+        n, self.served = n if event == "all" else self.rng.randint(1, n), True
         self.charged += n
         return [Completion(f"The answer is {'AAAB'[(seed + i) % 4]}.", "stop", 10, 5) for i in range(n)]
 
@@ -62,7 +74,10 @@ async def interrupted(work, after_s):
         task.cancel()
     done, _ = await asyncio.wait([task], timeout=1e6)
     assert done  # it does not hang
-    return None if task.cancelled() or task.exception() else task.result()
+    if task.cancelled():
+        return None
+    assert task.exception() is None or isinstance(task.exception(), PetsError)
+    return None if task.exception() else task.result()
 
 
 async def run(engine):
@@ -97,3 +112,90 @@ def test_a_run_broken_off_again_and_again_is_charged_exactly_what_was_sampled(sc
             return
         if stored:
             engine = Engine.resume(path, sampler=sampler)
+
+
+async def arriving(problems):
+    for problem in problems:
+        await asyncio.sleep(0.2)
+        yield problem
+
+
+async def stream(running, problems, drain_s):
+    async with running:
+        if drain_s is not None:
+            asyncio.get_running_loop().call_later(drain_s, running.drain)
+        try:
+            await running.run(arriving(problems))
+        except PetsError:
+            return None
+    return running
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_answers_every_question(schedule, tmp_path):
+    rng = random.Random(schedule)
+    path, problems = tmp_path / "runs.db", asked([f"q{i}" for i in range(rng.randint(1, 12))])
+    windows, mean = rng.choice([True, False]), rng.randint(4, 6)
+    budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(mean * len(problems), 8)
+    config = RunConfig(concurrency=rng.choice([1, 4, 64]), tries=rng.choice([1, 2, 6]))
+    policy = rng.choice([Uniform(), Price(rounds=2)])
+    horizon = None if windows else len(problems)
+    settings = StreamSettings(policy, budget, config, horizon, open_questions=rng.choice([1, 3, 8]))
+    sampler, answers = Unsteady(rng), []
+    running = Stream(settings, [sampler], answers.append, store=path)
+    for _ in range(20):
+        drain_s = rng.choice([None, None, 0.0, 0.3, 1.0])
+        work = stream(running, problems, drain_s)
+        finished = run_simulated(interrupted(work, rng.choice(INTERRUPTIONS_S)), lambda: rng.choice(WRITES_S))
+        with Store.open(path) as store:
+            assert store.runs()[0].spent == sampler.charged
+        if finished is not None:
+            driver = finished.driver
+            budget = driver.allocator.budget
+            assert budget.reserved == driver.in_flight == 0 and not driver.failures
+            assert budget.spent + driver.allocator.debt == sampler.charged
+            assert driver.allocator.verdicts() == []
+            if not driver.draining:
+                assert {answer.id for answer in answers} == {problem.id for problem in problems}
+                return
+        running = Stream.resume(path, "last", lambda settings: [sampler], answers.append)
+    running.close()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothing_stays_held(schedule):
+    rng = random.Random(schedule)
+    sampler = Unsteady(rng)
+    limit = rng.choice([None, 5, 40])
+
+    async def serve():
+        writer = LedgerWriter()
+        ledger = GatewayLedger(writer, total=limit)
+        writer.start()
+        driver = Driver(
+            Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
+            Fetcher([sampler], tries=rng.choice([1, 2, 6]), patience_s=None, rpm=rng.choice([None, 30])),
+            DriverConfig(Sampling(), Seeds(0), concurrency=rng.choice([4, 64])),
+            ledger,
+        )
+
+        async def submit(problem):
+            await asyncio.sleep(rng.choice([0.0, 0.5, 3.0]))
+            deadline_s, single = rng.choice([0.0, 0.1, 3.0, 1000.0]), rng.random() < 0.2
+            account = RequestAccount(ApiKey("key", None), problem.id, 1)
+            deadline = asyncio.get_running_loop().time() + deadline_s
+            request = Submission(
+                problem, Sampling(), 0, 8, deadline, rounds=rng.choice([None, 0, 1]), single=single, context=account
+            )
+            return await interrupted(driver.submit(request), rng.choice(INTERRUPTIONS_S))
+
+        await asyncio.gather(*(submit(problem) for problem in asked([f"q{i}" for i in range(12)])))
+        assert ledger.total.spent == sampler.charged and ledger.total.held == 0
+        assert limit is None or ledger.total.spent <= limit
+        budget = driver.allocator.budget
+        assert budget.reserved == driver.in_flight == 0 and not driver.submissions
+        assert driver.allocator.verdicts() == [] and not driver.failures
+        assert all(endpoint.in_flight == 0 for endpoint in driver.fetcher.pool.endpoints)
+        await ledger.release()
+
+    run_simulated(serve())

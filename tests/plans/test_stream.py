@@ -227,6 +227,55 @@ def test_drain_brings_home_what_is_in_flight_and_answers_every_open_question(pla
     assert budget.reserved == 0
 
 
+def test_a_stream_that_is_drained_before_it_begins_ends(plan, toys):
+    async def run():
+        async with Stream(settings_of(plan.policy(), Budget(48), 4), [Gated()], print) as stream:
+            stream.drain()
+            task = asyncio.create_task(stream.run(toys.arriving(["q0"])))
+            done, _ = await asyncio.wait([task], timeout=60.0)
+            return task in done
+
+    assert run_simulated(run())
+
+
+def test_a_question_that_is_being_written_down_when_the_stream_is_drained_is_answered(plan, toys, tmp_path):
+    answers, taken = [], []
+
+    async def source():
+        for id in ("q0", "q1", "q2"):
+            taken.append(id)
+            yield Problem(id, Prompt(id))
+
+    async def run():
+        settings = in_store(plan.policy(), Budget(48), 4)
+        async with Stream(settings, [Gated()], answers.append, store=tmp_path / "runs.db") as stream:
+            task = asyncio.create_task(stream.run(source()))
+            await asyncio.sleep(0.5)  # a write takes a second
+            stream.drain()
+            await task
+
+    run_simulated(run(), thread_s=lambda: 1.0)
+    assert taken == [answer.id for answer in answers] == ["q0"]
+
+
+def test_an_endless_stream_remembers_neither_faults_nor_costs_of_what_it_has_answered(plan, toys):
+    texts = toys.drawn(40, seed=4)
+
+    class Busy(Spoken):
+        async def sample(self, prompt, n, seed, sampling):
+            if self.launches.total() % 3 == 0:
+                self.launches["busy"] += 1
+                raise BusyError("later", status=429)
+            return await super().sample(prompt, n, seed, sampling)
+
+    budget, _ = stream_budget(12, 64, budget="4Mtok", window=20, max_tokens=200)
+    answers, stream = streamed(settings_of(plan.policy(), budget), Busy(texts), toys.arriving(texts))
+    assert len(answers) == 40 and stream.driver.fetcher.faults["429"] > 1
+    assert stream.driver.failures == {} and stream.driver.estimator.expected("q0") == stream.driver.estimator.expected(
+        "new"
+    )
+
+
 def test_no_more_questions_are_open_and_traces_in_flight_than_allowed(plan):
     async def run():
         sampler = Gated()

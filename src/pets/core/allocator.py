@@ -192,10 +192,11 @@ class Allocator:
         self._drain(record)
         return True
 
-    def give_up(self, launch: Launch) -> bool:
+    def give_up(self, launch: Launch, *, paid: bool = False) -> bool:
         """Take back a launch that will never be paid for, and ask no more of its question; its votes stay.
 
-        False if the launch has been told or cancelled before.
+        ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. False if
+        the launch has been told or cancelled before.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -208,7 +209,14 @@ class Allocator:
         if self._is_served(record):
             self._queue.remove(record)
             self._given_up.add(record.id)
-        return self.cancel(launch)
+        if not self.cancel(launch):
+            return False
+        if paid:
+            record.returned += 1
+            record.nulls += 1
+            record.cancelled -= 1
+            self.told += 1
+        return True
 
     def charge(self, traces: Sequence[Trace]) -> bool:
         """Count traces that were paid for and came to nothing: a reply that broke off, a reader that went.

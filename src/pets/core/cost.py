@@ -94,6 +94,10 @@ class CostEstimator:
             self._relearn = RELEARN_GROWTH * self._seen
             self.budget.hold_at(self._usual)
 
+    def forget(self, question: str) -> None:
+        """No more traces of this question will come; what it cost stays among the batch's."""
+        self._own.pop(question, None)
+
     def expected(self, question: str) -> int:
         """The cost to expect of a trace of this question."""
         seen, cost = self._own.get(question, (0, 0))

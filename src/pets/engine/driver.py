@@ -23,7 +23,7 @@ from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
-from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError
+from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
 from pets.samplers import Completion, Sampling, Seeds
 from pets.store import StoredTrace
@@ -140,12 +140,14 @@ class Driver:
         self._wakeup = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._intake: asyncio.Task[None] | None = None
+        self._intake_over = False
+        self._admitting = False  # a question was taken from the source and will be open
         self._room: asyncio.Semaphore | None = None
         self._open_limit = 0
         self._threads: dict[str, ThreadPoolExecutor] = {}  # by what is done in them, one each
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
-        self._delivered = allocator.told  # traces that came back, of earlier runs too
+        self._delivered = 0  # traces that came back
 
     # -- a batch, a stream ----------------------------------------------------------------------------------------
 
@@ -155,6 +157,8 @@ class Driver:
         The questions of a batch are in the allocator already. Those of a stream are taken in when there is room:
         ``open_questions`` are on their way at a time.
         """
+        self.check_ready()
+        self._delivered = self._delivered or self.allocator.told  # of earlier runs
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -166,6 +170,7 @@ class Driver:
                     self._open_limit = open_questions
                     self._room = asyncio.Semaphore(max(0, open_questions - len(self._open)))
                     self._intake = group.create_task(self._take_in(problems))
+                    self._intake.add_done_callback(lambda intake: self._wakeup.set())
                     if self.draining:
                         self._intake.cancel()
                 await self._loop()
@@ -175,6 +180,16 @@ class Driver:
             self._group = None
             self.close()
 
+    def check_ready(self) -> None:
+        """Refuse a run beside another, and one after a run that was broken off with traces in flight."""
+        if self._group is not None:
+            raise StateError("this run is under way already; wait for its end.")
+        if self.in_flight:
+            raise StateError(
+                f"this run was broken off with {self.in_flight} traces in flight. Take it up from its store, or begin "
+                "another."
+            )
+
     def drain(self) -> None:
         """Take in no more questions and ask for no more traces; what is in flight comes home."""
         self.draining = True
@@ -183,7 +198,8 @@ class Driver:
 
     def stop_intake(self) -> None:
         """Take in no more questions; those that are open are asked to their end."""
-        if self._intake is not None:
+        self._intake_over = True
+        if self._intake is not None and not self._admitting:
             self._intake.cancel()
 
     def close(self) -> None:
@@ -211,16 +227,15 @@ class Driver:
         """A question is fetched only when there is room for it: none is taken from the source and then left."""
         room = self._room
         assert room is not None
-        try:
-            arrivals = aiter(problems)
-            while True:
-                await room.acquire()
-                problem = await anext(arrivals, None)
-                if problem is None:
-                    return
-                await self._admit(problem)
-                self._wakeup.set()
-        finally:
+        arrivals = aiter(problems)
+        while not self._intake_over:
+            await room.acquire()
+            problem = await anext(arrivals, None)
+            if problem is None:
+                return
+            self._admitting = True
+            await self._admit(problem)
+            self._admitting = False
             self._wakeup.set()
 
     async def _admit(self, problem: Problem) -> None:
@@ -330,11 +345,13 @@ class Driver:
         if self._monitor is not None and not self.satisfied:
             self.satisfied = self._monitor.met(self.allocator, self._ids)
         ending = self.draining or self.satisfied
-        room = 0 if ending else self._limit() - self.in_flight
-        launches = self._ask(room) if room > 0 else []
-        for question, numbers, holds in self._by_question(launches):
-            self._start(question, numbers, holds)
-        if self._idle and (ending or len(launches) < room):
+        full = True
+        while not ending and (room := self._limit() - self.in_flight) > 0:
+            launches = self._ask(room)
+            full = len(launches) == room
+            if not sum([self._start(*row) for row in self._by_question(launches)]):
+                break  # else there is room again
+        if self._idle and (ending or not full):
             stuck = not self.in_flight  # nothing will ever wake these questions: the budget has no trace for them
             for id in list(self._idle):
                 if ending or stuck or self.allocator.stopped(id):
@@ -369,14 +386,14 @@ class Driver:
         for id, start in first.items():
             yield self._question(id), range(start, start + len(holds[id])), holds[id]
 
-    def _start(self, question: OpenQuestion, numbers: range, holds: Sequence[int]) -> None:
-        """Send launches of one question, as many to a request as servers take."""
+    def _start(self, question: OpenQuestion, numbers: range, holds: Sequence[int]) -> int:
+        """Send launches of one question, as many to a request as servers take; how many its request does not allow."""
         submission = question.submission
         allowed = len(numbers) if submission is None else self._allowed(submission, question, len(numbers))
         for number in numbers[allowed:]:
             self.allocator.give_up(Launch(question.id, number))
         if not allowed:
-            return
+            return len(numbers)
         self._idle.discard(question.id)
         question.in_flight += allowed
         self.in_flight += allowed
@@ -384,7 +401,14 @@ class Driver:
         assert group is not None
         batch = self._batch(question, numbers.start, tuple(holds[:allowed]))
         for part in batch.split(self._max_n):
-            group.create_task(self.fetcher.fetch(part, self))
+            work = self.fetcher.fetch(part, self)
+            try:
+                group.create_task(work)
+            except RuntimeError:  # its tasks are being cancelled: the submission is about to take all this back
+                work.close()
+                if submission is None:
+                    raise
+        return len(numbers) - allowed
 
     def _allowed(self, submission: Submission, question: OpenQuestion, launches: int) -> int:
         """How many of the traces that the policy wants next the request itself allows."""
@@ -492,6 +516,9 @@ class Driver:
             self._refuse(id, _used_up(self.allocator))
         self.ledger.answered(id)
         self.allocator.withdraw(id)
+        self.failures.pop(id, None)  # a stream may never end
+        if self.estimator is not None:
+            self.estimator.forget(id)
 
     def _certify(self, tally: Tally) -> float:
         """P(the leader is the vote over infinitely many traces), as the policy in force believes."""
@@ -559,7 +586,7 @@ class Driver:
         """As :meth:`~pets.engine.fetch.Receiver.release`."""
         self._note(batch, error)
         if error.status in FATAL_STATUSES and batch.owner.submission is None:
-            self._turned_away = not self.allocator.told
+            self._turned_away = not self.fetcher.served and not self.allocator.told
         await self.ledger.close(batch)
 
     async def lose(self, batch: Batch, error: SamplerError) -> bool:
@@ -601,9 +628,7 @@ class Driver:
             for trace, hold in zip(traces, batch.holds, strict=True):
                 self._tell(question, trace, hold, own_tokens)
         else:
-            for trace in traces:
-                question.add(trace)
-            self._give_up(question, batch, error)
+            self._give_up(question, batch, error, traces)
         self._wake()
 
     def abandon(self, batch: Batch) -> None:
@@ -617,18 +642,23 @@ class Driver:
         if submission is not None and not submission.single:
             self.allocator.charge(self._lost(batch))
 
-    def _give_up(self, question: OpenQuestion, batch: Batch, error: SamplerError | None) -> None:
-        """Launches that were never paid for; their question is asked no more."""
+    def _give_up(
+        self, question: OpenQuestion, batch: Batch, error: SamplerError | None, traces: Sequence[StoredTrace]
+    ) -> None:
+        """Launches that will not be paid for, but for attempts before (``traces``); their question is asked no more."""
+        for trace in traces:
+            question.add(trace)
+            self._on_trace(trace)
         if question.id in self._open:
             for launch, hold in zip(batch.launches, batch.holds, strict=True):
-                self.allocator.give_up(launch)
+                self.allocator.give_up(launch, paid=bool(traces))
                 if self.estimator is not None:
                     self.estimator.release(hold)
                 self._back(question)
         if isinstance(error, RefusedError) and not self._delivered and question.submission is None:
             self._refused.add(question.id)
             if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._problems) or REFUSALS_BEFORE_END):
-                self._turned_away = not self.allocator.told
+                self._turned_away = not self.fetcher.served and not self.allocator.told
                 raise error
 
     def _note(self, batch: Batch, error: SamplerError | None) -> None:

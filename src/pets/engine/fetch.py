@@ -9,6 +9,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -125,9 +126,14 @@ class Fetcher:
         self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
         self._random = random.Random(seed)
         self._active: Counter[str] = Counter()  # batches under way, by question
-        self._served_at = 0.0  # when a request last succeeded
+        self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
         self._lengths = TokenEstimator()
+
+    @property
+    def served(self) -> bool:
+        """Whether a request ever succeeded."""
+        return self._served_at > -math.inf
 
     async def fetch(self, batch: Batch, receiver: Receiver) -> None:
         """Ask until every launch of the batch has come back or is given up."""
@@ -147,12 +153,12 @@ class Fetcher:
             endpoint = await self.pool.pick(last)
             if batch.size > endpoint.max_n:
                 return await self._fetch_parts(batch, endpoint.max_n, receiver)
-            if not await receiver.open(batch):
+            begun = clock()
+            outcome = await self._request(endpoint, batch, receiver)
+            if outcome is None:
                 if batch.size == 1:
                     return await receiver.fail(batch, None, charged=False)
                 return await self._fetch_parts(batch, 1, receiver)
-            begun = clock()
-            outcome = await self._request(endpoint, batch, receiver)
             if not isinstance(outcome, SamplerError):
                 seconds = clock() - begun
                 self._learn(endpoint, batch, len(outcome), seconds)
@@ -174,11 +180,19 @@ class Fetcher:
             if not unreachable:  # an endpoint that cannot be reached rests
                 await asyncio.sleep(backoff_seconds(failures, self._backoff, self._random.random()))
 
-    async def _request(self, endpoint: Endpoint, batch: Batch, receiver: Receiver) -> list[Completion] | SamplerError:
-        """What came, or what went wrong in a way that may pass or concerns this request alone."""
+    async def _request(
+        self, endpoint: Endpoint, batch: Batch, receiver: Receiver
+    ) -> list[Completion] | SamplerError | None:
+        """What came, or what went wrong in a way that may pass or concerns this request alone.
+
+        ``None`` where it cannot be paid for. Its place at the endpoint is taken first: others pick theirs meanwhile.
+        """
         clock = asyncio.get_running_loop().time
-        entry, tokens = endpoint.begin(batch.size, clock()), None
+        entry, tokens, out = endpoint.begin(batch.size, clock()), None, False
         try:
+            if not await receiver.open(batch):
+                return None
+            out = True
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
             if untold := sum(completion.tokens is None for completion in completions):
                 self.faults["tokens estimated"] += untold
@@ -187,8 +201,9 @@ class Fetcher:
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
             return error
-        except BaseException:  # cancelled, or an error that ends the run: the attempt was sent
-            receiver.abandon(batch)
+        except BaseException:  # cancelled, or an error that ends the run
+            if out:
+                receiver.abandon(batch)
             raise
         finally:
             endpoint.end(batch.size, entry, tokens, clock())

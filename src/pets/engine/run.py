@@ -181,6 +181,7 @@ class Engine:
     async def run(self) -> Solution:
         """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again."""
         driver = self._driver or self._start()
+        driver.check_ready()
         driver.draining = False
         self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
         try:

@@ -225,6 +225,7 @@ class Stream:
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, open_questions = self.driver, self.settings.open_questions
+        driver.check_ready()
         if self.stored_run is None:
             await driver.run(problems, open_questions)
             return
