@@ -47,6 +47,7 @@ class MockServerOptions:
         "Refuse more requests with 429, and say in x-ratelimit headers what is left."
     )
     refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
+    hostile: bool = option("Also serve a model hostile/NAME for every misbehaviour; /v1/models lists them.", False)
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
@@ -75,6 +76,7 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         n_limit=server.n_limit,
         request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
         refused_questions=server.refuse,
+        hostile=server.hostile,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
     )

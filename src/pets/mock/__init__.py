@@ -5,6 +5,7 @@ matching.py   which question a prompt asks
 text.py       the text of a trace
 logprobs.py   log-probabilities with a given confidence
 faults.py     what goes wrong and how often, and the limit on requests
+hostile.py    the misbehaviours of a hostile server, one per model name
 requests.py   requests: parsed and checked
 responses.py  responses: JSON and server-sent events
 model.py      MockModel: all of the above without a socket, and its statistics

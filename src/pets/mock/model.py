@@ -60,7 +60,8 @@ class MockModel:
 
     ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
-    ``refused_questions`` get 400, more than ``request_limit`` allows get 429.
+    ``refused_questions`` get 400, more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for
+    every misbehaviour of :mod:`pets.mock.hostile`.
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -79,6 +80,7 @@ class MockModel:
         request_limit: RequestLimit | None = None,
         refused_questions: Collection[str] = (),
         api_key: str | None = None,
+        hostile: bool = False,
         seed: int = 0,
         prompts: Mapping[str, str] | None = None,
         on_unmatched: Callable[[str], None] = lambda prompt: None,
@@ -93,7 +95,7 @@ class MockModel:
             raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
-        self.stats = MockStats()
+        self.hostile, self.stats = hostile, MockStats()
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._refused_questions = frozenset(refused_questions)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched

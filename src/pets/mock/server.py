@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from pets.mock.faults import FatalFault
+from pets.mock.hostile import HOSTILE_PREFIX, MISBEHAVIOURS, hostile_request, misbehave
 from pets.mock.model import MockModel
 from pets.mock.requests import parse_request
 from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
@@ -74,17 +75,17 @@ class _Pages:
         self._mock = mock
 
     async def models(self, request: Request) -> Response:
-        """The one model there is."""
+        """The one model there is, and a model for every misbehaviour of a hostile mock."""
         _authorize(self._mock, request.scope)
-        return JSONResponse({"object": "list", "data": [self._model()]})
+        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names()]})
 
     async def model(self, request: Request) -> Response:
         """One model by name."""
         _authorize(self._mock, request.scope)
-        if (name := request.path_params["model"]) != self._mock.model:
+        if (name := request.path_params["model"]) not in self._names():
             message = f"The model {name!r} does not exist; this server has {self._mock.model!r}."
             raise ApiError(message, param="model", status=404, code="model_not_found")
-        return JSONResponse(self._model())
+        return JSONResponse(self._model(name))
 
     async def stats(self, request: Request) -> Response:
         """The statistics; with ``?questions=1`` also the traces per question."""
@@ -99,8 +100,11 @@ class _Pages:
         )
         return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
 
-    def _model(self) -> dict[str, object]:
-        return {"id": self._mock.model, "object": "model", "created": 0, "owned_by": "pets"}
+    def _names(self) -> list[str]:
+        return [self._mock.model, *(HOSTILE_PREFIX + name for name in MISBEHAVIOURS if self._mock.hostile)]
+
+    def _model(self, name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "pets"}
 
 
 class _Completions:
@@ -116,7 +120,13 @@ class _Completions:
         exchange = Exchange(scope, receive, send)
         try:
             _authorize(mock, scope)
-            request = parse_request(await exchange.body(MAX_BODY_BYTES), mock.model, self._chat)
+            body = await exchange.body(MAX_BODY_BYTES)
+            hostile = hostile_request(body, exchange.headers, self._chat) if mock.hostile else None
+            if hostile is not None:
+                mock.stats.faults[HOSTILE_PREFIX + hostile.name] += 1
+                await misbehave(exchange, hostile)
+                return
+            request = parse_request(body, mock.model, self._chat)
             mock.admit(request)
         except ClientGoneError:
             mock.stats.abandoned += 1

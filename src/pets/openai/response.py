@@ -22,7 +22,8 @@ CHARACTERS_PER_TOKEN = 4  # about
 MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
 MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
-MALFORMED = (AttributeError, KeyError, TypeError, ValueError)  # what reading another form than OpenAI's raises
+# What reading another form than OpenAI's raises.
+MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 class ChoiceReader:
