@@ -109,6 +109,12 @@ class BestTrace(NamedTuple):
     text: str
 
 
+@lru_cache(maxsize=1 << 12)
+def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """The same tuple for the same forms: a million questions begin with the few that there are."""
+    return forms
+
+
 class QuestionTotals:
     """What is kept of a question's traces: sums, and the surest trace of each form; there may be millions of these."""
 
@@ -129,7 +135,7 @@ class QuestionTotals:
         if trace.number < K0:
             forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
             forms[trace.number] = MISSING if trace.error is not None else trace.answer
-            self.warmup = tuple(forms)
+            self.warmup = _shared(tuple(forms))
         if trace.answer is not None:
             self._keep_best(trace, trace.answer, kind)
 
@@ -255,8 +261,10 @@ class OpenQuestion:
 
     def best(self, answer: str | None) -> BestTrace | None:
         """The trace that speaks best for an answer, over all forms of its class."""
-        names = self._representatives()
-        alike = [best for best in self.totals.best if answer is not None and names[best.form] == answer]
+        return self._best(answer, self._representatives())
+
+    def _best(self, answer: str | None, names: Mapping[str, str]) -> BestTrace | None:
+        alike = [best for best in self.totals.best if names.get(best.form, best.form) == answer]
         return max(alike, key=lambda best: (best.confidence, -best.number), default=None)
 
     def answer(
@@ -282,7 +290,7 @@ class OpenQuestion:
         options = None if self.options is None else max(self.options, len(counts))
         mean_tokens = totals.tokens / verdict.traces if verdict.traces else 0.0
         leads = weighted is None or answer is None or plain.get(answer, 0.0) == max(plain.values())
-        best, warmup = self.best(answer), self.warmup
+        best, warmup = self._best(answer, names), self.warmup
         return Answer(
             id=self.id,
             answer=answer,
