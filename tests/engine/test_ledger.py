@@ -7,8 +7,10 @@ import pytest
 
 from pets.engine.fetch import Batch
 from pets.engine.ledger import RunLedger
+from pets.errors import InputError
+from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
-from pets.store import StoredTrace
+from pets.store import RunSettings, Store, StoredTrace
 
 
 def batch(number, size=1):
@@ -69,3 +71,36 @@ def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
     assert [charged for *_, charged, _ in written if charged] == [[(("q", 0), 1), (("q", 1), 1)]]
     assert [cancelled for *_, cancelled in written if cancelled] == [[("q", 2)]]
     assert run.answered == ["q"]
+
+
+def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
+    async def write(run):
+        async with RunLedger(run) as ledger:
+            attempt = batch(0)
+            await ledger.open(attempt)
+            return await asyncio.gather(
+                ledger.close(attempt, [StoredTrace("q", 0, "A")]),
+                ledger.admit(Problem("other", Prompt("\ud800"))),
+                return_exceptions=True,
+            )
+
+    with Store.open(tmp_path / "runs.db") as store:
+        with store.create(RunSettings("okg", total=9), [Problem("q", Prompt("?"))]) as run:
+            written, refused = asyncio.run(write(run))
+            assert written is None and isinstance(refused, InputError) and "no UTF-8" in str(refused)
+            assert [trace.answer for trace in run.traces()] == ["A"]
+
+
+def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_charged(tmp_path):
+    async def write(run):
+        async with RunLedger(run) as ledger:
+            waiting, retried, out = batch(0), batch(1), batch(2)
+            for attempt in (waiting, retried, out):
+                await ledger.open(attempt)
+            await ledger.close(retried, charged=[1])
+            ledger.abandon(out)
+
+    with Store.open(tmp_path / "runs.db") as store:
+        with store.create(RunSettings("okg", total=9), [Problem("q", Prompt("?"))]) as run:
+            asyncio.run(write(run))
+            assert [(launch.number, launch.held) for launch in run.lost()] == [(1, 1), (2, 1)]

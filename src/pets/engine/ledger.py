@@ -110,7 +110,8 @@ class RunLedger(Ledger):
             self._thread.shutdown()
 
     async def admit(self, problem: Problem) -> None:
-        """As :meth:`Ledger.admit`."""
+        """As :meth:`Ledger.admit`; what cannot be kept is refused alone, not with all that is written beside it."""
+        self._run.check(problem)
         transaction = self._transaction()
         transaction.problems.append(problem)
         await asyncio.shield(transaction.durable)

@@ -135,6 +135,16 @@ class Run(RunView):
         except sqlite3.IntegrityError as error:
             raise StateError(_refusal(self.id, error)) from None
 
+    @staticmethod
+    def check(problem: Problem) -> None:
+        """Refuse a question that cannot be kept, before others are written with it."""
+        try:
+            for value in question_row(0, 0, problem):
+                if isinstance(value, str):
+                    value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(_unfit(error)) from None
+
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
         with self._database.transaction() as connection:
@@ -190,7 +200,7 @@ def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[P
     except sqlite3.IntegrityError:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
     except UnicodeEncodeError as error:
-        raise InputError(f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it.") from None
+        raise InputError(_unfit(error)) from None
     connection.execute(sql.COUNT, (run, first + count))
     return count
 
@@ -218,6 +228,10 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         spent=paid + held,
         settings=settings,
     )
+
+
+def _unfit(error: UnicodeEncodeError) -> str:
+    return f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it."
 
 
 def _refusal(run: int, error: sqlite3.IntegrityError) -> str:
