@@ -84,11 +84,11 @@ def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
                 return_exceptions=True,
             )
 
-    with Store.open(tmp_path / "runs.db") as store:
-        with store.create(RunSettings("okg", total=9), [Problem("q", Prompt("?"))]) as run:
-            written, refused = asyncio.run(write(run))
-            assert written is None and isinstance(refused, InputError) and "no UTF-8" in str(refused)
-            assert [trace.answer for trace in run.traces()] == ["A"]
+    settings, problems = RunSettings("okg", total=9), [Problem("q", Prompt("?"))]
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
+        written, refused = asyncio.run(write(run))
+        assert written is None and isinstance(refused, InputError) and "no UTF-8" in str(refused)
+        assert [trace.answer for trace in run.traces()] == ["A"]
 
 
 def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_charged(tmp_path):
@@ -100,7 +100,7 @@ def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_ch
             await ledger.close(retried, charged=[1])
             ledger.abandon(out)
 
-    with Store.open(tmp_path / "runs.db") as store:
-        with store.create(RunSettings("okg", total=9), [Problem("q", Prompt("?"))]) as run:
-            asyncio.run(write(run))
-            assert [(launch.number, launch.held) for launch in run.lost()] == [(1, 1), (2, 1)]
+    settings, problems = RunSettings("okg", total=9), [Problem("q", Prompt("?"))]
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
+        asyncio.run(write(run))
+        assert [(launch.number, launch.held) for launch in run.lost()] == [(1, 1), (2, 1)]
