@@ -130,3 +130,23 @@ def test_a_missing_store_and_a_newer_one_are_refused_and_left_alone(path, tmp_pa
     newer.close()
     result = pets("runs", "--store", path)
     assert result.returncode == 2 and "newer pets" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_the_texts_of_a_run_are_deleted_and_its_answers_stay(path):
+    before = run("export", 1, "--store", path).stdout.splitlines()
+    result = run("delete", 1, "--texts", "--store", path)
+    assert result.exit_code == 0 and "Run 1: texts, prompts and errors deleted." in result.stderr
+    after = run("export", 1, "--store", path).stdout.splitlines()
+    assert [json.loads(line)["answer"] for line in after] == [json.loads(line)["answer"] for line in before]
+    traces = [json.loads(line) for line in run("export", 1, "--as", "traces", "--store", path).stdout.splitlines()]
+    assert len(traces) == 10 and {trace["text"] for trace in traces} == {""}
+    assert run("show", 1, "--store", path).exit_code == 0
+    refused = pets("solve", "--store", path, "--resume", "--run", 1)
+    assert refused.returncode == 2 and "prompts of run 1" in refused.stderr
+
+
+def test_a_run_is_deleted(path):
+    assert run("delete", "last", "--store", path).exit_code == 0
+    assert [json.loads(line)["run"] for line in run("--format", "json", "--store", path).stdout.splitlines()] == [1]
+    gone = pets("runs", "delete", 2, "--store", path)
+    assert gone.returncode == 2 and "holds no run 2" in gone.stderr

@@ -177,3 +177,11 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
 def test_a_bad_key_is_refused(questions, serve):
     _, at = serve(api_key="secret")
     assert "401" in refused("solve", questions, *at)
+
+
+def test_a_run_without_texts_keeps_answers_alone(questions, serve, tmp_path):
+    (_, at), store = serve(), tmp_path / "runs.db"
+    assert pets("solve", questions, *at, "--budget", "2x", "--store", store, "--no-texts").exit_code == 0
+    with Store.open(store) as opened:
+        traces = list(opened.view().traces())
+    assert traces and {trace.text for trace in traces} == {""} and any(trace.answer for trace in traces)

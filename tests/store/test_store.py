@@ -2,10 +2,11 @@
 
 import pytest
 
-from pets.errors import InputError
+from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store, StoredTrace
+from pets.store.records import LOST
 
 SETTINGS = RunSettings("okg", 10)
 
@@ -53,3 +54,71 @@ def test_bad_questions_leave_no_run(store, problems):
     assert store.runs() == []
     with store.create(SETTINGS, [Problem("x", Prompt("y"))]) as run:
         assert run.id == 1
+
+
+SECRET, PROMPT = "what the trace said in confidence", "what was asked in confidence"
+
+
+def bytes_of(path):
+    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+
+
+def said(store, settings=None):
+    """A run with a text, an error and a trace that was lost."""
+    problems = [Problem("q", Prompt(PROMPT), "text"), Problem("r", Prompt.chat(PROMPT, system=PROMPT), "text")]
+    with store.create(settings or RunSettings("okg", 10), problems) as run:
+        launches = [Launch("q", 0), Launch("q", 1), Launch("r", 0)]
+        traces = [
+            StoredTrace("q", 0, "4", SECRET, tokens=3),
+            StoredTrace("q", 1, error=f"the server says 400: {SECRET}"),
+            StoredTrace("r", 0, error=LOST),
+        ]
+        run.write(launches, traces)
+    return run.id
+
+
+def test_the_texts_of_a_run_can_be_deleted_and_are_gone_from_the_file(path):
+    with Store.open(path) as store:
+        first, second = said(store), said(store)
+        before = store.view(first).summary()
+        assert store.delete(first, texts=True) == first
+        traces = list(store.view(first).traces())
+        assert [(trace.answer, trace.text, trace.error) for trace in traces] == [
+            ("4", "", None),
+            (None, "", "(deleted)"),
+            (None, "", LOST),
+        ]
+        assert [problem.prompt for problem in store.view(first).problems()] == [Prompt("(deleted)")] * 2
+        assert store.view(first).summary().spent == before.spent
+        with pytest.raises(StateError, match=r"prompts of run 1 .* were deleted"):
+            store.open_run(first)
+        assert next(trace.text for trace in store.view(second).traces()) == SECRET
+        store.delete(second, texts=True)
+        content = bytes_of(path)  # as long as the store is open, its log stands beside it
+        assert SECRET.encode() not in content and PROMPT.encode() not in content
+
+
+def test_a_run_can_be_deleted_and_is_gone_from_the_file(path):
+    with Store.open(path) as store:
+        first, second = said(store), said(store)
+        store.delete(first)
+        assert [run.id for run in store.runs()] == [second]
+        assert len(list(store.view(second).traces())) == 3
+        with pytest.raises(InputError, match="holds no run 1"):
+            store.view(first)
+        store.delete("last")
+        assert store.runs() == [] and SECRET.encode() not in bytes_of(path)
+
+
+def test_a_run_that_is_at_work_is_not_deleted(store, run):
+    with pytest.raises(StateError, match="at work"):
+        store.delete(run.id)
+    assert [summary.id for summary in store.runs()] == [run.id]
+
+
+def test_a_run_without_texts_never_writes_them(path):
+    with Store.open(path) as store:
+        id = said(store, RunSettings("okg", 10, more={"plan": {"keep_texts": False}}))
+        assert next((trace.answer, trace.text) for trace in store.view(id).traces()) == ("4", "")
+        texts = store._database.one("SELECT count(*) FROM texts")
+        assert texts == (0,)

@@ -160,6 +160,8 @@ class StoredRunOptions:
     concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
     store: str | None = option("A file of runs, in which this one survives anything.", metavar="FILE")
     resume: bool = option("Go on with a run of the store; its own settings hold.", False)
+    texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
+                         flags=("--texts/--no-texts",))  # fmt: skip
     run: str = option('Which run to resume: its number, or "last".', "last")
 
     def in_flight(self, model: ModelOptions) -> int:

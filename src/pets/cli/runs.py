@@ -62,6 +62,7 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
     pets runs --store runs.db
     pets runs show last --store runs.db
     pets runs export 3 --as pool -o run3.jsonl --store runs.db
+    pets runs delete 3 --texts --store runs.db
 
     RUN is a number of the list, or "last". Reading never waits for a run that is at work, nor disturbs it.
     """
@@ -120,6 +121,28 @@ def export(context: click.Context, run: str, source: StoreOptions, output: Expor
     click.echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
     if unvoted:
         click.echo(f"{unvoted:,} without a vote left out.", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What of a run is deleted."""
+
+    title: ClassVar[str] = "Delete"
+
+    texts: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False)
+
+
+@runs.verb()
+@click.argument("run")
+@click.pass_context
+def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteOptions) -> None:
+    """Delete RUN, or what was asked and said in it; its place in the file is overwritten.
+
+    A run without its prompts can still be shown and exported, and no longer resumed.
+    """
+    with Store.open(source.store or context.obj, create=False) as store:
+        id = store.delete(run, texts=what.texts)
+    click.echo(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.", err=True)
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:

@@ -87,7 +87,7 @@ def solve(
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    config = _config(question_set, budget, model, sampling, answers, storage.in_flight(model))
+    config = _config(question_set, budget, model, sampling, answers, storage)
     if preview.dry_run:
         _print_estimate(question_set, config, model.model or "", storage.store, preview.expect)
         return
@@ -108,7 +108,7 @@ def _config(
     model: ModelOptions,
     sampling: SamplingOptions,
     answers: AnswerOptions,
-    concurrency: int,
+    storage: StoredRunOptions,
 ) -> RunConfig:
     return RunConfig(
         budget=budget.budget,
@@ -117,12 +117,13 @@ def _config(
         target_consistency=budget.target_consistency,
         price=None if budget.price is None else TokenPrice.parse(budget.price),
         overshoot=budget.overshoot,
-        concurrency=concurrency,
+        concurrency=storage.in_flight(model),
         tries=model.tries,
         rpm=model.rpm,
         tpm=model.tpm,
         dialect=model.dialect,
         timeout=model.timeout,
+        keep_texts=storage.texts,
         sampling=sampling.merge(question_set.sampling),
         seed=sampling.seed,
         answer=answers.answer,

@@ -349,6 +349,7 @@ def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampli
         tpm=model.tpm,
         dialect=model.dialect,
         timeout=model.timeout,
+        keep_texts=options.storage.texts,
         seed=options.sampling.seed,
     )
 

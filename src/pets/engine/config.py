@@ -41,6 +41,7 @@ class RunOptions(TypedDict, total=False):
     tpm: int | None
     dialect: DialectName | None
     timeout: float
+    keep_texts: bool
     seed: int
     max_tokens: int
     temperature: float
@@ -62,7 +63,8 @@ class RunConfig:
     over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second of
     which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests and
     tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their addresses
-    do not tell; ``timeout`` is the seconds that a request to them may take.
+    do not tell; ``timeout`` is the seconds that a request to them may take. Without ``keep_texts``
+    a store gets the answers of traces and not their texts.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -85,6 +87,7 @@ class RunConfig:
     tpm: int | None = None
     dialect: DialectName | None = None
     timeout: float = 600.0
+    keep_texts: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_ty
 from pets.errors import BudgetError, PetsError, StateError
 from pets.questions import Problem
 from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
+from pets.store.records import LOST
 from pets.types import Question, Trace
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "total_so_far",
 ]
 
-LOST = "in flight when the run was broken off: what became of it is not known"
 TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
 
 Labels = Callable[[str, list[str]], dict[str, str]]

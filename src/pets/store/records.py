@@ -13,6 +13,8 @@ from pets.questions import Problem
 from pets.types import Launch, Trace
 
 __all__ = [
+    "DELETED",
+    "LOST",
     "LostLaunch",
     "RunSettings",
     "RunState",
@@ -24,6 +26,11 @@ __all__ = [
     "trace_of",
     "trace_row",
 ]
+
+LOST = "in flight when the run was broken off: what became of it is not known"
+"""The error of a trace that never came back."""
+DELETED = "(deleted)"
+"""What stands for a prompt or an error that was deleted."""
 
 RunState = Literal["running", "stopped", "finished"]
 Row = tuple[Any, ...]
@@ -53,6 +60,11 @@ class RunSettings:
     name: str = ""  # of the question set
     version: str = ""  # of pets
     more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether the texts of traces are written; a driver's plan says so where they are not."""
+        return bool(self.more.get("plan", {}).get("keep_texts", True))
 
     def to_json(self) -> str:
         """As the store keeps them."""

@@ -128,7 +128,8 @@ class Run(RunView):
                 self._put(connection, sql.ADD_LAUNCH, launches, [launch.question for launch in launched])
                 rows = (trace_row(self.id, trace) for trace in traces)
                 self._put(connection, sql.ADD_TRACE, rows, [trace.question for trace in traces])
-                connection.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
+                if self.settings.keeps_texts:
+                    connection.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
                 self._charge(connection, charged)
                 connection.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
                 connection.execute(sql.TOUCH, (self.id, time.time()))

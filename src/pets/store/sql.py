@@ -68,6 +68,19 @@ LOST = (
 )
 COUNT_LOST = f"SELECT count(*), coalesce(sum(l.held), 0) {_LOST}"
 
+# deleting, in the order in which one points at the other
+DELETE_TEXTS = "DELETE FROM texts WHERE run = ?1"
+DELETE_PROMPTS = "UPDATE questions SET prompt = ?2, form = 0 WHERE run = ?1"
+DELETE_ERRORS = "UPDATE traces SET error = ?2 WHERE run = ?1 AND error IS NOT NULL AND error <> ?3"
+DELETE_RUN = (
+    DELETE_TEXTS,
+    "DELETE FROM traces WHERE run = ?1",
+    "DELETE FROM launches WHERE run = ?1",
+    "DELETE FROM questions WHERE run = ?1",
+    "DELETE FROM states WHERE run = ?1",
+    "DELETE FROM runs WHERE id = ?1",
+)
+
 # plain data
 SAVE_STATE = "INSERT INTO states VALUES (?1, ?2, ?3) ON CONFLICT (run, name) DO UPDATE SET data = excluded.data"
 GET_STATE = "SELECT data FROM states WHERE run = ?1 AND name = ?2"

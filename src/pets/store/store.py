@@ -12,11 +12,12 @@ from pets.questions import Problem
 from pets.store import sql
 from pets.store.database import Database, Durability
 from pets.store.lock import RunLock
-from pets.store.records import RunSettings, RunSummary
+from pets.store.records import DELETED, LOST, RunSettings, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
 
 __all__ = ["Store"]
 
+TEXTS_DELETED = "texts_deleted"  # the name of the state that says so
 LOCK_TIMEOUT_S = 0.5  # `pets runs` holds a run's lock for a moment to see whether it is free
 
 
@@ -69,6 +70,8 @@ class Store:
     def open_run(self, run: int | str = "last") -> Run:
         """The run of that number, or the last, held by this process; refused while another process holds it."""
         id, _ = self._find(run)
+        if self.view(id).load(TEXTS_DELETED):
+            raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
         lock = self._lock(id)
         _, settings = self._find(id)  # as the last holder left them
         return Run(self._database, id, settings, lock)
@@ -80,6 +83,25 @@ class Store:
     def runs(self) -> list[RunSummary]:
         """A summary of every run, oldest first."""
         return [summary_of(self._database, row) for row in self._database.all(sql.ALL_RUNS)]
+
+    def delete(self, run: int | str, *, texts: bool = False) -> int:
+        """Delete a run, or with ``texts`` only what was asked and said in it: texts, prompts and errors. Says which.
+
+        What is deleted is overwritten in the file. Without its prompts a run can be read, and no longer resumed.
+        """
+        id, _ = self._find(run)
+        lock = self._lock(id)
+        try:
+            with self._database.erasing() as connection:
+                for statement in (sql.DELETE_TEXTS,) if texts else sql.DELETE_RUN:
+                    connection.execute(statement, (id,))
+                if texts:
+                    connection.execute(sql.DELETE_PROMPTS, (id, DELETED))
+                    connection.execute(sql.DELETE_ERRORS, (id, DELETED, LOST))
+                    connection.execute(sql.SAVE_STATE, (id, TEXTS_DELETED, "true"))
+        finally:
+            lock.release()
+        return id
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
