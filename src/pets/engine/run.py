@@ -40,13 +40,40 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
 
-__all__ = ["Engine", "Questions", "make_samplers", "question_set_of", "solve"]
+__all__ = ["Engine", "Questions", "Session", "make_samplers", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem]
 Samplers = str | Sampler | Sequence[str | Sampler]
 
 
-class Engine:
+class Session:
+    """What a live run or stream holds while it lasts: its samplers, and its run in a store. ``async with session:``"""
+
+    def __init__(self, samplers: Sequence[Sampler], store: Store | None = None, run: Run | None = None) -> None:
+        self.stored_run = run
+        """The run in the store, once it has begun; none without a store."""
+        self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for sampler in self._samplers:
+            await self._stack.enter_async_context(sampler)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the run and the store; twice does no harm."""
+        if self.stored_run is not None:
+            self.stored_run.close()
+        if self._store is not None:
+            self._store.close()
+
+
+class Engine(Session):
     """A live run; ``async with Engine(...) as engine: await engine.run()``, then :meth:`answers`.
 
         async with Engine("questions.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B") as engine:
@@ -134,39 +161,19 @@ class Engine:
         on_trace: Callable[[StoredTrace], None],
         run: Run | None = None,
     ) -> None:
+        super().__init__(samplers, store, run)
         self.config, self.problems, self.settings = config, problems, settings
-        self.stored_run = run
-        """The run in the store, once it has begun; none without a store."""
         self.lost = 0
         """Launches that were in flight when the run was broken off, over all times that it was."""
         self.faults: Counter[str] = Counter()
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
-        self._samplers, self._store, self._on_trace = samplers, store, on_trace
+        self._on_trace = on_trace
         self._price = price_of(settings.model, config.price)
         self._kind = config.kind
         self._driver: Driver | None = None
-        self._stack = AsyncExitStack()
         self._begun_at = 0.0
         self._told_before = 0
         self._tokens = self._prompt_tokens = self._failed = 0
-
-    async def __aenter__(self) -> Self:
-        for sampler in self._samplers:
-            await self._stack.enter_async_context(sampler)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the run and the store."""
-        if self.stored_run is not None:
-            self.stored_run.close()
-        if self._store is not None:
-            self._store.close()
 
     @property
     def allocator(self) -> Allocator:

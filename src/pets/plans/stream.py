@@ -9,11 +9,10 @@ again.
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pets.answers.base import AnswerType
@@ -29,6 +28,7 @@ from pets.engine.fetch import Fetcher
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import TEMPLATE_TOKENS, adopt_run, config_of, lost_traces, note_end, prompt_room
+from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
 from pets.questions import Problem
@@ -143,7 +143,7 @@ class StreamSettings:
         return cls(policy, budget, config, horizon, open_questions, settings.model, settings.endpoints, options)
 
 
-class Stream:
+class Stream(Session):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
@@ -160,14 +160,12 @@ class Stream:
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> None:
+        super().__init__(samplers)
         self.settings, self.drift = settings, drift
-        self.stored_run: Run | None = None
         self.lost = 0
         """Launches that were in flight when the stream was broken off: charged."""
         self._on_answer, self._on_alarm = on_answer, on_alarm
-        self._samplers, self._stack = samplers, AsyncExitStack()
         self._known: set[str] = set()  # questions of an earlier time
-        self._store: Store | None = None
         self.driver = self._make_driver()
         if store is not None:
             self.driver.taken_in = set()  # an id is a key of the store
@@ -203,24 +201,6 @@ class Stream:
             self._adopt(stored)
             stack.pop_all()  # all is well: it stays open
         return self
-
-    async def __aenter__(self) -> Self:
-        for sampler in self._samplers:
-            await self._stack.enter_async_context(sampler)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the run and the store; twice does no harm."""
-        if self.stored_run is not None:
-            self.stored_run.close()
-        if self._store is not None:
-            self._store.close()
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
