@@ -1,6 +1,8 @@
 """Prompts and sampling parameters refuse what makes no sense."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pets.errors import InputError
 from pets.samplers import Message, Prompt, Sampling
@@ -46,3 +48,12 @@ def test_prompts_with_other_bodies_are_others_and_all_can_be_keys():
     prompts = [Prompt.of_body(body), Prompt.of_body(body | {"temperature": 0.5}), Prompt.chat("2 + 2?")]
     assert [prompt.content for prompt in prompts] == [(Message("user", "2 + 2?"),)] * 3
     assert len(dict.fromkeys(prompts, 0)) == 3 and Prompt.of_body(dict(body)) == prompts[0]
+
+
+@given(st.text(st.characters(), min_size=1), st.text(st.characters()))
+def test_a_prompt_has_no_more_tokens_than_it_has_bytes_and_a_template(text, schema):
+    size = len(text.encode("utf-8", "surrogatepass"))
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], "response_format": {"schema": schema}}
+    more = len(schema.encode("utf-8", "surrogatepass"))
+    for prompt, least in [(Prompt(text), size), (Prompt.chat(text), size), (Prompt.of_body(body), size + more)]:
+        assert least < prompt.max_tokens <= 6 * least + 300

@@ -8,9 +8,12 @@ from typing import Any, Literal, Self
 from pets.confidence import Confidence
 from pets.errors import InputError
 
-__all__ = ["Completion", "Message", "Prompt", "Role", "Sampling"]
+__all__ = ["TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "text_bytes"]
 
 Role = Literal["system", "user", "assistant"]
+
+TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
+MESSAGE_TOKENS = 8  # that it may add to each message
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,21 @@ class Prompt:
         """Whether the model's chat template applies."""
         return not isinstance(self.content, str)
 
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that a server can count for it: its bytes (a token has one or more) and the chat template's.
+
+        >>> Prompt("2 + 2 =").max_tokens, Prompt.chat("2 + 2?").max_tokens
+        (71, 78)
+        """
+        if self.body is not None:  # other fields may get into the prompt too, such as a schema
+            size = text_bytes(json.dumps(self.body, ensure_ascii=False))
+        elif isinstance(self.content, str):
+            size = text_bytes(self.content)
+        else:
+            size = sum(text_bytes(message.content) + MESSAGE_TOKENS for message in self.content)
+        return size + TEMPLATE_TOKENS
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -110,7 +128,9 @@ class Completion:
     ``finish`` is ``"stop"`` (ended by itself or by a stop sequence), ``"length"`` (cut at its token limit) or what
     else the server said. ``tokens`` is the trace's share of the usage where the server counts all traces of a request
     together, ``None`` where it does not say; ``confidence`` is ``None`` where no log-probabilities were asked for or
-    given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone.
+    given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone. ``size`` is the bytes of all
+    that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
+    allows, and the tokens are what it allows.
     """
 
     text: str
@@ -119,3 +139,14 @@ class Completion:
     prompt_tokens: int | None = None
     confidence: Confidence | None = None
     raw: Mapping[str, Any] | None = field(default=None, hash=False)
+    size: int | None = None
+    claimed_more: bool = False
+
+
+def text_bytes(text: str) -> int:
+    """The length of a text in UTF-8.
+
+    >>> text_bytes("4 €")
+    5
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pets.engine import solve
-from pets.engine.fetch import Batch, Fetcher
+from pets.engine.fetch import Batch, Fetcher, TokenEstimator
 from pets.errors import BusyError, RefusedError
 from pets.mock import Faults
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -44,6 +46,16 @@ def test_over_http_n_ignored_and_usage_of_one(serve):
         solution = solve(problems, sampler=sampler, budget="8x", concurrency=16)
         assert solution.spent == mock.stats.traces == 32
         assert abs(solution.tokens / mock.stats.completion_tokens - 1) < 0.25  # estimated from the texts' lengths
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 2**53), st.integers(0, 5000)), max_size=20), st.integers(1, 4000))
+def test_an_estimate_is_a_quarter_of_the_bytes_or_more_never_nothing_and_never_over_the_limit(replies, max_tokens):
+    lengths, prompt = TokenEstimator(), Prompt.chat("What is 2 + 2?")
+    for told, size in replies:
+        [trace] = lengths.counted([Completion("x", "stop", told, size=size)], prompt, max_tokens)
+        assert trace.tokens == told if told is not None else min(max_tokens, max(1, size / 4)) <= trace.tokens
+        assert told is not None or trace.tokens <= min(max_tokens, max(1, size))
+        assert prompt.max_tokens / 4 <= trace.prompt_tokens <= prompt.max_tokens
 
 
 def test_the_refusal_of_a_prompt_does_not_make_requests_small():

@@ -1,9 +1,11 @@
 """The run itself: budgets, targets, concurrency, launch order."""
 
 import asyncio
+import json
 import threading
 from dataclasses import dataclass
 
+import httpx
 import pytest
 
 from pets.answers.base import AnswerType
@@ -115,6 +117,33 @@ def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, p
     )  # fmt: skip
     assert 0.95 * solution.total < solution.spent <= 1.1 * solution.total
     assert sampler.widest == 32  # of which 19 at the worst would have filled the budget
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": 0}, {"completion_tokens": 2**53}, "late"])
+def test_what_a_server_claims_costs_no_more_than_the_longest_traces_and_silence_is_not_free(usage):
+    sizes, concurrency, max_tokens = [], 16, 300
+
+    def reply(request):
+        body = json.loads(request.content)
+        sizes.append(body["max_tokens"])
+        message = {"content": "The answer is A.", "reasoning": "hmm " * 200}
+        claim = {"completion_tokens": 1 if len(sizes) < 200 else 2**53} if usage == "late" else usage
+        return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}], "usage": claim})
+
+    sampler = OpenAISampler("http://up/v1", "m", transport=httpx.MockTransport(reply))
+    price = TokenPrice(1.0, 1.0)
+    solution = solve(
+        asked([f"q{i}" for i in range(20)]), sampler=sampler, budget="0.05usd", price=price, max_tokens=max_tokens,
+        concurrency=concurrency, max_traces=None,
+    )  # fmt: skip
+    worst = 10**6 * (max_tokens + 200)
+    assert set(sizes) == {max_tokens} and solution.traces == len(sizes)
+    assert 0.5 * solution.total < solution.spent <= 1.1 * solution.total + concurrency * worst
+    assert solution.spent <= len(sizes) * worst
+    told = usage not in (None, {}, {"completion_tokens": 0})
+    assert bool(solution.faults.get("usage over the limit")) == told
+    if not told:
+        assert solution.faults["tokens estimated"] == solution.traces and solution.tokens >= 200 * solution.traces
 
 
 def test_a_budget_that_cannot_pay_for_one_trace_is_refused():

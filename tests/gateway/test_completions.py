@@ -4,16 +4,21 @@ import asyncio
 import json
 import socket
 import threading
+from collections import Counter
 from urllib.parse import urlsplit
 
 import httpx
 import openai
 import pytest
 
+from pets.core.budget import Currency
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
-from pets.gateway import Settings, build_gateway, running
+from pets.gateway import Limits, Settings, build_gateway, running
+from pets.gateway.auth import ANYBODY
+from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import Faults, MockModel, synthetic
 from pets.policies.online_grid import OnlineGrid
+from pets.samplers.openai import OpenAISampler
 
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, wait_until
@@ -323,6 +328,140 @@ def test_losing_the_race_for_the_budget_is_a_429_with_the_reason():
     (first, second), state = run_simulated(work())
     assert first.status_code == 200 and first.json()["pets"]["traces"] == 4 == state.ledger.total.spent
     assert second.status_code == 429 and "used up this gateway's budget" in second.json()["error"]["message"]
+
+
+async def ask_all(state, count, **fields):
+    """The status codes and errors of many requests at once."""
+    responses = await asyncio.gather(*(ask_in_process(state, **fields) for _ in range(count)))
+    await state.close()
+    return Counter(response.status_code for response in responses), responses
+
+
+def test_a_hundred_at_once_on_a_key_of_forty_get_an_answer_or_a_429(tmp_path):
+    secret = add_key(tmp_path / "g.db", "alice", budget=40)
+
+    async def work():
+        state = build_scripted(ScriptedSampler(seconds=1.0), store=tmp_path / "g.db")
+        headers = {"authorization": f"Bearer {secret}"}
+        statuses, responses = await ask_all(state, 100, headers=headers)
+        return statuses, responses, state.ledger.total.spent
+
+    statuses, responses, spent = run_simulated(work())
+    assert statuses.keys() == {200, 429} and statuses.total() == 100 and spent <= 40
+    messages = {response.json()["error"]["message"] for response in responses if response.status_code == 429}
+    assert messages == {"You have used up this key's budget (traces)."}
+
+
+def test_losing_the_race_for_the_budget_falls_back_to_one_trace_where_that_is_served():
+    async def work():
+        settings = Settings(answer="choice", exhausted="single")
+        state = build_scripted(ScriptedSampler(seconds=1.0), settings=settings, total=20)
+        statuses, responses = await ask_all(state, 30)
+        return statuses, [response.json()["pets"]["stopped"] for response in responses], state.ledger.total.spent
+
+    statuses, stopped, spent = run_simulated(work())
+    assert statuses == {200: 30} and spent <= 20 and stopped.count("fallback") >= 25
+
+
+LIMIT, ANSWER = 1000, "The answer is A."
+CLAIMS = {
+    "honest": {"prompt_tokens": 9},
+    "without a usage": None,
+    "a usage of nothing": {"completion_tokens": 0, "prompt_tokens": 0},
+    "2^53 tokens": {"completion_tokens": 2**53, "prompt_tokens": 2**53},
+    "2^53 tokens of prompt": {"completion_tokens": 5, "prompt_tokens": 2**53},
+    "one more than all": {"completion_tokens": 16 * LIMIT + 1, "prompt_tokens": 9},
+}
+PRICE = Currency.money(3.0, 15.0, prompt_tokens=0, max_tokens=LIMIT)
+
+
+class HostileUpstream:
+    """Writes as much as the largest limit that it is sent allows, thinks and calls tools, and claims ``usage``."""
+
+    def __init__(self, usage):
+        self.usage, self.tokens, self.bodies = usage, 0, []
+
+    async def __call__(self, request):
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        limit = max(body.get(name, 0) for name in ("max_tokens", "max_completion_tokens", "n_predict")) or 10**6
+        self.tokens += body["n"] * limit
+        thoughts, calls = "hmm " * (limit // 2), [{"function": {"arguments": "call " * (limit // 2)}}]
+        message = {"role": "assistant", "content": ANSWER, "reasoning_content": thoughts, "tool_calls": calls}
+        choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(body["n"])]
+        usage = {} if self.usage is None else {"usage": {"completion_tokens": body["n"] * limit} | self.usage}
+        await asyncio.sleep(1.0)
+        return httpx.Response(200, json={"choices": choices, **usage})
+
+
+@pytest.mark.parametrize("currency", [Currency.tokens(LIMIT), PRICE], ids=["tokens", "money"])
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_400_requests_at_once(claim, currency, tmp_path):
+    total = 60 * currency.hold
+    upstream = HostileUpstream(CLAIMS[claim])
+
+    async def work():
+        settings = Settings(answer="choice", limits=Limits(max_tokens=LIMIT))
+        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
+        state = build_scripted(sampler, settings=settings, currency=currency, total=total, store=tmp_path / "g.db")
+        statuses, _ = await ask_all(state, 400, max_completion_tokens=LIMIT)
+        assert state.ledger.failure is None
+        return statuses, state
+
+    statuses, state = run_simulated(work())
+    ledger = state.ledger
+    assert statuses.keys() <= {200, 429} and statuses[200] > 0
+    assert ledger.total.held == 0 and 0 < ledger.total.spent <= total
+    assert all(body["max_completion_tokens"] == LIMIT and "max_tokens" not in body for body in upstream.bodies)
+    again = LedgerWriter(tmp_path / "g.db")
+    rows = again.database.one("SELECT sum(spent), sum(delivered), sum(estimated), sum(claimed_more) FROM ledger")
+    again.close()
+    spent, delivered, estimated, claimed_more = rows
+    assert spent == ledger.total.spent and (estimated, claimed_more) == (ledger.estimated, ledger.claimed_more)
+    if claim in ("without a usage", "a usage of nothing"):  # then what was written is paid for, as bytes tell
+        assert estimated == delivered > 0 == claimed_more
+        assert upstream.tokens * currency.per_token <= spent
+    elif claim == "honest":
+        assert estimated == claimed_more == 0 and upstream.tokens * currency.per_token <= spent
+    else:
+        assert claimed_more == delivered > 0
+
+
+def test_two_limits_are_one_to_the_server_and_to_the_budget():
+    upstream = HostileUpstream(None)
+
+    async def work():
+        settings = Settings(answer="choice")
+        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
+        state = build_scripted(sampler, settings=settings, currency=Currency.tokens(32_768), total=100_000)
+        statuses, responses = await ask_all(state, 50, max_completion_tokens=1, max_tokens=32_768)
+        return statuses, responses, state
+
+    statuses, responses, state = run_simulated(work())
+    assert statuses.keys() <= {200, 429} and 0 < state.ledger.total.spent <= 100_000 and upstream.tokens <= 100_000
+    assert all(body["max_tokens"] == 1 and "max_completion_tokens" not in body for body in upstream.bodies)
+    about = next(response.json()["pets"] for response in responses if response.status_code == 200)
+    assert about["estimated"] == about["traces"] and about["claimed_more"] == 0
+    metrics = state.metrics.text(ANYBODY).decode()
+    assert f'pets_usage_faults_total{{kind="estimated"}} {state.ledger.estimated:.1f}' in metrics
+    assert 'pets_usage_faults_total{kind="claimed_more"} 0.0' in metrics
+
+
+def test_a_budget_in_tokens_ends_every_trace_and_one_in_traces_leaves_that_to_the_client():
+    upstream = HostileUpstream(CLAIMS["2^53 tokens"])
+
+    async def work(**options):
+        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
+        settings = Settings(answer="choice", limits=Limits(max_tokens=70))
+        state = build_scripted(sampler, settings=settings, **options)
+        response = await ask_in_process(state, pets={"max_traces": 1})
+        await state.close()
+        return response.json()["usage"]["completion_tokens"]
+
+    assert run_simulated(work(currency=Currency.tokens(70), total=10_000)) == 70
+    assert upstream.bodies.pop()["max_tokens"] == 70
+    assert run_simulated(work(total=10_000)) == 1 << 24
+    assert not {"max_tokens", "max_completion_tokens"} & upstream.bodies.pop().keys()
 
 
 def test_another_server_takes_over():

@@ -169,6 +169,137 @@ def test_tokens_are_held_at_their_most_and_settled_at_what_they_were(writer):
     assert ledger.total.spent == 80
 
 
+MONEY = Currency.money(2.0, 10.0, prompt_tokens=0, max_tokens=100)  # 2 and 10 microdollars a token
+
+
+def reopened(path, **options):
+    """What a ledger that is opened again says was spent, in all and by alice."""
+    writer = LedgerWriter(path)
+    ledger = GatewayLedger(writer, **options)
+    spent = ledger.total.spent, ledger._by_key["alice"].spent
+    writer.close()
+    return spent
+
+
+@pytest.mark.parametrize("first", [Currency(), Currency.tokens(100), MONEY])
+def test_another_unit_does_not_forget_what_was_spent(tmp_path, first):
+    async def work(ledger):
+        cost = ledger.max_trace_cost(prompt_tokens=50, max_tokens=100)
+        for size, came in [(4, [StoredTrace("q", n, tokens=8, prompt_tokens=3) for n in range(2)]), (3, []), (5, None)]:
+            account = RequestAccount(ApiKey("alice"), "r", cost, max_tokens=100, prompt_tokens=50)
+            batch = attempt(size)[1]
+            batch.owner.submission.context = account
+            await ledger.open(batch)
+            if came is not None:
+                await ledger.close(batch, came, charged=() if came else [1] * size)
+        free = attempt(1)[1]
+        await ledger.open(free)
+        await ledger.close(free)  # bob's, and nothing was sampled
+
+    writer = LedgerWriter(tmp_path / "g.db")
+    run(writer, work, currency=first)
+    writer.close()
+    # 2 came with 16 tokens and 6 of prompts; 3 were lost and 5 were on their way, each at its most.
+    tokens, prompt_tokens = 16 + 8 * 100, 6 + 8 * 50
+    for currency, spent in [
+        (Currency.tokens(100), tokens + prompt_tokens),
+        (MONEY, 10_000_000 * tokens + 2_000_000 * prompt_tokens),
+        (Currency(), 10),
+    ]:
+        assert reopened(tmp_path / "g.db", currency=currency, total=1) == (spent, spent)
+    window = {"rate_limit": SpendRateLimit(10**6, 1e12), "currency": Currency.tokens(100)}
+    writer = LedgerWriter(tmp_path / "g.db")
+    assert GatewayLedger(writer, **window).left(BOB) == 10**6 - tokens - prompt_tokens
+    writer.close()
+
+
+def test_entries_of_older_versions_count_as_the_longest_traces_in_another_unit(tmp_path, caplog):
+    writer = LedgerWriter(tmp_path / "g.db")
+    with writer.database.transaction() as connection:
+        for spent, delivered, tokens in [(None, None, None), (4, 0, 0), (4, 4, 90), (0, 0, 0)]:
+            connection.execute(
+                "INSERT INTO ledger (at, key, request, kind, unit, traces, held, spent, delivered, tokens, "
+                "prompt_tokens) VALUES (0, 'alice', 'r', 'vote', 'traces', 4, 4, ?, ?, ?, ?)",
+                (spent, delivered, tokens, tokens and 10),
+            )
+    writer.close()
+    assert reopened(tmp_path / "g.db", currency=Currency.tokens(100)) == (900, 900)
+    assert "4 ledger entries are in another unit: with them, 900 tokens are spent" in caplog.text
+
+
+def test_a_clock_that_steps_back_opens_no_window_twice(tmp_path):
+    clock, spent = Clock(), 0
+    options = {"rate_limit": SpendRateLimit(5, 60), "clock": clock}
+
+    async def spend(ledger):
+        if (reservation := await ledger.reserve(BOB, 5, 1, "r")) is None:
+            return 0
+        ledger.settle(reservation, cost=5, delivered=5)
+        return 5
+
+    for step in (0, 60, -60, 60, -60, 59, -3600):  # each in a gateway of its own, and twice in each
+        clock.now += step
+        writer = LedgerWriter(tmp_path / "g.db")
+        ledger, once = run(writer, spend, **options)
+        clock.now -= 60
+        spent += once + asyncio.run(spend(ledger))
+        clock.now += 60
+        writer.close()
+    assert spent == 10  # of two windows
+    clock.now += 3600 + 61
+    writer = LedgerWriter(tmp_path / "g.db")
+    assert run(writer, spend, **options)[1] == 5
+    writer.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2**53), st.integers(0, 2**53)), min_size=1, max_size=12))
+def test_no_claim_costs_more_than_was_held_and_the_ledger_says_so(claims):
+    writer = LedgerWriter()
+
+    async def work(ledger):
+        cost = ledger.max_trace_cost(prompt_tokens=50, max_tokens=100)
+        over = 0
+        for size, tokens, prompt_tokens in claims:
+            account, batch = attempt(size)
+            account.trace_cost, batch.estimated = cost, 1
+            await ledger.open(batch)
+            before, held = ledger.total.spent, size * cost
+            await ledger.close(batch, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
+            claimed = ledger.cost(1, tokens, prompt_tokens)
+            assert ledger.total.spent - before == min(claimed, held)
+            assert account.claimed_more == (claimed > held)
+            over += account.claimed_more
+        await ledger.reserve(BOB, 1, 1, "r")  # durable: all before it is written
+        assert ledger.failure is None and (ledger.estimated, ledger.claimed_more) == (len(claims), over)
+        row = writer.database.one("SELECT sum(spent), sum(estimated), sum(claimed_more) FROM ledger")
+        assert row == (ledger.total.spent, len(claims), over)
+
+    run(writer, work, currency=MONEY)
+    writer.close()
+
+
+def test_what_others_hold_may_come_back_and_what_is_spent_does_not(writer):
+    async def work(ledger):
+        reservation = await ledger.reserve(BOB, 1, 900, "r")
+        refusal = ledger.refusal(BOB, 300)
+        assert (refusal.status, refusal.code, refusal.should_retry) == (429, "rate_limit_exceeded", True)
+        ledger.settle(reservation, cost=800, delivered=1)
+        refusal = ledger.refusal(BOB, 300)
+        assert (refusal.status, refusal.code, refusal.should_retry) == (429, "insufficient_quota", False)
+        refusal = ledger.refusal(BOB, 1300)
+        assert (refusal.status, refusal.should_retry) == (429, False) and "fewer 'max_tokens'" in refusal.message
+
+    run(writer, work, currency=Currency.tokens(1), total=1000)
+
+
+def test_an_amount_that_no_store_keeps_is_not_reserved(writer):
+    async def work(ledger):
+        assert await ledger.reserve(BOB, 16, 2**60, "r") is None and ledger.failure is None
+
+    run(writer, work)
+
+
 def test_cancelled_while_it_is_written_is_free_again(writer):
     async def work(ledger):
         task = asyncio.create_task(ledger.reserve(BOB, 4, 1, "r"))

@@ -5,6 +5,8 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pets.answers.base import AnswerType
 from pets.answers.number import Number
@@ -48,8 +50,72 @@ BAD = {
     "an option that is none": (voted(pets={"budget": 10**9}), 400),
     "pets of another type": (voted(pets="all"), 400),
     "tools": (voted(tools=[{"type": "function"}]), 400),
+    "an unknown field": (voted(frobnicate=1), 400),
+    "another price": (voted(service_tier="priority"), 400),
     "too large": (voted(user="x" * (1 << 20)), 413),
 }
+
+
+COSTLY = ["best_of", "n_predict", "service_tier", "web_search_options", "prediction", "use_beam_search"]
+
+
+def request_of(**fields):
+    return parse_request(voted(**fields), {}, Settings())
+
+
+def test_one_limit_is_sent_the_smallest_and_by_the_clients_name():
+    limits = [
+        ({}, None, {}),
+        ({}, 500, {"max_tokens": 500}),
+        ({"max_tokens": 90}, 90, {"max_tokens": 90}),
+        ({"max_completion_tokens": 90}, 90, {"max_completion_tokens": 90}),
+        ({"max_completion_tokens": 1, "max_tokens": 32_768}, 1, {"max_tokens": 1}),
+        ({"max_completion_tokens": 70, "max_tokens": None}, 70, {"max_completion_tokens": 70}),
+    ]
+    for fields, limit, sent in limits:
+        request = request_of(**fields)
+        assert request.max_tokens in (limit, None)
+        body = request.upstream_fields(limit)
+        assert {name: body[name] for name in ("max_tokens", "max_completion_tokens") if name in body} == sent
+
+
+@given(st.dictionaries(st.sampled_from(["max_tokens", "max_completion_tokens"]), st.integers(1, 32_768) | st.none()))
+def test_never_more_is_sent_than_the_smallest_that_the_client_wrote(limits):
+    request = request_of(**limits)
+    smallest = min((limit for limit in limits.values() if limit), default=None)
+    assert request.max_tokens == smallest
+    body = request.upstream_fields(smallest or 777)
+    assert [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body] == [smallest or 777]
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_makes_a_trace_dearer_is_never_sent(name):
+    with pytest.raises(ApiError) as error:
+        request_of(**{name: 1}).check_cost(restricted=False, priced=False)
+    assert error.value.status == 400 and error.value.param == name
+
+
+def test_an_unknown_field_is_sent_only_where_no_budget_is_to_hold():
+    request = request_of(frobnicate=3, min_p=0.1, response_format={"type": "json_object"})
+    request.check_cost(restricted=False, priced=False)
+    assert request.upstream_fields(None)["frobnicate"] == 3
+    with pytest.raises(ApiError, match="frobnicate") as error:
+        request.check_cost(restricted=True, priced=False)
+    assert error.value.param == "frobnicate"
+    known = request_of(min_p=0.1, stop=["x"], chat_template_kwargs={"enable_thinking": False}, seed=3, stream=True)
+    known.check_cost(restricted=True, priced=True)
+    assert known.upstream_fields(None).keys() == {"model", "messages", "min_p", "stop", "chat_template_kwargs"}
+
+
+def test_what_is_no_text_is_not_paid_for_in_tokens():
+    texts = [{"role": "user", "content": [{"type": "text", "text": "easy"}]}]
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}]}]
+    request_of(messages=image).check_cost(restricted=True, priced=False)
+    request_of(messages=texts).check_cost(restricted=True, priced=True)
+    spoken = [{"role": "assistant", "content": None, "audio": {"id": "audio_1"}}]
+    for content in (image, spoken, [{"role": "user", "content": {"url": "x"}}]):
+        with pytest.raises(ApiError, match="texts alone"):
+            request_of(messages=content).check_cost(restricted=True, priced=True)
 
 
 @pytest.fixture(scope="module")

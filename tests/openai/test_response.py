@@ -64,6 +64,42 @@ def test_a_usage_of_several_choices_is_shared_out_by_characters():
     assert tokens([{"text": "xx"}, {"text": "x"}], {}) == [None, None]
 
 
+def test_a_usage_of_nothing_is_no_usage():
+    assert tokens([{"text": "four"}], {"completion_tokens": 0}) == [None]
+    assert tokens([{"text": "four"}, {"text": ""}], {"completion_tokens": 0, "prompt_tokens": 0}) == [None, None]
+    assert tokens([{"text": ""}], {"completion_tokens": 0}) == [0]
+
+
+@given(st.integers(0, 2**53), st.integers(0, 2**53), st.integers(1, 4), st.integers(1, 4))
+def test_no_more_tokens_are_believed_than_the_request_allows(claim, prompt_claim, n, came):
+    reader = ResponseReader(n, Sampling(max_tokens=50), prompt_limit=30)
+    choices = [{"index": i, "finish_reason": "stop", "text": "x" * 8} for i in range(min(n, came))]
+    usage = {"completion_tokens": claim, "prompt_tokens": prompt_claim}
+    reader.read(json.dumps({"choices": choices, "usage": usage}))
+    traces = reader.completions()
+    assert sum(trace.tokens or 0 for trace in traces) <= n * 50
+    assert all((trace.prompt_tokens or 0) <= n * 30 for trace in traces)
+    if claim <= 50 and prompt_claim <= 30:
+        assert not any(trace.claimed_more for trace in traces)
+    elif claim > n * 50 or prompt_claim > n * 30:
+        assert all(trace.claimed_more for trace in traces)
+
+
+def test_counted_tokens_are_believed_up_to_the_limit_too():
+    reader = ResponseReader(1, Sampling(max_tokens=3))
+    reader.read(json.dumps({"choices": [{"finish_reason": "stop", "text": "x", "token_ids": [1] * 9}]}))
+    [trace] = reader.completions()
+    assert trace.tokens == 3 and trace.claimed_more
+
+
+def test_a_trace_is_as_large_as_all_that_came():
+    message = {"role": "assistant", "content": "4 €", "reasoning": "x" * 100, "tool_calls": [{"arguments": "y" * 50}]}
+    reader = ResponseReader(1, Sampling())
+    reader.read(json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}))
+    [trace] = reader.completions()
+    assert trace.tokens is None and 155 <= trace.size <= 200
+
+
 def test_a_counted_choice_leaves_the_rest_of_the_usage_to_the_others():
     choices = [{"text": "xx", "token_ids": [1, 2, 3]}, {"text": "xxx"}, {"text": "x"}]
     assert tokens(choices, {"completion_tokens": 11}) == [3, 6, 2]

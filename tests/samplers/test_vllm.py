@@ -109,8 +109,9 @@ def test_token_ids_are_asked_for_only_where_nothing_else_tells():
 def test_thoughts_apart_are_counted_where_the_usage_is_a_sum():
     both = [said(0, "4", "x" * 396), said(1, "5", "x" * 1196)]
     assert [one.tokens for one in sample(whole(*both, completion_tokens=800), n=2)] == [199, 601]
-    # A server that counts the first choice alone: as many as the characters make.
-    assert [one.tokens for one in sample(whole(*both, completion_tokens=100), n=2)] == [99, 299]
+    # A server that counts the first choice alone: the tokens are not told, the size of all that came is.
+    traces = sample(whole(*both, completion_tokens=100), n=2)
+    assert [(trace.tokens, trace.size) for trace in traces] == [(None, 397), (None, 1197)]
 
 
 @pytest.mark.parametrize("old", [False, True])

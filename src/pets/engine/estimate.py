@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pets.engine.budget import price_of
 from pets.engine.config import RunConfig
-from pets.engine.resume import prompt_room, run_settings
+from pets.engine.resume import run_settings
 from pets.errors import InputError
+from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
 from pets.store import Store
 
@@ -41,7 +42,8 @@ def estimate(
     """The estimate from a trace's mean tokens and seconds, where they are known."""
     settings = run_settings(config, problems, model=model)
     output = config.sampling.max_tokens if tokens is None else tokens
-    prompt = sum(map(prompt_room, problems)) / len(problems) / BYTES_PER_TOKEN
+    sizes = sum(problem.prompt.max_tokens - TEMPLATE_TOKENS for problem in problems)
+    prompt = sizes / len(problems) / BYTES_PER_TOKEN
     currency = settings.currency
     cost = currency.per_trace + currency.per_token * output + currency.per_prompt_token * prompt
     traces = int(settings.total / cost)

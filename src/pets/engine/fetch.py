@@ -18,17 +18,28 @@ from typing import Any, Protocol
 
 from pets.engine.endpoints import Endpoint, EndpointPool
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.types import Launch
 
-__all__ = ["MAX_CHOICES", "Batch", "Fetcher", "Receiver", "backoff_seconds", "fault_name", "may_have_sampled"]
+__all__ = [
+    "MAX_CHOICES",
+    "Batch",
+    "Fetcher",
+    "Receiver",
+    "TokenEstimator",
+    "backoff_seconds",
+    "fault_name",
+    "may_have_sampled",
+]
 
 MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
-BYTES_PER_TOKEN = 4.0  # until a server has told
+BYTES_PER_TOKEN = 3.0  # until a server has told; usually 4 or a little less
+MOST_BYTES_PER_TOKEN = 4.0  # that estimates go by, whatever servers told
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +47,8 @@ class Batch:
     """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
 
     ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
-    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out.
+    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
+    ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows.
     """
 
     question: str
@@ -52,6 +64,8 @@ class Batch:
     refused_n: int = 0
     owner: Any = None
     entry: Any = None
+    estimated: int = 0
+    claimed_more: int = 0
 
     @property
     def launches(self) -> list[Launch]:
@@ -194,9 +208,12 @@ class Fetcher:
                 return None
             out = True
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
-            if untold := sum(completion.tokens is None for completion in completions):
+            if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
-            completions = self._lengths.counted(completions)
+            if over := sum(completion.claimed_more for completion in completions):
+                self.faults["usage over the limit"] += over
+            batch.estimated, batch.claimed_more = untold, over
+            completions = self._lengths.counted(completions, batch.prompt, batch.sampling.max_tokens)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
@@ -276,32 +293,50 @@ class Fetcher:
 
 
 class TokenEstimator:
-    """Fills in the tokens of traces of which a server told none, as many as so long a text has had elsewhere.
+    """Fills in the tokens that a server did not tell: by the bytes of all that came, as many as elsewhere.
 
-    >>> lengths = TokenEstimator()
-    >>> [c.tokens for c in lengths.counted([Completion("x" * 30, "stop", 10), Completion("x" * 60, "stop", None)])]
+    A token counts as 4 bytes at most, and a trace as one token or more: what is not told is not free.
+
+    >>> lengths, prompt = TokenEstimator(), Prompt("?")
+    >>> told, untold = Completion("x" * 30, "stop", 10), Completion("x" * 60, "stop", None)
+    >>> [trace.tokens for trace in lengths.counted([told, untold], prompt, max_tokens=100)]
     [10, 20]
+    >>> [trace.tokens for trace in lengths.counted([untold], prompt, max_tokens=15)]
+    [15]
     """
 
     def __init__(self) -> None:
         self._bytes = self._tokens = 0
 
-    def counted(self, completions: Sequence[Completion]) -> list[Completion]:
+    @staticmethod
+    def needs_estimate(completion: Completion) -> bool:
+        """Whether a server left out the trace's tokens, or its prompt's."""
+        return completion.tokens is None or (completion.prompt_tokens is None and completion.size is not None)
+
+    def counted(self, completions: Sequence[Completion], prompt: Prompt, max_tokens: int) -> list[Completion]:
         """The same traces, each with its tokens; those of the prompt with the first, which is read once for all."""
         counted: list[Completion] = []
         for place, completion in enumerate(completions):
-            tokens = completion.tokens
+            tokens, prompt_tokens = completion.tokens, completion.prompt_tokens
+            size = text_bytes(completion.text) if completion.size is None else completion.size
             if tokens is None:
-                per_token = self._bytes / self._tokens if self._tokens and self._bytes else BYTES_PER_TOKEN
-                tokens = max(1, round(len(completion.text) / per_token))
+                tokens = min(max_tokens, self._estimate(size))
             else:
-                self._bytes += len(completion.text)
+                self._bytes += size
                 self._tokens += tokens
-            prompt_tokens = (completion.prompt_tokens or 0) if place == 0 else 0
+            if place > 0:
+                prompt_tokens = 0
+            elif prompt_tokens is None:
+                prompt_tokens = 0 if completion.size is None else self._estimate(prompt.max_tokens)
             if (tokens, prompt_tokens) != (completion.tokens, completion.prompt_tokens):
                 completion = replace(completion, tokens=tokens, prompt_tokens=prompt_tokens)
             counted.append(completion)
         return counted
+
+    def _estimate(self, size: int) -> int:
+        """The tokens of so many bytes."""
+        per_token = self._bytes / self._tokens if self._tokens and self._bytes else BYTES_PER_TOKEN
+        return max(1, math.ceil(size / min(MOST_BYTES_PER_TOKEN, max(1.0, per_token))))
 
 
 def may_have_sampled(error: SamplerError) -> bool:

@@ -12,7 +12,7 @@ from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver
 from pets.engine.progress import Certifier, tallies_of
-from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question
+from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, PetsError, StateError
 from pets.questions import Problem
 from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
@@ -27,15 +27,12 @@ __all__ = [
     "lost_traces",
     "new_allocator",
     "note_end",
-    "prompt_room",
     "restored",
     "results",
     "run_settings",
     "stored_totals",
     "total_so_far",
 ]
-
-TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
 
 Labels = Callable[[str, list[str]], dict[str, str]]
 
@@ -56,7 +53,7 @@ def run_settings(
     amount = Amount.parse(config.budget)
     total = total_of(amount, len(problems))
     flat = amount.coin == "traces"
-    prompt = 0 if flat else max(map(prompt_room, problems)) + TEMPLATE_TOKENS + _bytes(config.system or "")
+    prompt = 0 if flat else max(prompt_of(problem, config.system).max_tokens for problem in problems)
     price = price_of(model, config.price)
     currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=config.sampling.max_tokens)
     _check_total(total, currency, len(problems))
@@ -75,16 +72,6 @@ def run_settings(
         version=version("pets"),
         more={"worst": currency.hold, **({"plan": config.to_plain()} if stored else {})},
     )
-
-
-def prompt_room(problem: Problem) -> int:
-    """The most tokens that a prompt can have: its bytes."""
-    content = problem.prompt.content
-    return _bytes(content) if isinstance(content, str) else sum(_bytes(message.content) + 8 for message in content)
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_total(total: int, currency: Currency, questions: int) -> None:

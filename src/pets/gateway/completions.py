@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from pets.engine.driver import Submission
 from pets.errors import BudgetError, PetsError, SamplerError
-from pets.gateway.auth import ApiKey, authenticate
+from pets.gateway.auth import ANYBODY, ApiKey, authenticate
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
@@ -29,8 +29,11 @@ __all__ = ["ChatCompletions"]
 
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 TOP_LOGPROBS = 20  # per token, for weighted votes
+UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
-LOGGED_OF_A_VOTE = ("traces", "lost", "rounds", "stopped", "seconds", "upstream_seconds")
+LOGGED_OF_A_VOTE = (
+    "traces", "lost", "estimated", "claimed_more", "rounds", "stopped", "seconds", "upstream_seconds",
+)  # fmt: skip
 
 
 class ChatCompletions:
@@ -74,6 +77,8 @@ class ChatCompletions:
         if request.options is None:
             await self._pass_through(exchange, body)
         else:
+            ledger = state.ledger
+            request.check_cost(restricted=key is not ANYBODY or ledger.limited, priced=not ledger.currency.flat)
             await self._vote(exchange, request, request.options, key, id, attributes)
 
     async def _vote(
@@ -104,48 +109,52 @@ class ChatCompletions:
         """The vote on a question, or an :class:`ApiError`."""
         state, clock = self._state, asyncio.get_running_loop().time
         begun = clock()
-        account = self._account(request, options, key, id)
-        submission = Submission(
-            Problem(id, Prompt.of_body(self._upstream_body(request)), answer=options.answer),
-            Sampling(top_logprobs=TOP_LOGPROBS if options.weighted else None),
-            seed=_seed(request),
-            max_traces=options.max_traces,
-            deadline=begun + options.timeout,
-            rounds=options.rounds,
-            weighted=options.weighted,
-            single=options.max_traces == 1 or account.kind == "fallback",
-            context=account,
-        )
-        try:
-            answer = await state.driver.submit(submission)
-        except BudgetError:
-            raise state.ledger.refusal(key) from None
-        except SamplerError as error:
-            timed_out = submission.stopped == "deadline" and submission.error is None
-            raise api_error(error, timed_out) from error
-        return Vote(request, submission, account, answer, clock() - begun)
+        max_tokens = request.max_tokens
+        if max_tokens is None and not state.ledger.currency.flat:  # tokens and money need an end to every trace
+            max_tokens = state.settings.limits.max_tokens
+        prompt = Prompt.of_body(request.upstream_fields(max_tokens))
+        account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
+        while True:
+            submission = Submission(
+                Problem(id, prompt, answer=options.answer),
+                Sampling(max_tokens or UNLIMITED_TOKENS, top_logprobs=TOP_LOGPROBS if options.weighted else None),
+                seed=_seed(request),
+                max_traces=options.max_traces,
+                deadline=begun + options.timeout,
+                rounds=options.rounds,
+                weighted=options.weighted,
+                single=options.max_traces == 1 or account.kind == "fallback",
+                context=account,
+            )
+            try:
+                answer = await state.driver.submit(submission)
+            except BudgetError:  # others were faster
+                self._give_way(account, account.trace_cost)
+            except SamplerError as error:
+                timed_out = submission.stopped == "deadline" and submission.error is None
+                raise api_error(error, timed_out) from error
+            else:
+                return Vote(request, submission, account, answer, clock() - begun)
 
-    def _account(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> RequestAccount:
+    def _account(
+        self, options: VoteOptions, key: ApiKey, id: str, prompt_tokens: int, max_tokens: int
+    ) -> RequestAccount:
         """Who pays for a request; refuses one that finds no room, or that the budget does not pay for."""
-        state, settings = self._state, self._state.settings
-        if len(state.driver.submissions) >= settings.queue:
+        state = self._state
+        if len(state.driver.submissions) >= state.settings.queue:
             raise ApiError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
-        # A token has a byte or more.
-        prompt_tokens = sum(len(str(message).encode()) for message in request.fields["messages"])
-        trace_cost = state.ledger.max_trace_cost(prompt_tokens, request.max_tokens or settings.limits.max_tokens)
-        account = RequestAccount(key, id, trace_cost)
-        if state.ledger.affordable_traces(key, trace_cost) < min(state.least_traces, options.max_traces):
-            if settings.exhausted == "refuse":
-                raise state.ledger.refusal(key)
-            account.kind = "fallback"
+        trace_cost = state.ledger.max_trace_cost(prompt_tokens, max_tokens)
+        account = RequestAccount(key, id, trace_cost, max_tokens=max_tokens, prompt_tokens=prompt_tokens)
+        least = min(state.least_traces, options.max_traces)
+        if state.ledger.affordable_traces(key, trace_cost) < least:
+            self._give_way(account, least * trace_cost)
         return account
 
-    def _upstream_body(self, request: ChatRequest) -> dict[str, Any]:
-        """What is asked of the server. A budget in tokens or money needs an end to every trace."""
-        body = request.upstream_fields
-        if request.max_tokens is None and not self._state.ledger.currency.flat:
-            body["max_tokens"] = self._state.settings.limits.max_tokens
-        return body
+    def _give_way(self, account: RequestAccount, amount: int) -> None:
+        """The budget does not pay for a vote: one trace without it, or a 429."""
+        if self._state.settings.exhausted == "refuse" or account.kind == "fallback":
+            raise self._state.ledger.refusal(account.key, amount) from None
+        account.kind = "fallback"
 
     async def _pass_through(self, exchange: Exchange, body: bytes) -> None:
         """Send the request's bytes upstream and the reply's bytes back, as they come."""

@@ -7,8 +7,12 @@ Three limits apply at once: a total, a rate per window of time, and a total for 
 
     spent + held <= limit          for each of the three,
 
-as long as no trace costs more than was held for it (its longest possible length, in tokens or money). A request that
-was upstream when the process died counts as spent in full: nobody knows what became of it.
+whatever a server claims: no attempt costs more than was held for it (its longest possible length, in tokens or money),
+and where one is said to, or where its tokens are not told, its row says so. A request that was upstream when the
+process died counts as spent in full: nobody knows what became of it.
+
+Rows keep the tokens that were charged, so that what was spent counts in another unit too. The ledger's time never goes
+back, whatever the clock does.
 """
 
 import asyncio
@@ -24,13 +28,24 @@ from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
 
 __all__ = ["Balance", "GatewayLedger", "RequestAccount", "Reservation", "SpendRateLimit"]
 
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
+HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
 UNLIMITED_TRACES = 1 << 30
+MAX_AMOUNT = (1 << 63) - 1  # that SQLite keeps
+
+# What a row has cost in the present unit: as it was charged; by the tokens that were charged where that was another
+# unit; as the longest trace where they were not kept.
+COST_NOW = (
+    "CASE WHEN unit = ?1 THEN spent WHEN spent = 0 AND delivered = 0 THEN 0 "
+    "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
+    "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +85,15 @@ class Balance:
 
 @dataclass(slots=True)
 class Reservation:
-    """What is held for one upstream request, and the balances in which it is held."""
+    """What is held for one upstream request, and the balances in which it is held; its tokens are the most."""
 
     id: int
     key: str
     traces: int
     held: int
     balances: tuple[Balance, ...]
+    tokens: int = 0
+    prompt_tokens: int = 0
     open: bool = True
 
 
@@ -84,16 +101,22 @@ class Reservation:
 class RequestAccount:
     """Who pays for one voted request, the most that a trace of it may cost, and what came of it so far.
 
-    ``delivered`` traces came back, ``lost`` ones were paid for and did not; ``upstream_s`` are the seconds in which an
-    attempt was out. A ``fallback`` is written down and not counted: the budget is used up.
+    ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
+    back, ``lost`` ones were paid for and did not; ``estimated`` ones came without their tokens, ``claimed_more`` with
+    more than they may have. ``upstream_s`` are the seconds in which an attempt was out. A ``fallback`` is written down
+    and not counted: the budget is used up.
     """
 
     key: ApiKey
     request: str
     trace_cost: int
     kind: Literal["vote", "fallback"] = "vote"
+    max_tokens: int = 0
+    prompt_tokens: int = 0
     delivered: int = 0
     lost: int = 0
+    estimated: int = 0
+    claimed_more: int = 0
     upstream_s: float = 0.0
     _attempts: int = 0
     _busy_since: float = 0.0
@@ -130,6 +153,8 @@ class GatewayLedger(Ledger):
         self._window = Balance()
         self._window_number = -1
         self.delivered = self.lost = 0  # traces, since the store was created
+        self.estimated = self.claimed_more = 0  # of these
+        self._latest = -math.inf
         self._next_id = 1
         self._load()
 
@@ -137,6 +162,11 @@ class GatewayLedger(Ledger):
     def unit(self) -> str:
         """The unit of every amount."""
         return self.currency.unit
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit for all keys together."""
+        return self.total.limit is not None or self._rate_limit is not None
 
     @property
     def failure(self) -> str | None:
@@ -168,26 +198,50 @@ class GatewayLedger(Ledger):
         """What the key of this name may spend, has spent and holds."""
         return self._by_key.setdefault(name, Balance())
 
-    def refusal(self, key: ApiKey) -> ApiError:
-        """The 429 for a request that cannot be paid for."""
+    def refusal(self, key: ApiKey, amount: int = 1) -> ApiError:
+        """The 429 for a request that cannot be paid for: it takes ``amount`` to begin."""
         total, window, own = self._balances(key)
-        free = {"this gateway's": total.free, "this window's": window.free, "this key's": own.free}
-        whose = min(free, key=free.__getitem__)
+        balances = {"this gateway's": total, "this window's": window, "this key's": own}
+        whose = min(balances, key=lambda name: balances[name].free)
+        limit, free = balances[whose].limit, balances[whose].free
+        if not self.currency.flat and limit is not None and amount > limit:
+            return ApiError(
+                f"The request may take {amount} {self.unit}, {whose} budget is {limit}: ask for fewer 'max_tokens'.",
+                status=429,
+                code="insufficient_quota",
+                should_retry=False,
+            )
+        if not self.currency.flat and free + balances[whose].held >= amount:
+            return ApiError(
+                f"What is left of {whose} budget is held for requests under way ({self.unit}).",
+                status=429,
+                code="rate_limit_exceeded",
+                retry_after=HELD_RETRY_AFTER_S,
+                should_retry=True,
+            )
         refills = self._rate_limit if whose == "this window's" else None
         return ApiError(
             f"You have used up {whose} budget ({self.unit}).",
             status=429,
             code="insufficient_quota",
-            retry_after=refills.seconds_left(self._clock()) if refills else NO_REFILL_RETRY_AFTER_S,
+            retry_after=refills.seconds_left(self._now()) if refills else NO_REFILL_RETRY_AFTER_S,
             should_retry=refills is not None,
         )
 
     async def open(self, batch: Batch) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
         account = _account(batch)
-        reservation = await self.reserve(account.key, batch.size, account.trace_cost, account.request, account.kind)
+        reservation = await self.reserve(
+            account.key,
+            batch.size,
+            account.trace_cost,
+            account.request,
+            account.kind,
+            max_tokens=account.max_tokens,
+            prompt_tokens=account.prompt_tokens,
+        )
         if reservation is None:
-            raise BudgetError(self.refusal(account.key).message)
+            raise BudgetError(self.refusal(account.key, account.trace_cost).message)
         batch.entry = reservation
         account.attempt_begins(asyncio.get_running_loop().time())
 
@@ -205,29 +259,47 @@ class GatewayLedger(Ledger):
             return
         batch.entry = None
         account = _account(batch)
-        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
-        cost = self.cost(len(traces), tokens, prompt_tokens) if traces else reservation.held if charged else 0
-        account.delivered += len(traces)
-        account.lost += reservation.traces if charged and not traces else 0
         account.attempt_ends(asyncio.get_running_loop().time())
-        self.settle(reservation, cost, len(traces), tokens, prompt_tokens)
+        if traces:
+            tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
+            cost = self.cost(len(traces), tokens, prompt_tokens)
+            claimed_more = max(batch.claimed_more, int(cost > reservation.held))
+            account.delivered += len(traces)
+            account.estimated += batch.estimated
+            account.claimed_more += claimed_more
+            self.settle(reservation, cost, len(traces), tokens, prompt_tokens, batch.estimated, claimed_more)
+        elif charged:
+            account.lost += reservation.traces
+            self.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
+        else:
+            self.settle(reservation, cost=0)
 
     async def reserve(
-        self, key: ApiKey, traces: int, trace_cost: int, request: str, kind: Literal["vote", "fallback"] = "vote"
+        self,
+        key: ApiKey,
+        traces: int,
+        trace_cost: int,
+        request: str,
+        kind: Literal["vote", "fallback"] = "vote",
+        *,
+        max_tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> Reservation | None:
         """Hold the most that these traces may cost; None where that is not free. Durable when it returns."""
         balances = self._balances(key) if kind == "vote" else ()
         amount = traces * trace_cost
-        if balances and amount > min(balance.free for balance in balances):
+        if amount > min((balance.free for balance in balances), default=MAX_AMOUNT) or amount > MAX_AMOUNT:
             return None
         for balance in balances:
             balance.held += amount
-        reservation = Reservation(self._next_id, key.name, traces, amount, balances)
+        most = traces * max_tokens, traces * prompt_tokens
+        reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most)
         self._next_id += 1
         try:
             await self._writer.durable(
-                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *(reservation.id, self._clock(), key.name, request, kind, self.unit, traces, amount),
+                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *(reservation.id, self._now(), key.name, request, kind, self.unit, traces, amount, *most),
             )
         except asyncio.CancelledError:
             self.settle(reservation, cost=0)
@@ -241,20 +313,32 @@ class GatewayLedger(Ledger):
         return reservation
 
     def settle(
-        self, reservation: Reservation, cost: int, delivered: int = 0, tokens: int = 0, prompt_tokens: int = 0
+        self,
+        reservation: Reservation,
+        cost: int,
+        delivered: int = 0,
+        tokens: int = 0,
+        prompt_tokens: int = 0,
+        estimated: int = 0,
+        claimed_more: int = 0,
     ) -> None:
-        """Spend ``cost`` of what was held and free the rest. A second call does nothing."""
+        """Spend ``cost`` of what was held, at most all of it, and free the rest. A second call does nothing."""
         if not reservation.open:
             return
         reservation.open = False
+        cost = min(cost, reservation.held)
         for balance in reservation.balances:
             balance.held -= reservation.held
             balance.spent += cost
         self.delivered += delivered
         self.lost += reservation.traces if cost and not delivered else 0
+        self.estimated += estimated
+        self.claimed_more += claimed_more
         self._writer.write(
-            "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ? WHERE id = ?",
-            *(cost, delivered, tokens, prompt_tokens, reservation.id),
+            "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, "
+            "claimed_more = ? WHERE id = ?",
+            *(cost, delivered, min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)),
+            *(estimated, claimed_more, reservation.id),
         )
 
     async def release(self) -> None:
@@ -268,36 +352,55 @@ class GatewayLedger(Ledger):
     def _balances(self, key: ApiKey) -> tuple[Balance, Balance, Balance]:
         """The total, that of the present window, and the key's own."""
         limit = self._rate_limit
-        if limit is not None and (number := limit.window(self._clock())) != self._window_number:
+        if limit is not None and (number := limit.window(self._now())) > self._window_number:
             self._window_number, self._window = number, Balance(limit.amount)
         own = self._by_key.setdefault(key.name, Balance())
         own.limit = key.budget
         return self.total, self._window, own
 
+    def _now(self) -> float:
+        """The clock's time, or that of the latest entry where the clock was set back: no window opens twice."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
     def _load(self) -> None:
-        """Read what was spent; requests that nobody settled count in full."""
-        database = self._writer.database
+        """Read what was spent, in whichever unit; requests that nobody settled count in full."""
+        database, currency = self._writer.database, self.currency
         with database.transaction() as connection:
             connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
+        prices = (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
         rows = database.all(
-            "SELECT key, sum(spent), sum(delivered), sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END) "
-            "FROM ledger WHERE kind = 'vote' AND unit = ? GROUP BY key",
-            self.unit,
+            f"SELECT key, sum({COST_NOW}), sum(delivered), "
+            "sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), sum(estimated), sum(claimed_more), "
+            "sum(unit != ?1) FROM ledger WHERE kind = 'vote' GROUP BY key",
+            *prices,
         )
-        for name, spent, delivered, lost in rows:
-            self._by_key[name] = Balance(None, spent)
-            self.total.spent += spent
+        converted = 0
+        for name, spent, delivered, lost, estimated, claimed_more, foreign in rows:
+            self._by_key[name] = Balance(None, int(spent))
+            self.total.spent += int(spent)
             self.delivered += delivered
             self.lost += lost
-        last = database.one("SELECT coalesce(max(id), 0) FROM ledger")
-        self._next_id = 1 + (last[0] if last else 0)
-        if (limit := self._rate_limit) is not None:
-            number = limit.window(self._clock())
-            row = database.one(
-                "SELECT coalesce(sum(spent), 0) FROM ledger WHERE kind = 'vote' AND unit = ? AND at >= ?",
-                *(self.unit, number * limit.seconds),
+            self.estimated += estimated
+            self.claimed_more += claimed_more
+            converted += foreign
+        if converted:
+            LOGGER.warning(
+                "%d ledger entries are in another unit: with them, %d %s are spent. Keys' budgets are in %s now.",
+                *(converted, self.total.spent, self.unit, self.unit),
             )
-            self._window_number, self._window = number, Balance(limit.amount, row[0] if row else 0)
+        last_id, last_at = database.one("SELECT coalesce(max(id), 0), max(at) FROM ledger") or (0, None)
+        self._next_id = 1 + last_id
+        self._latest = -math.inf if last_at is None else last_at
+        if (limit := self._rate_limit) is not None:
+            number = limit.window(self._now())
+            row = database.one(
+                f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind = 'vote' AND at >= ?6",
+                *(*prices, number * limit.seconds),
+            )
+            self._window_number, self._window = number, Balance(limit.amount, int(row[0]) if row else 0)
+            if (ahead := self._latest - self._clock()) > 1:
+                LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
 
 
 def _account(batch: Batch) -> RequestAccount:

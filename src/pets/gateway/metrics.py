@@ -113,6 +113,12 @@ class PrometheusMetrics:
             "pets_traces", "Upstream traces: delivered or lost.", ["came"], registry=registry
         )
         self._tokens = PrometheusCounter("pets_tokens", "Tokens of voted requests.", ["kind"], registry=registry)
+        self._usage_faults = PrometheusCounter(
+            "pets_usage_faults",
+            "Traces whose tokens no server told (estimated), or of which it claimed more than was asked for.",
+            ["kind"],
+            registry=registry,
+        )
         self._stops = PrometheusCounter("pets_stops", "Why votes ended.", ["reason"], registry=registry)
         self._request_seconds = Histogram(
             "pets_request_seconds", "Time of a request.", ["kind"], buckets=REQUEST_SECONDS, registry=registry
@@ -144,6 +150,8 @@ class PrometheusMetrics:
         answer, account = vote.answer, vote.account
         self._traces.labels("delivered").inc(account.delivered)
         self._traces.labels("lost").inc(account.lost)
+        self._usage_faults.labels("estimated").inc(account.estimated)
+        self._usage_faults.labels("claimed_more").inc(account.claimed_more)
         self._tokens.labels("completion").inc(answer.tokens)
         self._tokens.labels("prompt").inc(answer.prompt_tokens)
         self._stops.labels(metadata["stopped"]).inc()

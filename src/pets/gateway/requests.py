@@ -1,6 +1,7 @@
 """Requests for a chat completion: parsed and checked before anything is spent on them.
 
-Fields that are not the gateway's own are left as they are: the upstream server knows what they mean.
+A vote forwards the fields that say how to sample and in which form to answer. Where a key or a budget is to hold, any
+other is refused: nobody knows what it would cost. One limit of tokens is sent, the one that was held.
 """
 
 import math
@@ -19,8 +20,27 @@ __all__ = ["ChatRequest", "VoteOptions", "parse_request"]
 
 ANSWER_SPEC_CHARACTERS = 200
 PREVIEW_CHARACTERS = 120
-GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model")
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
+GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)
 UNVOTABLE_FIELDS = ("tools", "functions", "audio", "modalities")
+# More traces, another price, or another limit than the one that was held.
+COSTLY_FIELDS = (
+    "best_of", "max_output_tokens", "n_predict", "num_predict", "prediction", "priority", "service_tier",
+    "use_beam_search", "web_search_options",
+)  # fmt: skip
+FORWARDED_FIELDS = frozenset({
+    "messages", "user", "metadata", "safety_identifier", "prompt_cache_key",
+    # Sampling.
+    "temperature", "top_p", "top_k", "min_p", "typical_p", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "repeat_penalty", "stop", "stop_token_ids", "min_tokens", "logit_bias", "bad_words",
+    "logprobs", "top_logprobs", "skip_special_tokens", "include_stop_str_in_output",
+    # The form of the answer.
+    "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+    "grammar", "json_schema",
+    # How the model thinks.
+    "reasoning_effort", "verbosity", "chat_template_kwargs", "include_reasoning", "separate_reasoning",
+    "enable_thinking",
+})  # fmt: skip
 VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout")
 
 
@@ -37,7 +57,10 @@ class VoteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request: ``fields`` is the body as it came, ``options`` is None where it passes through."""
+    """One request: ``fields`` is the body as it came, ``options`` is None where it passes through.
+
+    ``max_tokens`` is the smallest limit that the client wrote, under either name.
+    """
 
     model: str
     fields: Mapping[str, Any]
@@ -46,12 +69,30 @@ class ChatRequest:
     max_tokens: int | None
     options: VoteOptions | None = None
 
-    @property
-    def upstream_fields(self) -> dict[str, Any]:
-        """What every upstream request of a vote holds, beside n and seed."""
-        return {name: value for name, value in self.fields.items() if name not in GATEWAY_FIELDS} | {
-            "model": self.model
+    def upstream_fields(self, max_tokens: int | None) -> dict[str, Any]:
+        """What every upstream request of a vote holds, beside n and seed; ``max_tokens`` is the one limit in it."""
+        fields = {
+            name: value for name, value in self.fields.items() if name not in GATEWAY_FIELDS and value is not None
         }
+        fields["model"] = self.model
+        if max_tokens is not None:
+            # Servers that know the newer name alone refuse the older one; those that know the older alone pass over
+            # the newer one.
+            newer_alone = self.fields.get("max_tokens") is None and self.fields.get("max_completion_tokens") is not None
+            fields["max_completion_tokens" if newer_alone else "max_tokens"] = max_tokens
+        return fields
+
+    def check_cost(self, *, restricted: bool, priced: bool) -> None:
+        """Refuse what no budget can hold: costly fields always, unknown ones where a key or a budget is to hold
+        (``restricted``), parts that are no text where tokens are (``priced``)."""
+        for name, value in self.fields.items():
+            known = name in FORWARDED_FIELDS or name in GATEWAY_FIELDS
+            if value is not None and (name in COSTLY_FIELDS or (restricted and not known)):
+                message = f"A vote takes no field {name[:40]!r}: what it costs is not known. Leave it out."
+                raise ApiError(message, param=name[:40])
+        if priced and not all(map(_is_text, self.fields["messages"])):
+            message = "Images, sounds and files cannot be paid for in this gateway's unit; send texts alone."
+            raise ApiError(message, param="messages")
 
     @property
     def preview(self) -> str:
@@ -78,17 +119,26 @@ def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -
     stream_options = fields.get("stream_options")
     if stream_options is not None and not isinstance(stream_options, dict):
         raise ApiError("'stream_options' is an object.", param="stream_options")
-    max_completion_tokens = whole_number(fields, "max_completion_tokens", 1, limits.max_tokens)
-    max_tokens = whole_number(fields, "max_tokens", 1, limits.max_tokens)  # the older name of the same
+    token_limits = [whole_number(fields, name, 1, limits.max_tokens) for name in TOKEN_LIMITS]
     voted = model.startswith(settings.prefix)
     return ChatRequest(
         model.removeprefix(settings.prefix),
         fields,
         stream,
         bool(stream_options and flag(stream_options, "include_usage")),
-        max_completion_tokens or max_tokens,
+        min((limit for limit in token_limits if limit is not None), default=None),
         _options(fields, headers, settings, n) if voted else None,
     )
+
+
+def _is_text(message: Mapping[str, Any]) -> bool:
+    """Whether a message is priced by its bytes."""
+    content = message.get("content")
+    if message.get("audio") is not None:
+        return False
+    if isinstance(content, list):
+        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
+    return content is None or isinstance(content, str)
 
 
 def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:

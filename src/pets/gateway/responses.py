@@ -38,6 +38,8 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         **vote.answer.to_plain(),
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
+        "estimated": account.estimated,
+        "claimed_more": account.claimed_more,
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
         "weighted": weighted,
         "rounds": submission.rounds_used,

@@ -14,22 +14,23 @@ from typing import Any
 from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
-from pets.prompts import Completion, Sampling
+from pets.prompts import Completion, Sampling, text_bytes
 
 __all__ = ["ResponseReader", "error_from", "error_message", "shares"]
 
-CHARACTERS_PER_TOKEN = 4  # about
 MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
 MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 # What reading another form than OpenAI's raises.
-MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+TEXT_FIELDS = ("role", "content", "reasoning", "reasoning_content")
 
 
 class ChoiceReader:
     """One trace while it comes in."""
 
     __slots__ = (
+        "bytes",
         "characters",
         "finish",
         "logprob_tokens",
@@ -46,6 +47,7 @@ class ChoiceReader:
         self.text: list[str] = []
         self.thoughts: list[str] = []  # where the server sends them apart
         self.characters = 0  # of both
+        self.bytes = 0  # of all that came, tool calls too
         self.finish: str | None = None
         self.logprob_tokens = 0  # counted where log-probabilities came
         self.token_ids = 0  # counted where token ids came
@@ -63,6 +65,8 @@ class ChoiceReader:
             self._append(content, self.text)
         if thoughts := message.get("reasoning") or message.get("reasoning_content"):
             self._append(thoughts, self.thoughts)
+        if others := {name: value for name, value in message.items() if value and name not in TEXT_FIELDS}:
+            self.bytes += len(json.dumps(others))
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
             if not any(map(str.strip, self.text)):
@@ -82,11 +86,12 @@ class ChoiceReader:
             raise TypeError(f"a text is {excerpt(str(words))}")
         texts.append(words)
         self.characters += len(words)
+        self.bytes += text_bytes(words)
 
     @property
     def tokens(self) -> int | None:
-        """The tokens that were counted for this choice alone, if any."""
-        return self.logprob_tokens or self.token_ids or self.usage
+        """The tokens that were counted for this choice alone, if any; 0 is no count."""
+        return self.logprob_tokens or self.token_ids or self.usage or None
 
     def confidence(self, tokens: int | None) -> Confidence | None:
         """The server's own summary where it sent one, else what its log-probabilities come to."""
@@ -155,7 +160,8 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
 class ResponseReader:
     """Collects the answer to one request for ``n`` traces; ``keep_raw`` keeps the choices as the server gave them.
 
-    ``usage_of_one`` says that this server's usage counts one choice of several.
+    ``usage_of_one`` says that this server's usage counts one choice of several. No more tokens are believed than the
+    request allows: ``sampling.max_tokens`` for each trace that was asked for, ``prompt_limit`` for its prompt.
 
     >>> reader = ResponseReader(2, Sampling(max_tokens=5))
     >>> reader.read('{"choices": [{"index": 1, "text": " 4", "finish_reason": "stop"}]}')
@@ -164,8 +170,18 @@ class ResponseReader:
     (' 4', 'stop', None)
     """
 
-    def __init__(self, n: int, sampling: Sampling, *, keep_raw: bool = False, usage_of_one: bool = False) -> None:
+    def __init__(
+        self,
+        n: int,
+        sampling: Sampling,
+        *,
+        keep_raw: bool = False,
+        usage_of_one: bool = False,
+        prompt_limit: int | None = None,
+    ) -> None:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
+        self._limit = n * sampling.max_tokens
+        self._prompt_limit = MOST_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
         self._usage: dict[str, Any] = {}
 
@@ -221,8 +237,11 @@ class ResponseReader:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
     def _finished(self) -> list[Completion]:
-        prompt_tokens = self._usage.get("prompt_tokens")
+        prompt_tokens: int | None = self._usage.get("prompt_tokens") or None  # none has 0
         choices = [choice for _, choice in sorted(self._choices.items())]
+        claimed_more = self._claims_more(choices)
+        if prompt_tokens is not None:
+            prompt_tokens = min(prompt_tokens, self._prompt_limit)
         traces = []
         for choice, tokens in zip(choices, self._tokens(choices), strict=True):
             if choice.finish is None:
@@ -230,25 +249,34 @@ class ResponseReader:
             if choice.finish in ABANDONED:
                 raise ReplyError(f'a choice was given up by the server (finish_reason "{choice.finish}").')
             text, raw = "".join(choice.text), choice.raw if self._keep_raw else None
-            traces.append(Completion(text, choice.finish, tokens, prompt_tokens, choice.confidence(tokens), raw))
+            confidence = choice.confidence(tokens)
+            traces.append(
+                Completion(text, choice.finish, tokens, prompt_tokens, confidence, raw, choice.bytes, claimed_more)
+            )
         return traces
+
+    def _claims_more(self, choices: Sequence[ChoiceReader]) -> bool:
+        """Whether more tokens were counted, for the prompt, a trace or all traces, than the request allows."""
+        total, prompt = self._usage.get("completion_tokens") or 0, self._usage.get("prompt_tokens") or 0
+        dearest = max(choice.tokens or 0 for choice in choices)
+        return prompt > self._prompt_limit or total > self._limit or dearest > self._sampling.max_tokens
 
     def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
         """Per choice: as counted, else its share of what the usage leaves for those that were not; else unknown.
 
-        A usage that cannot be the sum of all choices says nothing of one of them. Then thoughts that came apart are
-        estimated from their characters, since nobody who sees the text alone could guess what they took.
+        A usage that cannot be the sum of all choices says nothing of one of them, nor does one of 0 tokens.
         """
-        counts = [choice.tokens for choice in choices]
+        most = self._sampling.max_tokens
+        counts = [None if choice.tokens is None else min(choice.tokens, most) for choice in choices]
         unknown = [choice for choice, count in zip(choices, counts, strict=True) if count is None]
         total: int | None = self._usage.get("completion_tokens")
-        rest = -1 if total is None else total - sum(count or 0 for count in counts)
+        if total == 0 and any(choice.bytes for choice in choices):
+            total = None
+        rest = -1 if total is None else min(total, self._limit) - sum(count or 0 for count in counts)
         characters = [choice.characters for choice in unknown]
         of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(characters))
         if rest >= 0 and not of_one:
             estimates: list[int | None] = list(shares(rest, characters))
-        elif total is not None and any(choice.thoughts for choice in choices):
-            estimates = [max(1, choice.characters // CHARACTERS_PER_TOKEN) for choice in unknown]
         else:
             estimates = [None] * len(unknown)
         return [estimates.pop(0) if count is None else count for count in counts]

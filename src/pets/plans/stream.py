@@ -27,7 +27,7 @@ from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import TEMPLATE_TOKENS, adopt_run, config_of, lost_traces, note_end, prompt_room
+from pets.engine.resume import adopt_run, config_of, lost_traces, note_end
 from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
@@ -66,7 +66,7 @@ def stream_budget(
             "a horizon is for a known number of questions, a window for a stream without an end. Take one."
         )
     amount = Amount(mean, "mean") if budget is None else Amount.parse(budget)
-    prompt = UNKNOWN_PROMPT_TOKENS if problems is None else max(map(prompt_room, problems), default=0) + TEMPLATE_TOKENS
+    prompt = max((problem.prompt.max_tokens for problem in problems or ()), default=UNKNOWN_PROMPT_TOKENS)
     currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=max_tokens)
     horizon = horizon or (len(problems) if problems is not None and not window else None)
     if horizon is not None:

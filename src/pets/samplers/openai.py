@@ -87,7 +87,9 @@ class OpenAISampler(Sampler):
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         keep_raw = prompt.body is not None
-        reader = ResponseReader(n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one)
+        reader = ResponseReader(
+            n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
+        )
         async with self._post(self._base + path_of(prompt), body) as response:
             if stream:
                 per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)

@@ -77,6 +77,12 @@ def _wasted_tries_and_answered_questions(connection: sqlite3.Connection) -> None
     connection.execute("ALTER TABLE questions ADD COLUMN answered REAL")
 
 
+def _estimated_usage(connection: sqlite3.Connection) -> None:
+    """Of a ledger row's traces: whose tokens no server told, and of which one claimed more than it was asked for."""
+    connection.execute("ALTER TABLE ledger ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -84,4 +90,5 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _ledger_and_keys,
     _no_plans,
     _wasted_tries_and_answered_questions,
+    _estimated_usage,
 )
