@@ -8,13 +8,13 @@ import secrets
 import time
 from typing import Any
 
-import httpx
 from starlette.types import Receive, Scope, Send
 
 from pets.engine.driver import Submission
 from pets.errors import BudgetError, PetsError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey, authenticate
 from pets.gateway.ledger import RequestAccount
+from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
@@ -27,7 +27,6 @@ from pets.questions import Problem
 
 __all__ = ["ChatCompletions"]
 
-NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 TOP_LOGPROBS = 20  # per token, for weighted votes
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
@@ -40,7 +39,7 @@ class ChatCompletions:
     """The endpoint, as plain ASGI: Starlette's requests and responses cost more than the vote."""
 
     def __init__(self, state: GatewayState) -> None:
-        self._state = state
+        self._state, self._pass_through = state, PassThrough(state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -75,7 +74,7 @@ class ChatCompletions:
         attributes |= {"model": request.model, "voted": request.options is not None, "stream": request.stream}
         state.upstream.check(request.model)
         if request.options is None:
-            await self._pass_through(exchange, body)
+            await self._pass_through.answer(exchange, request, key, id)
         else:
             ledger = state.ledger
             request.check_cost(restricted=key is not ANYBODY or ledger.limited, priced=not ledger.currency.flat)
@@ -155,32 +154,6 @@ class ChatCompletions:
         if self._state.settings.exhausted == "refuse" or account.kind == "fallback":
             raise self._state.ledger.refusal(account.key, amount) from None
         account.kind = "fallback"
-
-    async def _pass_through(self, exchange: Exchange, body: bytes) -> None:
-        """Send the request's bytes upstream and the reply's bytes back, as they come."""
-        state = self._state
-        if not state.settings.passthrough:
-            prefix = state.settings.prefix
-            raise ApiError(f"This gateway votes: ask for {prefix}NAME.", status=404, param="model")
-        headers = dict(exchange.headers)
-        if state.keys.required or state.upstream.has_key:
-            headers.pop("authorization", None)  # the gateway's key is not the server's
-        await exchange.run_unless_gone(self._forward(exchange, body, headers), NO_KEEPALIVE_S, None)
-
-    async def _forward(self, exchange: Exchange, body: bytes, headers: dict[str, str]) -> None:
-        try:
-            upstream = self._state.upstream
-            async with upstream.forward(body, headers) as response:
-                await exchange.start(response.status_code, upstream.passed_headers(response))
-                async for part in upstream.passed_bytes(response):
-                    await exchange.send(part)
-            await exchange.send(b"", end=True)
-        except SamplerError as error:
-            raise api_error(error) from error
-        # In the middle: the client sees its connection end early, as we did.
-        except httpx.HTTPError as error:
-            LOGGER.warning("the upstream server broke off (%s)", type(error).__name__)
-            raise ClientGoneError from error
 
     async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Send an error with its status; in the middle of a stream, as its last event."""

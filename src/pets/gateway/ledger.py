@@ -110,7 +110,7 @@ class RequestAccount:
     key: ApiKey
     request: str
     trace_cost: int
-    kind: Literal["vote", "fallback"] = "vote"
+    kind: Literal["vote", "plain", "fallback"] = "vote"
     max_tokens: int = 0
     prompt_tokens: int = 0
     delivered: int = 0
@@ -280,13 +280,13 @@ class GatewayLedger(Ledger):
         traces: int,
         trace_cost: int,
         request: str,
-        kind: Literal["vote", "fallback"] = "vote",
+        kind: Literal["vote", "plain", "fallback"] = "vote",
         *,
         max_tokens: int = 0,
         prompt_tokens: int = 0,
     ) -> Reservation | None:
         """Hold the most that these traces may cost; None where that is not free. Durable when it returns."""
-        balances = self._balances(key) if kind == "vote" else ()
+        balances = () if kind == "fallback" else self._balances(key)
         amount = traces * trace_cost
         if amount > min((balance.free for balance in balances), default=MAX_AMOUNT) or amount > MAX_AMOUNT:
             return None
@@ -372,7 +372,7 @@ class GatewayLedger(Ledger):
         rows = database.all(
             f"SELECT key, sum({COST_NOW}), sum(delivered), "
             "sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), sum(estimated), sum(claimed_more), "
-            "sum(unit != ?1) FROM ledger WHERE kind = 'vote' GROUP BY key",
+            "sum(unit != ?1) FROM ledger WHERE kind != 'fallback' GROUP BY key",
             *prices,
         )
         converted = 0
@@ -395,7 +395,7 @@ class GatewayLedger(Ledger):
         if (limit := self._rate_limit) is not None:
             number = limit.window(self._now())
             row = database.one(
-                f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind = 'vote' AND at >= ?6",
+                f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND at >= ?6",
                 *(*prices, number * limit.seconds),
             )
             self._window_number, self._window = number, Balance(limit.amount, int(row[0]) if row else 0)

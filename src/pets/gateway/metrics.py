@@ -110,7 +110,7 @@ class PrometheusMetrics:
             "pets_requests", "Requests, by kind and status.", ["kind", "status"], registry=registry
         )
         self._traces = PrometheusCounter(
-            "pets_traces", "Upstream traces: delivered or lost.", ["came"], registry=registry
+            "pets_traces", "Upstream traces of votes: delivered or lost.", ["came"], registry=registry
         )
         self._tokens = PrometheusCounter("pets_tokens", "Tokens of voted requests.", ["kind"], registry=registry)
         self._usage_faults = PrometheusCounter(

@@ -41,6 +41,7 @@ FORWARDED_FIELDS = frozenset({
     "reasoning_effort", "verbosity", "chat_template_kwargs", "include_reasoning", "separate_reasoning",
     "enable_thinking",
 })  # fmt: skip
+PLAIN_FIELDS = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout")
 
 
@@ -85,10 +86,12 @@ class ChatRequest:
     def check_cost(self, *, restricted: bool, priced: bool) -> None:
         """Refuse what no budget can hold: costly fields always, unknown ones where a key or a budget is to hold
         (``restricted``), parts that are no text where tokens are (``priced``)."""
+        plain = self.options is None
         for name, value in self.fields.items():
-            known = name in FORWARDED_FIELDS or name in GATEWAY_FIELDS
+            known = name in FORWARDED_FIELDS or name in GATEWAY_FIELDS or (plain and name in PLAIN_FIELDS)
             if value is not None and (name in COSTLY_FIELDS or (restricted and not known)):
-                message = f"A vote takes no field {name[:40]!r}: what it costs is not known. Leave it out."
+                whose = "A plain request under a budget" if plain else "A vote"
+                message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
                 raise ApiError(message, param=name[:40])
         if priced and not all(map(_is_text, self.fields["messages"])):
             message = "Images, sounds and files cannot be paid for in this gateway's unit; send texts alone."

@@ -14,14 +14,15 @@ from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
-from pets.samplers.openai import OpenAISampler, body_of_reply, http_client, in_pieces, sampler_error
+from pets.samplers.openai import OpenAISampler, body_of_reply, http_client, in_pieces, parts_of, sampler_error
 
 __all__ = ["Upstream", "api_error"]
 
 MODELS_TIMEOUT_S = 10.0
 MAX_MODELS_BYTES = 4 << 20
+MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
 SENT_HEADERS = ("accept", "content-type", "authorization")
-RETURNED_HEADERS = ("content-type", "retry-after", "content-encoding")
+RETURNED_HEADERS = ("content-type", "retry-after")
 CLIENT_STATUSES = (400, 404, 413, 422)  # of a request that the server refuses for what the client wrote
 
 
@@ -70,29 +71,23 @@ class Upstream:
     async def forward(self, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
         """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
         sent = {name: headers[name] for name in SENT_HEADERS if name in headers}
-        # What comes back is the client's to read; where a key is to be found in it, also ours.
-        sent["accept-encoding"] = "identity" if self._redactor else headers.get("accept-encoding", "identity")
+        sent["accept-encoding"] = "identity"  # what comes back is read: counted, and searched for the key
         sent["content-length"] = str(len(body))
         async with self._request("POST", "/chat/completions", content=in_pieces(body), headers=sent) as response:
             yield response
 
     def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:
         """The headers of a response that go on to the client."""
-        names = [name for name in RETURNED_HEADERS if not (self._redactor and name == "content-encoding")]
         return [
             (name, self._redactor.data(value))
             for name, value in response.headers.raw
-            if name.lower().decode("latin-1") in names
+            if name.lower().decode("latin-1") in RETURNED_HEADERS
         ]
 
     async def passed_bytes(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """The bytes of a response that go on to the client, as they come."""
-        if not self._redactor:
-            async for part in response.aiter_raw():
-                yield part
-            return
         redactor = self._redactor.stream()
-        async for part in response.aiter_bytes():
+        async for part in parts_of(response, MAX_PASSED_BYTES):
             yield redactor.feed(part)
         yield redactor.end()
 

@@ -26,7 +26,16 @@ from pets.samplers.base import Sampler
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["MAX_REPLY_BYTES", "OpenAISampler", "body_of_reply", "http_client", "in_pieces", "parts_of", "sampler_error"]
+__all__ = [
+    "MAX_REPLY_BYTES",
+    "OpenAISampler",
+    "body_of_reply",
+    "http_client",
+    "in_pieces",
+    "parts_of",
+    "sampler_error",
+    "split_lines",
+]
 
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
@@ -120,7 +129,7 @@ class OpenAISampler(Sampler):
         return data
 
     async def _read_events(self, response: httpx.Response, reader: ResponseReader, max_bytes: int) -> None:
-        async for line in lines_of(response, max_bytes, self._max_reply_bytes):
+        async for line in split_lines(parts_of(response, max_bytes), self._max_reply_bytes):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == b"[DONE]":
@@ -313,15 +322,16 @@ async def start_of_reply(response: httpx.Response) -> bytes:
     return bytes(parts)
 
 
-async def lines_of(response: httpx.Response, max_bytes: int, max_line_bytes: int) -> AsyncIterator[bytes]:
-    """Split at line feeds alone: httpx also splits at U+2028 and its like, which may stand within JSON."""
+async def split_lines(parts: AsyncIterator[bytes], max_line_bytes: int) -> AsyncIterator[bytes]:
+    """Lines with their ends, split at line feeds alone; httpx also splits at U+2028, which may stand within JSON."""
     rest = bytearray()
-    async for part in parts_of(response, max_bytes):
+    async for part in parts:
         first, *others = part.split(b"\n")
         rest += first
         for line in others:
-            yield bytes(rest)
+            yield bytes(rest) + b"\n"
             rest = bytearray(line)
         if len(rest) > max_line_bytes:
             raise ReplyError(f"the server's stream has a line of over {max_line_bytes} bytes; the rest was not read.")
-    yield bytes(rest)
+    if rest:
+        yield bytes(rest)

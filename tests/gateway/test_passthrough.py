@@ -1,0 +1,264 @@
+"""Plain requests: what is sent is what was checked, and it is counted, bounded and settled as votes are."""
+
+import asyncio
+import gzip
+import json
+
+import httpx
+import pytest
+
+from pets.core.budget import Currency
+from pets.gateway import Settings, build_gateway
+from pets.gateway.app import app
+from pets.gateway.settings import Limits
+from pets.mock import Faults, MockModel
+from pets.policies.online_grid import OnlineGrid
+
+from ..simulated_time import run_simulated
+from ..waiting import until, wait_until
+from .conftest import BOOK, add_key, run_gateway
+
+JSON = {"content-type": "application/json"}
+TOKENS = Currency.tokens(100)
+PLAIN = {"model": "mock", "messages": [{"role": "user", "content": "easy"}]}
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7}
+
+
+def choice(index=0, text="four words of it", finish="stop"):
+    return {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+
+
+def event(data):
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def delta(text, finish=None):
+    return event({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]})
+
+
+STREAM = delta("four words ") + delta("of it", "stop")
+STREAM_USAGE = event({"choices": [], "usage": USAGE})
+DONE = "data: [DONE]\n\n"
+
+
+def plain(handler, *, run=asyncio.run, settings=None, requests=1, **fields):
+    """The responses to plain requests that are all there at once, and the gateway whose server is ``handler``."""
+    options = {name: fields.pop(name) for name in ("total", "currency", "store") if name in fields}
+
+    async def go():
+        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, **options)
+        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(handler))]
+        transport = httpx.ASGITransport(app(state))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            posts = [client.post("/v1/chat/completions", json=PLAIN | fields, timeout=None) for _ in range(requests)]
+            responses = await asyncio.gather(*posts, return_exceptions=True)
+        await state.close()
+        return responses, state.ledger
+
+    responses, ledger = run(go())
+    return responses if requests > 1 else responses[0], ledger
+
+
+def answers(*choices, **more):
+    return lambda _: httpx.Response(200, json={"choices": choices, **more})
+
+
+def test_without_keys_and_budgets_plain_requests_are_free(gateway):
+    assert gateway.ask(model="mock", n=3).status_code == 200
+    assert gateway.ledger.total.spent == 0 and gateway.mock.stats.traces == 3
+
+
+def test_under_a_budget_plain_requests_are_counted_with_votes_and_end_with_it(tmp_path):
+    with run_gateway(total=12, store=tmp_path / "g.db") as gateway:
+        assert gateway.ask(model="mock", n=3).status_code == 200
+        assert gateway.ledger.total.spent == 3
+        voted = gateway.ask("easy", pets={"rounds": 0}).json()["pets"]["traces"]
+        assert [gateway.ask(model="mock", n=3).status_code for _ in range(2)] == [200, 429]
+        refused = gateway.ask(model="mock", n=3)
+        assert refused.json()["error"]["code"] == "insufficient_quota"
+        wait_until(lambda: not gateway.state.open_requests)
+        assert gateway.ledger.total.spent == 6 + voted == gateway.mock.stats.traces and gateway.ledger.total.held == 0
+    again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db", total=12)
+    assert again.ledger.total.spent == 6 + voted  # also in the next process
+    asyncio.run(again.close())
+
+
+def test_a_keys_budget_bounds_its_plain_requests(tmp_path):
+    secret = add_key(tmp_path / "g.db", "alice", budget=4)
+    with run_gateway(store=tmp_path / "g.db") as gateway:
+        headers = {"authorization": f"Bearer {secret}"}
+        statuses = [gateway.ask(model="mock", n=2, headers=headers).status_code for _ in range(3)]
+        assert statuses == [200, 200, 429] and gateway.mock.stats.traces == 4
+
+
+def test_the_body_that_is_checked_is_the_body_that_is_sent(gateway):
+    twice = b'{"n": 1000, "model": "mock", "messages": [{"role": "user", "content": "easy"}], "n": 1}'
+    assert gateway.client.post("/v1/chat/completions", content=twice, headers=JSON).status_code == 200
+    assert gateway.mock.stats.traces == 1
+    endless = b'{"model": "mock", "messages": [{"role": "user", "content": "easy"}], "temperature": 1e999}'
+    assert gateway.client.post("/v1/chat/completions", content=endless, headers=JSON).status_code == 400
+
+
+def test_tokens_are_settled_by_the_usage():
+    response, ledger = plain(answers(choice(), usage=USAGE), currency=TOKENS, total=10**6)
+    assert response.json()["choices"] == [choice()]
+    assert ledger.total.spent == 12 and ledger.total.held == 0 and ledger.estimated == 0
+
+
+def test_a_reply_without_usage_is_charged_by_its_bytes():
+    _, ledger = plain(answers(choice(text="x" * 400)), currency=TOKENS, total=10**6)
+    assert ledger.total.spent > 100 and ledger.estimated == 1
+
+
+def test_no_claim_costs_more_than_was_held():
+    usage = {"prompt_tokens": 2**53, "completion_tokens": 2**53}
+    _, ledger = plain(answers(choice(), usage=usage), currency=TOKENS, total=10**6, max_tokens=50)
+    assert 50 < ledger.total.spent < 10**4 and ledger.claimed_more == 1
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_streams_usage_is_read_and_shown_to_whoever_asked_for_it(asked):
+    def handler(request):
+        assert json.loads(request.content)["stream_options"] == {"include_usage": True}
+        return httpx.Response(200, text=STREAM + STREAM_USAGE + DONE)
+
+    options = {"stream_options": {"include_usage": True}} if asked else {}
+    response, ledger = plain(handler, currency=TOKENS, total=10**6, stream=True, **options)
+    assert ("usage" in response.text) == asked and STREAM in response.text and DONE in response.text
+    assert ledger.total.spent == 12
+
+
+def test_a_stream_passes_as_it_is_where_traces_are_counted():
+    response, ledger = plain(lambda _: httpx.Response(200, text=STREAM + DONE), total=10, stream=True)
+    assert response.text == STREAM + DONE and ledger.total.spent == 1
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 307])
+def test_what_the_server_did_not_sample_is_free(status):
+    response, ledger = plain(lambda _: httpx.Response(status, json={"error": {"message": "No."}}), total=10, n=4)
+    assert response.status_code == status and ledger.total.spent == ledger.total.held == 0
+
+
+def test_nobody_there_is_free_too():
+    def handler(request):
+        raise httpx.ConnectError("nobody")
+
+    response, ledger = plain(handler, total=10, n=4)
+    assert response.status_code == 503 and ledger.total.spent == ledger.total.held == 0
+
+
+@pytest.mark.parametrize("text", ["<html>", '{"choices": []}', '{"choices": [{"index": 0, "message": {}}]}'])
+def test_a_reply_that_cannot_be_read_passes_and_costs_what_was_held(text):
+    response, ledger = plain(lambda _: httpx.Response(200, text=text), total=10, n=4)
+    assert response.text == text and ledger.total.spent == 4 == ledger.lost
+
+
+def test_a_reply_that_breaks_off_costs_what_was_held():
+    with run_gateway(MockModel(BOOK, faults=Faults(half_body=1.0)), total=10) as gateway:
+        with pytest.raises(httpx.RemoteProtocolError):
+            gateway.ask(model="mock", n=2)
+        wait_until(lambda: not gateway.state.open_requests)
+        assert gateway.ledger.total.spent == 2 == gateway.ledger.lost and gateway.ledger.total.held == 0
+
+
+def test_a_client_that_goes_pays_for_what_was_sent():
+    with run_gateway(MockModel(BOOK, faults=Faults(hang=1.0)), total=10) as gateway:
+        body = {**PLAIN, "n": 2}
+        with pytest.raises(httpx.ReadTimeout):
+            gateway.client.post("/v1/chat/completions", json=body, timeout=0.2)
+        wait_until(lambda: not gateway.state.open_requests)
+        assert gateway.ledger.total.spent == 2 and gateway.ledger.total.held == 0
+
+
+class Trickle(httpx.AsyncByteStream):
+    """A byte per second, without an end."""
+
+    async def __aiter__(self):
+        while True:
+            await asyncio.sleep(1.0)
+            yield b" "
+
+
+async def silent(request):
+    await asyncio.sleep(10**6)
+
+
+def test_a_plain_request_has_a_total_time():
+    settings = Settings(timeout=20.0)
+    response, ledger = plain(silent, run=run_simulated, settings=settings, total=10)
+    assert response.status_code == 504 and ledger.total.spent == 1 and ledger.total.held == 0
+    response, ledger = plain(
+        lambda _: httpx.Response(200, stream=Trickle()), run=run_simulated, settings=settings, total=10
+    )
+    assert isinstance(response, AssertionError)  # httpx's word for a response that does not end
+    assert ledger.total.spent == 1 and ledger.total.held == 0
+
+
+def test_more_than_the_concurrency_are_turned_away():
+    async def slow(request):
+        await asyncio.sleep(1.0)
+        return httpx.Response(200, json={"choices": [choice()]})
+
+    settings = Settings(concurrency=4)
+    responses, _ = plain(slow, run=run_simulated, settings=settings, requests=3, n=2)
+    assert sorted(response.status_code for response in responses) == [200, 200, 503]
+    responses, _ = plain(slow, run=run_simulated, settings=settings, n=8)
+    assert responses.status_code == 200  # alone
+
+
+def test_one_limit_of_tokens_is_sent_and_it_is_the_one_that_is_held():
+    bodies = []
+
+    def handler(request):
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [choice()], "usage": USAGE})
+
+    settings = Settings(limits=Limits(max_tokens=300))
+    plain(handler, currency=TOKENS, total=10**6, settings=settings, max_tokens=200, max_completion_tokens=1)
+    plain(handler, currency=TOKENS, total=10**6, settings=settings)
+    limits = [{name: body[name] for name in body if name.startswith("max")} for body in bodies]
+    assert limits == [{"max_tokens": 1}, {"max_tokens": 300}]
+
+
+@pytest.mark.parametrize(
+    ("field", "currency", "status"),
+    [
+        ({"best_of": 100}, Currency(), 400),
+        ({"n_predict": 10**6}, TOKENS, 400),
+        ({"max_new_tokens": 10**6}, TOKENS, 400),
+        ({"max_new_tokens": 10**6}, Currency(), 200),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, TOKENS, 200),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, TOKENS, 400),
+    ],
+)
+def test_fields_whose_cost_nobody_knows_are_refused_under_a_budget(field, currency, status):
+    response, ledger = plain(answers(choice(), usage=USAGE), currency=currency, total=10**6, **field)
+    assert response.status_code == status and bool(ledger.total.spent) == (status == 200)
+
+
+def test_a_compressed_reply_is_unpacked_within_bounds():
+    class Packed(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            yield gzip.compress(json.dumps({"choices": [choice()], "usage": USAGE}).encode())
+
+    headers = {"content-encoding": "gzip", "content-type": "application/json"}
+    response, ledger = plain(
+        lambda _: httpx.Response(200, stream=Packed(), headers=headers), currency=TOKENS, total=10**6
+    )
+    assert response.json()["choices"] == [choice()] and "content-encoding" not in response.headers
+    assert ledger.total.spent == 12
+
+
+def test_room_is_given_back():
+    async def go():
+        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(concurrency=1))
+        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(answers(choice())))]
+        transport = httpx.ASGITransport(app(state))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for _ in range(5):
+                response = await client.post("/v1/chat/completions", json=PLAIN)
+                assert response.status_code == 200
+        await until(lambda: not state.open_requests)
+        await state.close()
+
+    asyncio.run(go())
