@@ -425,6 +425,13 @@ def test_a_reply_that_is_too_large_or_cannot_be_unpacked_is_said_so(handler, wor
         sample(handler, max_reply_bytes=1000)
 
 
+@pytest.mark.parametrize(("sampling", "fits"), [(Sampling(), False), (TOPS, True)])
+def test_a_reply_with_log_probabilities_may_be_longer(sampling, fits):
+    handler = answer(choice(text="x" * 500))
+    with contextlib.nullcontext() if fits else pytest.raises(ReplyError, match="over 250 bytes"):
+        sample(handler, sampling=sampling, max_reply_bytes=1000)
+
+
 def test_a_bomb_is_not_unpacked():
     packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
     bomb = b"".join([packer.compress(bytes(1 << 20)) for _ in range(1000)] + [packer.flush()])

@@ -41,6 +41,7 @@ CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
 PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile
 MAX_REPLY_BYTES = 64 << 20  # that are in memory at once: a whole reply, or one event of a stream
+PLAIN_SHARE = 4  # a reply without log-probabilities may have a fourth of that: others wait while it is parsed
 MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not read
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
@@ -53,8 +54,9 @@ class OpenAISampler(Sampler):
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
     says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
     ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
-    A request takes ``timeout`` seconds at most; a reply of more than ``max_reply_bytes``, after decompression, is a
-    ``ReplyError``. A stream may be longer: one event of it may not, and all of it not longer than its tokens need.
+    A request takes ``timeout`` seconds at most; a reply of more than ``max_reply_bytes`` (a fourth of it without
+    log-probabilities), after decompression, is a ``ReplyError``. A stream may be longer: one event of it may not, and
+    all of it not longer than its tokens need.
 
     One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the
     network, for tests.
@@ -105,7 +107,9 @@ class OpenAISampler(Sampler):
                 longest = max(self._max_reply_bytes, n * sampling.max_tokens * per_token)
                 await self._read_events(response, reader, longest)
             else:
-                reader.read(self._redactor.data(await body_of_reply(response, self._max_reply_bytes)))
+                detailed = body.get("logprobs") or body.get("prompt_logprobs")
+                longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
+                reader.read(self._redactor.data(await body_of_reply(response, longest)))
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
         if not (stream and self._redactor):
             return reader.completions()
