@@ -267,3 +267,13 @@ def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_paid_for_twice(pope
     for id, row in answers.items():
         votes = Counter(trace.answer for trace in traces if trace.question == id and trace.answer is not None)
         assert row["votes"] == dict(votes)
+
+
+def test_a_stream_without_texts_keeps_answers_alone(plan, tmp_path):
+    store, lines = tmp_path / "runs.db", [{"id": f"q{i}", "question": f"Question q{i}"} for i in range(4)]
+    with running(MockModel(synthetic(4, strength=0.3))) as url:
+        at = ("--plan", plan, "--endpoint", url, "--model", "mock", "--horizon", 4, "--store", store)
+        assert pets(*at, "--no-texts", lines=lines).exit_code == 0
+    with Store.open(store) as opened:
+        traces = list(opened.view().traces())
+    assert traces and {trace.text for trace in traces} == {""} and any(trace.answer for trace in traces)

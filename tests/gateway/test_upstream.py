@@ -1,13 +1,14 @@
 """The servers behind: failover of what passes through, the local model's name, keys that are never shown."""
 
+import asyncio
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
+from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway import Settings, build_gateway, running
-from pets.gateway.upstream import api_error
+from pets.gateway.upstream import Upstream, api_error
 from pets.mock import MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
@@ -85,3 +86,22 @@ def test_an_upstream_key_is_never_shown(caplog):
         replies += [gateway.client.get(path) for path in ("/metrics", "/v1/models", "/dashboard/events?once=1")]
     assert all("sk-secret" not in reply.text + str(reply.headers) for reply in replies)
     assert "sk-secret" not in "".join(str(record.__dict__) for record in caplog.records if record.name != "httpcore")
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 422])
+def test_a_list_of_models_that_echoes_the_key_is_redacted(status):
+    def echo(request):
+        key = request.headers["authorization"]
+        return httpx.Response(status, json={"data": [{"id": key}], "error": {"message": key}})
+
+    async def models():
+        upstream, headers = Upstream(NOBODY, key="sk-UPSTREAM-1234"), {"authorization": "Bearer sk-UPSTREAM-1234"}
+        async with httpx.AsyncClient(transport=httpx.MockTransport(echo), headers=headers) as client:
+            upstream._clients = [client]
+            try:
+                return str(await upstream.models())
+            except SamplerError as error:
+                return str(error)
+
+    words = asyncio.run(models())
+    assert "[redacted]" in words and "UPSTREAM" not in words

@@ -161,7 +161,23 @@ def serving(*words, **environment):
         yield process, line[line.index("http://") :].split()[0]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        assert_no_key(process.communicate(timeout=30)[1].encode())
+
+
+@pytest.mark.slow
+def test_a_served_gateway_logs_prints_and_stores_no_key(tmp_path):
+    store = ["--store", str(tmp_path / "gateway.db"), "--timeout", "1"]
+    echoes = [name for name in SMALL if name.startswith("echo_")]
+    assert len(echoes) > 20
+    with (
+        serving("mock", "--hostile") as (_, upstream),
+        serving("serve", "--upstream", upstream, *store, PETS_UPSTREAM_KEY=KEY) as (_, url),
+        httpx.Client(base_url=url.removesuffix("/v1"), timeout=30, trust_env=False) as client,
+    ):
+        statuses = {ask(client, prefix + name)[0] for name in echoes for prefix in ("hostile/", "pets/hostile/")}
+        assert {200, 400, 401, 500} <= statuses
+        for path in tmp_path.iterdir():
+            assert_no_key(path.read_bytes())
 
 
 @pytest.mark.slow

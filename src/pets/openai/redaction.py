@@ -9,7 +9,7 @@ __all__ = ["REDACTED", "Redactor"]
 REDACTED = "[redacted]"
 MIN_KEY_CHARACTERS = 8  # a shorter one, such as EMPTY, guards nothing and stands in ordinary words
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
-ESCAPE = re.compile(rb'\\(?:u00([2-7][0-9a-fA-F])|(["\\/]))|%([2-7][0-9a-fA-F])')
+ESCAPE = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
 
 
 class Redactor:
@@ -26,6 +26,7 @@ class Redactor:
         self._key = (key or "").encode() if len(key or "") >= MIN_KEY_CHARACTERS else b""
         self._encoded = tuple(_base64_forms(self._key))
         self._escaped = re.compile(b"".join(map(_escaped_forms, self._key)))
+        self._marks = (b"%", b"\\u00", *((b"\\",) if set(self._key) & set(b'"\\/') else ()))  # of escapes of this key
         self._alphabet = BASE64 + self._key + b"%\\"  # all that a form is made of
         self._longest = max(6 * len(self._key), *map(len, self._encoded)) if self._key else 0
 
@@ -39,9 +40,11 @@ class Redactor:
         for form in (self._key, *self._encoded):
             if form in content:
                 content = content.replace(form, REDACTED.encode())
-        # Most texts hold escapes, next to none the key in them: the fast look comes first.
-        if (b"%" in content or b"\\" in content) and self._key in ESCAPE.sub(_unescaped, content):
-            content = self._escaped.sub(REDACTED.encode(), content)
+        # Most texts hold escapes, next to none the key in them: the fast looks come first.
+        if any(mark in content for mark in self._marks):
+            unescaped = ESCAPE.sub(_character, content).replace(b"\\", b"")
+            if self._key.replace(b"\\", b"") in unescaped:
+                content = self._escaped.sub(REDACTED.encode(), content)
         return content
 
     def text(self, words: str) -> str:
@@ -93,9 +96,8 @@ def _escaped_forms(character: int) -> bytes:
     return rb"(?:\\u00%b|%%%b|\\?%b)" % (digits.encode(), digits.encode(), re.escape(bytes([character])))
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    code = match[1] or match[3]
-    return match[2] if code is None else bytes([int(code, 16)])
+def _character(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)])
 
 
 def _base64_forms(key: bytes) -> Iterator[bytes]:
