@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pets.answers import comparison
-from pets.answers.comparison import ComparisonWorker, worker_seconds
+from pets.answers.comparison import ComparisonWorker, fingerprint, worker_seconds
 from pets.answers.math import Math
 from pets.errors import PetsError
 
@@ -148,6 +148,16 @@ def test_a_worker_ends_with_its_parent_while_it_computes(end):
         parent.send_signal(end)
         parent.wait(PATIENCE_S)
     wait_until(lambda: not alive(worker))
+
+
+def test_who_would_wait_for_a_worker_takes_the_second(monkeypatch):
+    first, second = ComparisonWorker(), ComparisonWorker()
+    monkeypatch.setattr(comparison, "WORKER", first)
+    monkeypatch.setattr(comparison, "SECOND_WORKER", second)
+    with first._lock:  # as while another thread waits for its reply
+        assert fingerprint("x+17", 5.0) is not None
+    assert first.pid is None and second.pid is not None
+    second.close()
 
 
 def test_a_worker_outlives_the_thread_that_asked_first(worker):

@@ -11,7 +11,7 @@ from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.driver import LONG_READ_CHARS, Driver, DriverConfig, Submission, in_flight_limit
+from pets.engine.driver import LONG_READ_CHARS, QUICK_QUESTION_S, Driver, DriverConfig, Submission, in_flight_limit
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, ReplyError, StateError
@@ -234,6 +234,22 @@ def test_comparisons_of_questions_take_turns(monkeypatch):
     assert order.count("b") == 6 and order.count("a") > 6  # all pairs of 4 traces, and of more
     last = max(place for place, id in enumerate(order) if id == "b")
     assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
+
+
+def test_a_question_that_takes_long_waits_for_its_likes_alone(monkeypatch):
+    threads = {"a": [], "b": []}
+
+    def same(kind, first, second):
+        threads["b" if "b" in first else "a"].append(threading.current_thread().name)
+        return False
+
+    monkeypatch.setattr(Math, "same", same)
+    monkeypatch.setattr(Math, "processor_time", lambda kind: len(threads["a"]) * QUICK_QUESTION_S)
+    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
+    driver = make(sampler, mean=20)
+    read_in_real_time(driver, formulas("a", max_traces=4, rounds=0))
+    read_in_real_time(driver, formulas("b", max_traces=4, rounds=0))
+    assert threads == {"a": ["pets-comparing_0"] + ["pets-comparing-long_0"] * 5, "b": ["pets-comparing_0"] * 6}
 
 
 def test_comparisons_end_with_the_deadline(monkeypatch):

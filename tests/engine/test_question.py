@@ -85,9 +85,9 @@ def test_classes_merge_late_and_are_named_after_the_first_launched():
 def test_comparisons_of_a_question_end_with_its_seconds():
     question, pairs = opened(kind=Near()), []
 
-    async def compare(kind, first, second):
+    async def compare(question, first, second):
         pairs.append((first, second))
-        return kind.same(first, second), kind.question_seconds / 2
+        return question.answer_type.same(first, second), question.answer_type.question_seconds / 2
 
     asyncio.run(question.classify(["1", None, "5", "2", "1", "3"], compare))
     assert pairs == [("1", "5"), ("1", "2")]  # then 2 and 5, 3 and all others are left apart
@@ -98,7 +98,7 @@ def test_a_comparison_that_is_broken_off_leaves_the_classes_as_they_were():
     question = opened(kind=Near())
     question.label("1")
 
-    async def break_off(kind, first, second):
+    async def break_off(question, first, second):
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):

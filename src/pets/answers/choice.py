@@ -15,6 +15,7 @@ from pets.errors import InputError
 
 __all__ = ["Choice"]
 
+MAX_CHARS = 10_000  # what is longer is no option
 MAX_LAYERS = 20  # of fonts, one around the other
 
 DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
@@ -65,6 +66,8 @@ class Choice(AnswerType):
 
     def canonical(self, answer: str) -> str | None:
         """The option that the string starts with; where digits are declared, the digit that it is."""
+        if len(answer) > MAX_CHARS:
+            return None
         bare = _undress(answer)
         if self.digits is not None:
             alone = DIGIT.fullmatch(bare)

@@ -1,9 +1,10 @@
 """Compares formulas in a worker process: ask, wait no longer than agreed, kill, start again.
 
-One worker serves the process, from the first question to the end. It limits itself by processor time (so that what
-merges does not depend on the machine's load) and is killed when the clock runs far past that. A worker that dies
-for another reason is replaced and asked once more. When this process ends, however it ends, the worker reads the end
-of its pipe and leaves; on Linux the kernel ends it even while it computes.
+One worker serves the process, from the first question to the end, and a second one whoever would wait for the first.
+It limits itself by processor time (so that what merges does not depend on the machine's load) and is killed when the
+clock runs far past that. A worker that dies for another reason is replaced and asked once more. When this process
+ends, however it ends, the worker reads the end of its pipe and leaves; on Linux the kernel ends it even while it
+computes.
 """
 
 import atexit
@@ -21,7 +22,7 @@ from pathlib import Path
 from pets._extras import missing
 from pets.errors import PetsError
 
-__all__ = ["WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
+__all__ = ["SECOND_WORKER", "WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
 
 CLOCK_PER_CPU = 5.0  # wall-clock seconds per second of processor time; beyond, the machine or the worker hangs
 STARTUP_TIMEOUT_S = 60.0
@@ -45,6 +46,11 @@ class ComparisonWorker:
     def pid(self) -> int | None:
         """The worker's process id, while there is one."""
         return self._process.pid if self._process else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for its reply."""
+        return self._lock.locked()
 
     def ask(self, verb: str, *texts: str, seconds: float) -> str | None:
         """The worker's reply; ``None`` if it has none, ran out of time, or died of the question twice."""
@@ -136,10 +142,16 @@ def _close_pipes(process: Process) -> None:
             pipe.close()
 
 
-WORKER = ComparisonWorker()
-atexit.register(WORKER.close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WORKER.forget)
+WORKER, SECOND_WORKER = ComparisonWorker(), ComparisonWorker()
+for _worker in (WORKER, SECOND_WORKER):
+    atexit.register(_worker.close)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_worker.forget)
+
+
+def _ask(verb: str, *texts: str, seconds: float) -> str | None:
+    worker = SECOND_WORKER if WORKER.busy else WORKER
+    return worker.ask(verb, *texts, seconds=seconds)
 
 
 _THREAD = threading.local()
@@ -157,10 +169,10 @@ def _charge(seconds: float) -> None:
 @lru_cache(maxsize=CACHED)
 def fingerprint(text: str, seconds: float) -> str | None:
     """A digest of the formula's structure and values; ``None`` if it does not parse or takes too long."""
-    return WORKER.ask("fingerprint", text, seconds=seconds)
+    return _ask("fingerprint", text, seconds=seconds)
 
 
 @lru_cache(maxsize=CACHED)
 def agree(first: str, second: str, seconds: float) -> bool:
     """Whether math-verify takes each for the other."""
-    return WORKER.ask("agree", first, second, seconds=seconds) == "yes"
+    return _ask("agree", first, second, seconds=seconds) == "yes"

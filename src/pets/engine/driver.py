@@ -33,6 +33,7 @@ __all__ = ["Driver", "DriverConfig", "Stop", "Submission", "in_flight_limit"]
 
 LEFT_PER_IN_FLIGHT = 8  # traces still to be launched or told, for each in flight, at the end of a small batch
 QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
+QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 
@@ -700,7 +701,7 @@ class Driver:
     async def _read(self, question: OpenQuestion, completions: Sequence[Completion]) -> list[str | None]:
         """The form of each trace, whose class is known then.
 
-        Long texts are read in one thread and answers compared in another, a text or a pair at a time. Every question
+        Long texts are read in one thread and answers compared in others, a text or a pair at a time. Every question
         has one of these waiting at most, so they take turns, however much one of them has.
         """
         long = sum(len(completion.text) for completion in completions) > LONG_READ_CHARS
@@ -713,8 +714,10 @@ class Driver:
             await question.classify(forms, self._compare)
         return forms
 
-    async def _compare(self, answer_type: AnswerType, first: str, second: str) -> tuple[bool, float]:
-        return await self._in_thread("comparing", _timed_same, answer_type, first, second)
+    async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
+        """As :data:`~pets.engine.question.Compare`; a question that has taken long waits for its likes alone."""
+        name = "comparing" if question.compared_seconds < QUICK_QUESTION_S else "comparing-long"
+        return await self._in_thread(name, _timed_same, question.answer_type, first, second)
 
     async def _in_thread(self, name: str, work: Callable[..., T], *arguments: object) -> T:
         if name not in self._threads:

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 Certify = Callable[[Tally], float]
-Compare = Callable[[AnswerType, str, str], Awaitable[tuple[bool, float]]]
-"""Whether two forms are the same, and the processor seconds that it took to say so."""
+Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
+"""Whether two forms of a question are the same, and the processor seconds that it took to say so."""
 
 MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
@@ -182,7 +182,7 @@ class OpenQuestion:
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
         self._merges: list[tuple[str, str]] = []
-        self._seconds_left = answer_type.question_seconds
+        self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
     @property
     def id(self) -> str:
@@ -215,9 +215,9 @@ class OpenQuestion:
 
     async def _same(self, first: str, second: str, compare: Compare) -> bool:
         same = self.answer_type.same_at_once(first, second)
-        if same is None and self._seconds_left > 0:
-            same, seconds = await compare(self.answer_type, first, second)
-            self._seconds_left -= seconds
+        if same is None and self.compared_seconds < self.answer_type.question_seconds:
+            same, seconds = await compare(self, first, second)
+            self.compared_seconds += seconds
         return bool(same)
 
     def label(self, form: str) -> str:
