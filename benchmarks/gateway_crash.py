@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks._slow_upstream import slow_upstream
-from benchmarks.gateway_load import books_of, gateway
+from benchmarks.gateway_load import gateway, ledger_totals
 
 KILLS, CLIENTS, SECONDS, BUDGET = 10, 40, 0.2, 20_000
 
@@ -73,17 +73,17 @@ def main() -> None:
 
         for turn in range(args.kills):
             with gateway(upstream, store, "--budget", str(BUDGET), "--mean-budget", "8") as (url, process):
-                right &= not books_of(store)["unsettled"]
+                right &= not ledger_totals(store)["unsettled"]
                 asyncio.run(crowd.load(url, args.clients, rng.uniform(1.0, 3.0), process.kill))
                 process.kill()
                 process.wait()
-            print(f"kill {turn + 1}: {books_of(store)}, upstream {counted_at(upstream)}, answered {crowd.answers}")
+            print(f"kill {turn + 1}: {ledger_totals(store)}, upstream {counted_at(upstream)}, answered {crowd.answers}")
         with gateway(upstream, store):
-            counted, books = counted_at(upstream), books_of(store)
+            counted, ledger = counted_at(upstream), ledger_totals(store)
     served = counted["whole"] + counted.get("broken", 0)
-    right &= not books["unsettled"]
-    right &= served <= books["spent"] <= BUDGET and crowd.traces <= books["spent"]
-    print(json.dumps({"benchmark": "gateway_crash", "kills": args.kills, "ledger": books, "right": right}))
+    right &= not ledger["unsettled"]
+    right &= served <= ledger["spent"] <= BUDGET and crowd.traces <= ledger["spent"]
+    print(json.dumps({"benchmark": "gateway_crash", "kills": args.kills, "ledger": ledger, "right": right}))
 
 
 if __name__ == "__main__":

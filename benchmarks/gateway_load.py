@@ -6,7 +6,7 @@ Every client asks, waits, and asks again; one request in 50 is given up by its c
 what a client waits beyond the time in which the upstream, by its own clock, had a reply to the question on its way, for
 requests without a retry; it has the share of the clients and of the machine in it. How large that is says "bare": the
 same clients ask the upstream itself, with no gateway between. Beside it stand the gateway's own measure (its time less
-that in which anything was upstream) and its processor time a request. Then the books: every request answered or given
+that in which anything was upstream) and its processor time a request. Then the ledger: every request answered or given
 up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
 """
 
@@ -151,7 +151,7 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{q}_ms": round(1000 * float(np.percentile(seconds, q)), 1) for q in (50, 99)}
 
 
-def books_of(store: Path) -> dict[str, int]:
+def ledger_totals(store: Path) -> dict[str, int]:
     """Sums of the ledger."""
     with contextlib.closing(sqlite3.connect(store)) as database:
         row = database.execute(
@@ -177,7 +177,7 @@ def main() -> None:
             seconds = time.perf_counter() - begun
             cpu = 1000 * (memory.pop("cpu_seconds") - before) / args.requests
         counted = httpx.get(f"{upstream}/stats", trust_env=False).json()
-        books = books_of(store)
+        ledger = ledger_totals(store)
     busy = counted.pop("busy")
     counted = {name: many - straight.get(name, 0) for name, many in counted.items()}
     overheads = [latency - busy[str(number)] for number, latency in load.latencies.items()]
@@ -188,9 +188,9 @@ def main() -> None:
     print(f"overhead, seen by the client: {percentiles(overheads)}, {machine} of it bare; "
           f"by the gateway: {percentiles(load.own)}")  # fmt: skip
     print(f"processor time of the gateway: {cpu:.1f} ms a request")
-    print(f"ledger {books}; upstream counted {counted}; memory {memory}")
-    right = books["spent"] == books["delivered"] + books["lost"] and not books["unsettled"]
-    right = right and books["delivered"] <= counted["whole"] <= books["spent"]
+    print(f"ledger {ledger}; upstream counted {counted}; memory {memory}")
+    right = ledger["spent"] == ledger["delivered"] + ledger["lost"] and not ledger["unsettled"]
+    right = right and ledger["delivered"] <= counted["whole"] <= ledger["spent"]
     figures: dict[str, object] = {
         "cpu_ms": round(cpu, 2),
         "client": percentiles(overheads),
@@ -198,7 +198,7 @@ def main() -> None:
         "gateway": percentiles(load.own),
         "memory_mb": memory,
     }
-    figures |= {"statuses": dict(load.statuses), "ledger": books, "upstream": counted, "ledger_right": right}
+    figures |= {"statuses": dict(load.statuses), "ledger": ledger, "upstream": counted, "ledger_right": right}
     print(json.dumps({"benchmark": "gateway_load", "requests": args.requests, "clients": args.clients} | figures))
 
 

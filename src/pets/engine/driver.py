@@ -38,7 +38,7 @@ LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 
 T = TypeVar("T")
-Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single", "refused"]
+Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single"]
 
 
 @dataclass(frozen=True, slots=True)
