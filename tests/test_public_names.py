@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from importlib.metadata import version
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -75,8 +76,11 @@ def test_an_unknown_name_is_an_attribute_error():
         pets.solv  # noqa: B018
 
 
-def test_the_version_is_the_distributions():
-    assert pets.__version__ == version("pets")
+def test_the_version_is_there_at_once_and_the_distribution_takes_it():
+    assert python("import pets; print(pets.__version__)") == pets.__version__
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/pets/_version.py"
 
 
 def test_importing_pets_brings_neither_numpy_nor_an_http_client():

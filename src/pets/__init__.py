@@ -14,6 +14,8 @@ Names are imported when they are used: `import pets` alone brings neither numpy 
 import importlib
 from typing import TYPE_CHECKING
 
+from pets._version import __version__
+
 if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for Python
     from pets.answers.base import AnswerType
     from pets.core.allocator import Allocator
@@ -42,8 +44,6 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
     from pets.samplers import Completion, Prompt, Sampler, Sampling
     from pets.samplers.openai import OpenAISampler
     from pets.types import Launch, Question, Trace, Verdict
-
-    __version__: str
 
 __all__ = [
     "Allocator",
@@ -111,13 +111,10 @@ HOME_OF = {name: module for module, names in HOMES.items() for name in names.spl
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        value: object = importlib.import_module("importlib.metadata").version("pets")
-    elif name in HOME_OF:
-        module = importlib.import_module(HOME_OF[name])
-        value = globals().get(name, getattr(module, name))  # pets.replay is a package that can be called
-    else:
+    if name not in HOME_OF:
         raise AttributeError(f"module 'pets' has no attribute {name!r}")
+    module = importlib.import_module(HOME_OF[name])
+    value: object = globals().get(name, getattr(module, name))  # pets.replay is a package that can be called
     globals()[name] = value  # found at once from now on
     return value
 

@@ -15,7 +15,7 @@ def require(module: str, extra: str) -> Any:
     [1]
     >>> require("no_such_module", "parquet")
     Traceback (most recent call last):
-    pets.errors.InputError: no_such_module is not installed. Try: pip install "pets[parquet]"
+    pets.errors.InputError: no_such_module is not installed. Try: pip install "pets-llm[parquet]"
     """
     try:
         return importlib.import_module(module)
@@ -25,4 +25,4 @@ def require(module: str, extra: str) -> Any:
 
 def missing(module: str, extra: str) -> InputError:
     """The error for a module that is not installed."""
-    return InputError(f'{module} is not installed. Try: pip install "pets[{extra}]"')
+    return InputError(f'{module} is not installed. Try: pip install "pets-llm[{extra}]"')

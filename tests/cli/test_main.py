@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from importlib.metadata import version
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from pets import __version__
 from pets.cli.main import VERBS, cli
 
 HEAVY = ("numpy", "scipy", "httpx", "rich", "pets.core", "pets.cli.solve")
@@ -46,8 +46,13 @@ def test_version_and_help_import_no_verb(word):
     assert out.stdout.splitlines()[-1] == "[]", out.stderr
 
 
-def test_the_version_is_the_distributions():
-    assert run("--version").stdout.split()[-1] == version("pets")
+def test_the_version_is_the_packages():
+    assert run("--version").stdout.split()[-1] == __version__
+
+
+def test_python_m_pets_is_the_command():
+    out = subprocess.run([sys.executable, "-m", "pets", "--version"], check=False, capture_output=True, text=True)
+    assert out.stdout == f"pets, version {__version__}\n"
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))

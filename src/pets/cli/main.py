@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 from click.shell_completion import CompletionItem
 
+from pets._version import __version__
 from pets.cli._terminal import terminal_text
 from pets.errors import PetsError
 
@@ -62,7 +63,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pets")
+@click.version_option(__version__)
 def cli() -> None:
     """PETS spends a self-consistency sampling budget where it changes the vote.
 
@@ -73,7 +74,7 @@ def cli() -> None:
 def main() -> None:
     """The ``pets`` entry point."""
     try:
-        cli()
+        cli(prog_name="pets")  # also where `python -m pets` was typed
     except PetsError as error:
         click.echo(f"pets: {terminal_text(str(error))}", err=True)
         sys.exit(2)

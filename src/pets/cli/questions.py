@@ -34,7 +34,7 @@ def questions(name: str | None, origin: SetOptions) -> None:
     """Print the question set NAME as JSONL, as `pets solve` and `pets sample` read it; without NAME, list the sets.
 
     \b
-    pets questions gpqa > gpqa.jsonl                      from the hub: pip install "pets[datasets]"
+    pets questions gpqa > gpqa.jsonl                      from the hub: pip install "pets-llm[datasets]"
     pets questions gpqa --from gpqa_diamond.csv --seed 1
 
     Prompts, how answers are read, and the right answers are included.

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
+from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
@@ -69,7 +69,7 @@ def run_settings(
         confidence=config.kind,
         concurrency=config.concurrency,
         name=name,
-        version=version("pets"),
+        version=__version__,
         more={"worst": currency.hold, **({"plan": config.to_plain()} if stored else {})},
     )
 

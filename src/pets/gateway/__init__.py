@@ -18,7 +18,7 @@ upstream.py       the servers behind: samplers for votes, models, what passes th
 import importlib
 from typing import TYPE_CHECKING
 
-from pets.errors import InputError
+from pets._extras import missing
 from pets.gateway.settings import Limits, Settings
 
 if TYPE_CHECKING:
@@ -34,4 +34,4 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module("pets.gateway.app"), name)
     except ImportError as error:
-        raise InputError(f'the gateway needs {error.name}, which is not here. Try: pip install "pets[serve]"') from None
+        raise missing(error.name or "starlette", "serve") from None

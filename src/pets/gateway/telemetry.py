@@ -1,7 +1,7 @@
 """The gateway's log as JSON lines, and its requests as OpenTelemetry spans.
 
 Spans need OpenTelemetry, whose own configuration says where they go:
-pip install "pets[otel]", then: opentelemetry-instrument pets serve ...
+pip install "pets-llm[otel]", then: opentelemetry-instrument pets serve ...
 """
 
 import importlib

@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import version
 
+from pets._version import __version__
 from pets.core.grid import fit_grid, plan_for
 from pets.core.patterns import K0, PATTERNS
 from pets.core.policy import Training
@@ -95,6 +95,6 @@ def _provenance(read: LabelledPool, seed: int) -> Provenance:
         answer=read.answer,
         options=read.options,
         digest="sha256:" + hashlib.sha256(content).hexdigest()[:16],
-        pets=version("pets"),
+        pets=__version__,
         seed=seed,
     )

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+from pets._version import __version__
 from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -125,7 +125,7 @@ class StreamSettings:
             confidence=config.kind,
             concurrency=config.concurrency,
             name="stream",
-            version=version("pets"),
+            version=__version__,
             more={"plan": config.to_plain(), "stream": more, "worst": self.budget.currency.hold},
         )
 

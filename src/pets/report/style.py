@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pets.errors import InputError
+from pets._extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,5 +67,5 @@ def quiet_grid(axes: Sequence["Axes"]) -> None:
 def _matplotlib(module: str) -> Any:
     try:
         return importlib.import_module(module)
-    except ImportError:
-        raise InputError("plots need matplotlib, which is not here. Try: pip install 'pets[plots]'") from None
+    except ImportError as error:
+        raise missing(error.name or module, "plots") from None

