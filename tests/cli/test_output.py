@@ -13,8 +13,11 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         check_output(tmp_path / "none" / "x.jsonl")
 
 
-def test_a_table_in_a_pipe_is_not_folded():
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says_and_else_not_folded(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert table_console().width == 240 and table_console(100).width == 100
+    monkeypatch.setenv("COLUMNS", "80")
+    assert table_console().width == 80 and table_console(100).width == 80
 
 
 def test_skipped_lines_are_reported_on_stderr(tmp_path, capsys):

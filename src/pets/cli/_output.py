@@ -1,5 +1,6 @@
 """What verbs print beside their data: tables, progress, amounts, and a check that a file can be written at all."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,8 +38,9 @@ class SafeConsole(Console):
 
 
 def table_console(width: int = UNFOLDED_WIDTH) -> Console:
-    """A console for tables on stdout, ``width`` columns wide where that is no terminal."""
-    return SafeConsole(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
+    """A console for tables on stdout; where that is no terminal as wide as COLUMNS says, else ``width`` columns."""
+    measured = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return SafeConsole(width=None if measured else width, markup=False, emoji=False, highlight=False)
 
 
 def check_output(path: Path | None) -> None:

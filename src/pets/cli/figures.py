@@ -9,7 +9,8 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
-from pets.cli._output import progress_bar, read_pool_reporting_skips, table_console
+from pets.cli._output import progress_bar, read_pool_reporting_skips
+from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
@@ -110,10 +111,9 @@ def _tables(pools: Sequence[Pool], protocol: ReplayConfig, folder: Path, workers
     clocked = ReplayConfig(CLOCK_DRAWS, budgets=protocol.budgets, seed=protocol.seed)
     clocks = [row for pool in pools for row in wall_clock(read_answers(pool), clocked)]
     at = f"at mean budget {protocol.budgets[0]:g}"
-    console = table_console()
-    console.print(sweep_table(sweeps, ORACLE[0], f"Oracle: K clusters of the true curves, {at}"))
-    console.print(sweep_table(sweeps, PREDICTOR[0], f"Predictor: K grids of four warm-up traces, {at}"))
-    console.print(clock_table(clocks, f"Wall clock {at}"))
+    print_table(sweep_table(sweeps, ORACLE[0], f"Oracle: K clusters of the true curves, {at}"))
+    print_table(sweep_table(sweeps, PREDICTOR[0], f"Predictor: K grids of four warm-up traces, {at}"))
+    print_table(clock_table(clocks, f"Wall clock {at}"))
     _print_written(write_csv(folder / "bin_sweeps.csv", sweeps))
     _print_written(write_csv(folder / "wall_clock.csv", clocks))
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pets.cli._groups import verb_group
 from pets.cli._output import table_console
+from pets.cli._tables import print_table
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.plans import StreamPlan, read_plan
@@ -36,11 +37,11 @@ def show(path: Path) -> None:
     fitted = read_plan(path)
     console = table_console(PIPE_WIDTH)
     console.print(_title(fitted), soft_wrap=True)
-    console.print(_grids(fitted))
+    print_table(_grids(fitted), console)
     console.file.write(_curves(fitted, console.width, colour=sys.stdout.isatty()) + "\n")
     if fitted.prices is not None:
-        console.print(_prices(fitted))
-    console.print(_prior(fitted))
+        print_table(_prices(fitted), console)
+    print_table(_prior(fitted), console)
 
 
 def _title(fitted: StreamPlan) -> str:

@@ -12,7 +12,8 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, read_pool_reporting_skips, table_console
+from pets.cli._output import count, read_pool_reporting_skips
+from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.pools import Metric, Pool, Summary, check_pool, pool_files, summarize, write_pool
 
@@ -105,7 +106,7 @@ def _print_table(summaries: Sequence[Summary]) -> None:
         table.add_column("confidence (missing)", justify="right")
     for summary in summaries:
         table.add_row(*_cells(summary), *(extra(summary) for extra in extras))
-    table_console().print(table)
+    print_table(table)
 
 
 def _cells(summary: Summary) -> list[str]:

@@ -13,7 +13,8 @@ import click
 
 from pets._extras import require
 from pets.cli._groups import option, verb
-from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips, table_console
+from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips
+from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
@@ -174,11 +175,10 @@ def _print_notes(pool: PoolResult, pool_size: int) -> None:
 
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
-    console = table_console()
     for pool in results:
-        console.print(pool_table(pool, table))
+        print_table(pool_table(pool, table), keys=2)
     if (certified := certificate_table(table)) is not None:
-        console.print(certified)
+        print_table(certified, keys=2)
 
 
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:

@@ -12,7 +12,8 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, format_amount, table_console
+from pets.cli._output import count, format_amount
+from pets.cli._tables import print_table
 from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
@@ -195,7 +196,7 @@ def _print_list(summaries: list[RunSummary]) -> None:
         spent = f"{format_amount(run.spent, unit)} / {format_amount(total, unit)}"
         cells = (str(run.id), _when(run.created), f"{run.questions:,}", spent, run.state, run.settings.policy)
         table.add_row(*cells, run.settings.model, run.settings.name)
-    table_console().print(table)
+    print_table(table)
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
