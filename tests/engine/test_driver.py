@@ -227,7 +227,7 @@ def test_comparisons_of_questions_take_turns(monkeypatch):
         return False
 
     monkeypatch.setattr(Math, "same_at_once", same_at_once)
-    monkeypatch.setattr(Math, "same", same)
+    monkeypatch.setattr(Math, "same_soon", same)
     sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
     driver = make(sampler, mean=20)
     read_in_real_time(driver, formulas("a", max_traces=16), formulas("b", max_traces=4, rounds=0))
@@ -236,25 +236,38 @@ def test_comparisons_of_questions_take_turns(monkeypatch):
     assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
 
 
-def test_a_question_that_takes_long_waits_for_its_likes_alone(monkeypatch):
-    threads = {"a": [], "b": []}
+def compare_by_thread(monkeypatch, threads, **results):
+    """Let comparisons say what they are told to, and note the thread that makes them, by question."""
+    for name, result in results.items():
 
-    def same(kind, first, second):
-        threads["b" if "b" in first else "a"].append(threading.current_thread().name)
-        return False
+        def same(kind, first, second, result=result):
+            threads["b" if "b" in first else "a"].append(threading.current_thread().name)
+            return result
 
-    monkeypatch.setattr(Math, "same", same)
+        monkeypatch.setattr(Math, name, same)
     monkeypatch.setattr(Math, "processor_time", lambda kind: len(threads["a"]) * QUICK_QUESTION_S)
     sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
-    driver = make(sampler, mean=20)
+    return make(sampler, mean=20)
+
+
+def test_a_question_that_takes_long_waits_for_its_likes_alone(monkeypatch):
+    threads = {"a": [], "b": []}
+    driver = compare_by_thread(monkeypatch, threads, same=False, same_soon=False)
     read_in_real_time(driver, formulas("a", max_traces=4, rounds=0))
     read_in_real_time(driver, formulas("b", max_traces=4, rounds=0))
     assert threads == {"a": ["pets-comparing_0"] + ["pets-comparing-long_0"] * 5, "b": ["pets-comparing_0"] * 6}
 
 
+def test_a_comparison_that_takes_long_waits_for_its_likes_alone(monkeypatch):
+    threads = {"a": [], "b": []}
+    driver = compare_by_thread(monkeypatch, threads, same=True, same_soon=None)
+    read_in_real_time(driver, formulas("b", max_traces=2, rounds=0))
+    assert threads["b"] == ["pets-comparing_0", "pets-comparing-long_0"]
+
+
 def test_comparisons_end_with_the_deadline(monkeypatch):
     released = threading.Event()
-    monkeypatch.setattr(Math, "same", lambda *args: released.wait(PATIENCE_S))
+    monkeypatch.setattr(Math, "same_soon", lambda *args: released.wait(PATIENCE_S))
     texts = Scripted(lambda prompt, seed: rf"\boxed{{x^{{{seed + 2}}}+1}}")
     one = formulas("q", max_traces=8)
     one.single = False

@@ -1,12 +1,16 @@
 r"""The worker process that compares formulas.
 
-It reads ``[verb, seconds, text, ...]``, one JSON line each, and writes ``[reply, processor seconds]`` back. Run as a
-script by :mod:`pets.answers.comparison`, with that process's id; it imports nothing of pets. math-verify parses and
-verifies; the fingerprint, structure and values to 300 digits at fixed points, tells apart what its tolerances would
-not.
+It reads ``[verb, seconds, text, ...]``, one JSON line each, and writes ``[reply, processor seconds]`` back; the seconds
+are null where they ran out. Run as a script by :mod:`pets.answers.comparison`, with that process's id; it imports
+nothing of pets. math-verify parses and verifies; the fingerprint, structure and values to 300 digits at fixed points,
+tells apart what its tolerances would not.
+
+Importing all that takes a second, so the process that has done it answers nothing itself: it forks a child that does,
+and another one when the kernel has ended that child for want of time.
 """
 
 import ctypes
+import gc
 import hashlib
 import json
 import logging
@@ -35,6 +39,7 @@ DIGITS = 300
 MAX_MEMORY_BYTES = 4 << 30
 PR_SET_PDEATHSIG = 1
 POINTS = 3  # at which formulas with symbols are evaluated
+OUT_OF_TIME = [getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)]
 
 
 def main() -> None:
@@ -44,7 +49,30 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    _write("ready", time.process_time())
+    if not hasattr(os, "fork"):
+        _write("ready", 0.0)
+        _serve()
+        return
+    gc.freeze()  # so that children share it
+    _write("ready", 0.0)
+    while _child_ran_out_of_time():
+        _write(None, None)
+
+
+def _child_ran_out_of_time() -> bool:
+    """Let a child answer until it ends, and say whether that was for want of time."""
+    worker = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _die_with_parent(worker)
+        _serve()
+        sys.stdout.flush()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in OUT_OF_TIME
+
+
+def _serve() -> None:
     for line in sys.stdin:
         verb, seconds, *texts = json.loads(line)
         begun = time.process_time()
@@ -159,7 +187,7 @@ def _points(expression: Any, point: int) -> dict[Any, Any]:
     return {symbol: rational(symbol.name) for symbol in expression.free_symbols}
 
 
-def _write(reply: str | None, seconds: float) -> None:
+def _write(reply: str | None, seconds: float | None) -> None:
     sys.stdout.write(json.dumps([reply, seconds]) + "\n")
     sys.stdout.flush()
 

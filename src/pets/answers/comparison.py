@@ -1,13 +1,14 @@
-"""Compares formulas in a worker process: ask, wait no longer than agreed, kill, start again.
+"""Compares formulas in a worker process: ask, wait no longer than agreed, go on.
 
 One worker serves the process, from the first question to the end, and a second one whoever would wait for the first.
-It limits itself by processor time (so that what merges does not depend on the machine's load) and is killed when the
-clock runs far past that. A worker that dies for another reason is replaced and asked once more. When this process
-ends, however it ends, the worker reads the end of its pipe and leaves; on Linux the kernel ends it even while it
-computes.
+It limits itself by processor time (so that what merges does not depend on the machine's load), answers the next
+question at once when it ran out, and is killed when the clock runs far past that. A worker that dies is replaced and
+asked once more. When this process ends, however it ends, the worker reads the end of its pipe and leaves; on Linux the
+kernel ends it even while it computes.
 """
 
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
@@ -22,11 +23,14 @@ from pathlib import Path
 from pets._extras import missing
 from pets.errors import PetsError
 
-__all__ = ["SECOND_WORKER", "WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
+__all__ = ["OUT_OF_TIME", "SECOND_WORKER", "WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
+
+OUT_OF_TIME = ""
+"""The reply that a worker had no time for."""
 
 CLOCK_PER_CPU = 5.0  # wall-clock seconds per second of processor time; beyond, the machine or the worker hangs
+LEAST_CLOCK_S = 2.0
 STARTUP_TIMEOUT_S = 60.0
-OUT_OF_TIME = [-getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)]
 CACHED = 1 << 13  # replies; what is compared has at most 400 characters, so the caches stay within about 40 MB
 
 Process = subprocess.Popen[bytes]
@@ -38,7 +42,6 @@ class ComparisonWorker:
     def __init__(self) -> None:
         self._process: Process | None = None
         self._lock = threading.Lock()
-        self._startup_seconds = 0.0  # of processor time, the last worker's
         # Linux ends a worker with the thread that started it: that one stays.
         self._starter: ThreadPoolExecutor | None = None
 
@@ -53,19 +56,18 @@ class ComparisonWorker:
         return self._lock.locked()
 
     def ask(self, verb: str, *texts: str, seconds: float) -> str | None:
-        """The worker's reply; ``None`` if it has none, ran out of time, or died of the question twice."""
+        """The worker's reply; ``None`` if it has none or died of the question twice."""
         request = json.dumps([verb, seconds, *texts]).encode() + b"\n"
         with self._lock:
             for _ in range(2):
                 process = self._process or self._start()
-                reply, killed = self._exchange(process, request, CLOCK_PER_CPU * seconds)
+                reply, killed = self._exchange(process, request, max(LEAST_CLOCK_S, CLOCK_PER_CPU * seconds))
+                value, used = json.loads(reply) if reply else (None, None)
+                _charge(seconds if used is None else used)
+                if killed or (reply and used is None):
+                    return OUT_OF_TIME
                 if reply:
-                    value, used = json.loads(reply)
-                    _charge(used)
                     return value if isinstance(value, str) else None
-                _charge(seconds + self._startup_seconds)  # the next one is started on this question's account
-                if killed or process.returncode in OUT_OF_TIME:
-                    break
         return None
 
     def close(self) -> None:
@@ -89,7 +91,11 @@ class ComparisonWorker:
         command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py")), str(os.getpid())]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         starter = self._starter = self._starter or ThreadPoolExecutor(1, "pets-worker")
-        process = starter.submit(subprocess.Popen, command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0).result()
+        # In a group of its own, with its child that computes: whoever kills it kills both.
+        group = 0 if hasattr(os, "killpg") else None
+        process = starter.submit(
+            subprocess.Popen, command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0, process_group=group
+        ).result()
         self._process = process
         ready, _ = self._exchange(process, b"", STARTUP_TIMEOUT_S)
         if not ready:
@@ -97,7 +103,6 @@ class ComparisonWorker:
                 "the worker that compares formulas did not start. See what `python -c 'import math_verify'` says, and"
                 " try: pip install --upgrade 'pets-llm[math]'"
             )
-        self._startup_seconds = json.loads(ready)[1]
         return process
 
     def _exchange(self, process: Process, request: bytes, seconds: float) -> tuple[bytes, bool]:
@@ -107,7 +112,7 @@ class ComparisonWorker:
 
         def kill() -> None:
             killed.set()
-            process.kill()
+            _kill(process)
 
         clock = threading.Timer(seconds, kill)
         clock.daemon = True
@@ -130,10 +135,20 @@ class ComparisonWorker:
     def _discard(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            if process.poll() is None:
-                process.kill()
+            _kill(process)
             process.wait()
             _close_pipes(process)
+
+
+def _kill(process: Process) -> None:
+    """Kill a worker and its child; as long as it was not waited for, its number is nobody else's."""
+    if process.returncode is not None:
+        return
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
 
 
 def _close_pipes(process: Process) -> None:
@@ -168,11 +183,11 @@ def _charge(seconds: float) -> None:
 
 @lru_cache(maxsize=CACHED)
 def fingerprint(text: str, seconds: float) -> str | None:
-    """A digest of the formula's structure and values; ``None`` if it does not parse or takes too long."""
+    """A digest of the formula's structure and values; ``None`` if it does not parse, or ``OUT_OF_TIME``."""
     return _ask("fingerprint", text, seconds=seconds)
 
 
 @lru_cache(maxsize=CACHED)
-def agree(first: str, second: str, seconds: float) -> bool:
-    """Whether math-verify takes each for the other."""
-    return _ask("agree", first, second, seconds=seconds) == "yes"
+def agree(first: str, second: str, seconds: float) -> str | None:
+    """``"yes"`` if math-verify takes each for the other, else ``"no"``; ``None`` if neither, or ``OUT_OF_TIME``."""
+    return _ask("agree", first, second, seconds=seconds)

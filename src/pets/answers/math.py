@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from pets.answers.base import AnswerType
-from pets.answers.comparison import agree, fingerprint, worker_seconds
+from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import places
 from pets.answers.latex import comparable, normalize, word
 from pets.answers.rational import read, show
@@ -23,6 +23,7 @@ from pets.errors import InputError
 __all__ = ["Math"]
 
 MAX_CHARS = 2000  # what is longer is no answer
+SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
 EXACT = re.compile(r"-?\d+(?:/\d+)?")
 LONE_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
@@ -94,9 +95,24 @@ class Math(AnswerType):
         """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
         if (plain := self.same_at_once(first, second)) is not None:
             return plain
+        return bool(self._same_within(first, second, self.seconds))
+
+    def same_soon(self, first: str, second: str) -> bool | None:
+        """What :meth:`same` says; ``None`` where that takes the worker more than a fifth of a second."""
+        if (plain := self.same_at_once(first, second)) is not None:
+            return plain
+        return self._same_within(first, second, min(self.seconds, SOON_SECONDS))
+
+    @staticmethod
+    def _same_within(first: str, second: str, seconds: float) -> bool | None:
         first, second = sorted((first, second))  # symmetric, and one entry of the cache
-        digest = fingerprint(first, self.seconds)
-        return digest is not None and digest == fingerprint(second, self.seconds) and agree(first, second, self.seconds)
+        mark = fingerprint(first, seconds)
+        other = mark and fingerprint(second, seconds)
+        if mark and mark == other:
+            reply = agree(first, second, seconds)
+        else:
+            reply = OUT_OF_TIME if OUT_OF_TIME in (mark, other) else "no"
+        return None if reply == OUT_OF_TIME else reply == "yes"
 
 
 def _canonical(answer: str) -> str | None:

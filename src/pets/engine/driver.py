@@ -715,20 +715,31 @@ class Driver:
         return forms
 
     async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
-        """As :data:`~pets.engine.question.Compare`; a question that has taken long waits for its likes alone."""
-        name = "comparing" if question.compared_seconds < QUICK_QUESTION_S else "comparing-long"
-        return await self._in_thread(name, _timed_same, question.answer_type, first, second)
+        """As :data:`~pets.engine.question.Compare`; what takes long, and a question that has, waits for its likes."""
+        answer_type, seconds = question.answer_type, 0.0
+        if question.compared_seconds < QUICK_QUESTION_S:
+            same, seconds = await self._timed("comparing", answer_type, answer_type.same_soon, first, second)
+            if same is not None:
+                return same, seconds
+        same, more_seconds = await self._timed("comparing-long", answer_type, answer_type.same, first, second)
+        return bool(same), seconds + more_seconds
+
+    async def _timed(
+        self, thread: str, answer_type: AnswerType, same: Callable[[str, str], bool | None], first: str, second: str
+    ) -> tuple[bool | None, float]:
+        """What a comparison says, and the processor seconds that it took."""
+
+        def work() -> tuple[bool | None, float]:
+            begun = answer_type.processor_time()
+            result = same(first, second)
+            return result, answer_type.processor_time() - begun
+
+        return await self._in_thread(thread, work)
 
     async def _in_thread(self, name: str, work: Callable[..., T], *arguments: object) -> T:
         if name not in self._threads:
             self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
         return await asyncio.get_running_loop().run_in_executor(self._threads[name], work, *arguments)
-
-
-def _timed_same(answer_type: AnswerType, first: str, second: str) -> tuple[bool, float]:
-    begun = answer_type.processor_time()
-    same = answer_type.same(first, second)
-    return same, answer_type.processor_time() - begun
 
 
 def in_flight_limit(concurrency: int, questions: int, left: int) -> int:
