@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(autouse=True)
+def _no_columns(monkeypatch):
+    """Tables are as wide as in a pipe, whatever terminal the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def weights():
     """SmolLM2's file, for llama.cpp to run; the test is skipped, and says why, where it cannot."""
