@@ -40,7 +40,7 @@ def write(path: Path, many: int) -> None:
             row = {
                 "id": f"q{i}",
                 "question": f"Question number {i}: which of four it is?",
-                "answer": "choice:options=4",
+                "answer_type": "choice:options=4",
             }
             file.write(json.dumps(row) + "\n")
 

@@ -277,7 +277,9 @@ def test_what_cannot_end_well_ends_before_anything_is_paid_for(tmp_path):
     with pytest.raises(PoolError, match="cannot be read"):
         run(sampler, tmp_path)
     with pytest.raises(SpecError):
-        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, problems=[replace(PROBLEMS[0], answer="nothing")]))
+        run(
+            sampler, tmp_path / "pool.jsonl", replace(RECORDING, problems=[replace(PROBLEMS[0], answer_type="nothing")])
+        )
     assert sampler.seeds == []
 
 

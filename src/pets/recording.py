@@ -116,7 +116,7 @@ async def record(
     ``on_progress`` hears how many questions of how many are recorded, first before any is sampled. What fails for good
     ends the recording, and raises when the questions that were in flight beside it have come home.
     """
-    for spec in {problem.answer for _, problem in recording.numbered}:
+    for spec in {problem.answer_type for _, problem in recording.numbered}:
         make_answer_type(spec)  # a bad one raises before anything is paid for
     numbered, kept = recording.numbered, _kept(path, recording)
     _append(path, b"")  # a file that cannot be written, too
@@ -186,7 +186,7 @@ def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = Fa
 
     Tokens that were only ``estimated`` are left out.
     """
-    read = make_answer_type(problem.answer).extract
+    read = make_answer_type(problem.answer_type).extract
     confidences: dict[str, tuple[float | None, ...]] = {
         kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
         for kind in KINDS

@@ -2,16 +2,16 @@
 
 import pytest
 
-from pets.cli.options import LocalModelOptions, ModelOptions, SamplingOptions, StoredRunOptions, load_questions
+from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
 from pets.errors import InputError
 from pets.prompts import Sampling
 
 
 def test_questions_come_from_a_named_set_or_a_file(tmp_path):
-    assert len(load_questions("starter").problems) > 100
+    assert len(QuestionOptions(first=7).load("starter").problems) == 7
     path = tmp_path / "mine.csv"
     path.write_text("id,problem,solution\na,What is 2 + 2?,4\n")
-    (problem,) = load_questions(str(path), ("question=problem", "gold=solution")).problems
+    (problem,) = QuestionOptions(("question=problem", "gold=solution")).load(str(path)).problems
     assert (problem.id, problem.gold) == ("a", "4")
 
 
@@ -24,7 +24,7 @@ def test_questions_come_from_a_named_set_or_a_file(tmp_path):
 )
 def test_a_mistake_says_what_to_do(name, fields, message):
     with pytest.raises(InputError, match=message):
-        load_questions(name, fields)
+        QuestionOptions(fields).load(name)
 
 
 def test_what_is_not_given_is_the_sets_own_choice():

@@ -38,7 +38,7 @@ def refused(*args):
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "questions.jsonl"
-    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4"} for i in range(10))
+    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4"} for i in range(10))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

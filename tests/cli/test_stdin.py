@@ -83,8 +83,8 @@ def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
 
 
 def test_a_question_is_read_by_the_type_that_is_given_unless_it_says_another():
-    found, refused = asked('{"id": "a", "question": "1 + 1?"}', '{"question": "x?", "answer": "text"}')
-    assert [(one.id, one.answer) for one in found] == [("a", "number"), ("2", "text")]
+    found, refused = asked('{"id": "a", "question": "1 + 1?"}', '{"question": "x?", "answer_type": "text"}')
+    assert [(one.id, one.answer_type) for one in found] == [("a", "number"), ("2", "text")]
     assert not refused
 
 

@@ -81,7 +81,7 @@ def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, poo
 def test_questions_on_stdin_are_asked_and_answered(plan):
     mock = MockModel(synthetic(10, strength=0.3))
     lines = [
-        {"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4", "gold": "A"} for i in range(10)
+        {"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4", "gold": "A"} for i in range(10)
     ]
     with running(mock) as url:
         result = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--budget-window", 5, lines=lines)
@@ -166,7 +166,9 @@ def begun(popen, plan, url):
 def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
     with running(MockModel(synthetic(4, strength=0.3))) as url:
         process = begun(popen, plan, url)
-        process.stdin.write(json.dumps({"id": "q1", "question": "Question q1", "answer": "choice:options=4"}) + "\n")
+        process.stdin.write(
+            json.dumps({"id": "q1", "question": "Question q1", "answer_type": "choice:options=4"}) + "\n"
+        )
         process.stdin.flush()
         first = json.loads(process.stdout.readline())  # stdin is still open
         os.kill(process.pid, signal.SIGINT)
@@ -180,7 +182,7 @@ def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "questions.jsonl"
-    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer": "choice:options=4"} for i in range(20))
+    rows = ({"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4"} for i in range(20))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

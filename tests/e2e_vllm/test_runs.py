@@ -15,7 +15,7 @@ SHORT = ["--max-tokens", 24, "--temperature", 0.7]
 def sums(tmp_path):
     """Sums as questions of a chat."""
     path = tmp_path / "sums.jsonl"
-    rows = [{"id": f"{a}+{a}", "question": f"What is {a} + {a}?", "answer": "number"} for a in (2, 3, 4)]
+    rows = [{"id": f"{a}+{a}", "question": f"What is {a} + {a}?", "answer_type": "number"} for a in (2, 3, 4)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -95,7 +95,7 @@ def test_stream_answers_within_its_budget(vllm, pets, sums, tmp_path):
 
 def test_a_run_that_is_killed_leaves_vllm_nothing_to_do(vllm, start, tmp_path):
     path = tmp_path / "story.jsonl"
-    path.write_text(json.dumps({"id": "story", "question": "Tell a very long story.", "answer": "text"}) + "\n")
+    path.write_text(json.dumps({"id": "story", "question": "Tell a very long story.", "answer_type": "text"}) + "\n")
     with vllm.counting() as work:
         process = start("solve", path, "--policy", "uniform", "--budget", 8, "--max-tokens", 1900, *vllm.source)
         wait_until(lambda: vllm.load["running"] or process.poll() is not None)

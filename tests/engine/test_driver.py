@@ -207,7 +207,7 @@ def read_in_real_time(driver, *submissions):
 
 def formulas(id, **options):
     one = submission(id, **options)
-    one.problem = replace(one.problem, answer="math")
+    one.problem = replace(one.problem, answer_type="math")
     return one
 
 
@@ -304,7 +304,7 @@ def test_a_trace_that_cannot_be_read_is_charged_and_nothing_stays_held():
     driver = make(Paced(), ledger, max_n=1)
     (problem,) = asked(["q"])
     with pytest.raises(InputError, match="too deep"):
-        submit(driver, Submission(replace(problem, answer=Unreadable()), Sampling(), 0, 4, 100.0))
+        submit(driver, Submission(replace(problem, answer_type=Unreadable()), Sampling(), 0, 4, 100.0))
     assert ledger.charged + ledger.abandoned == 4 and driver.in_flight == driver.allocator.budget.reserved == 0
 
 

@@ -124,7 +124,7 @@ def test_a_plain_model_passes_through_without_the_key(name, gateway, caplog, sto
 @pytest.mark.parametrize("name", SMALL)
 def test_a_run_ends_with_answers_or_one_line(name, upstream, tmp_path, monkeypatch, capfdbinary):
     questions, runs = tmp_path / "q.jsonl", tmp_path / "runs.db"
-    questions.write_text('{"id": "q", "question": "What is 2 + 2?", "answer": "number"}\n')
+    questions.write_text('{"id": "q", "question": "What is 2 + 2?", "answer_type": "number"}\n')
     words = ["solve", str(questions), "--endpoint", upstream, "--model", f"hostile/{name}", "--store", str(runs)]
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(sys, "argv", ["pets", *words, "--budget", "4", "--tries", "1", "--timeout", str(TIMEOUT_S)])

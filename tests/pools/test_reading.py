@@ -180,11 +180,11 @@ CUT = gzip.compress(b"{}" * 99, mtime=0)[:-9]
         ("p.jsonl", b"", 'pool "p.jsonl": the file holds no question; a pool has at least one. Record it again.'),
         ("p.jsonl", b"\n\n", 'pool "p.jsonl": the file holds no question'),
         ("p.json", b"[]", 'pool "p.json": the file holds no question'),
-        ("p.json", b"3", 'pool "p.json": found 3; expected a list of questions. Check the file.'),
+        ("p.json", b"3", 'pool "p.json": it holds 3, and no list of records.'),
         ("p.json", b"[\n{},\n", 'pool "p.json": this is not JSON (Expecting value at line 3 column 1)'),
         ("p.jsonl.gz", b"plain", 'pool "p.jsonl.gz" cannot be read (Not a gzipped file'),
         ("p.jsonl.gz", CUT, 'pool "p.jsonl.gz" cannot be read (Compressed file ended'),
-        ("p.parquet", b"plain", 'pool "p.parquet" is not Parquet ('),
+        ("p.parquet", b"plain", 'pool "p.parquet": this is not Parquet ('),
         ("p.xml", b"<a/>", 'pool "p.xml": its format is unknown; pools end in .jsonl.gz, .jsonl, .json, .parquet.'),
         ("none.jsonl", None, 'pool "none.jsonl": there is no file "'),
         ("none.parquet", None, 'pool "none.parquet": there is no file "'),
@@ -202,7 +202,7 @@ def test_a_bad_file_is_one_clear_line_skipped_or_not(tmp_path, name, content, me
 
 
 def test_a_folder_is_no_pool_and_only_bad_lines_are_none(tmp_path):
-    with pytest.raises(PoolError, match="is a folder; a pool is a file"):
+    with pytest.raises(PoolError, match="is a folder; name a file in it"):
         read_pool(tmp_path)
     with pytest.raises(PoolError, match=r"line 1: this is not JSON .* No other line is good either \(2 are bad\)"):
         read_pool(lines(tmp_path, "{", "}"), skip_bad=True)

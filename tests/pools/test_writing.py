@@ -94,5 +94,5 @@ def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     pool = Pool("p", (PooledQuestion("q", ("A",)),))
     for attempt in (lambda: read_pool(tmp_path / "p.parquet"), lambda: write_pool(pool, tmp_path / "p.parquet")):
-        with pytest.raises(InputError, match=r'pip install "pets\[parquet\]"'):
+        with pytest.raises(InputError, match=r'pip install "pets-llm\[parquet\]"'):
             attempt()

@@ -16,7 +16,7 @@ ROWS = [
     {"nr": "a", "problem": 'What is 2 + 2,\n"exactly"?', "answer": "4", "kind": "number", "n": 2},
     {"nr": "b", "problem": "Qu'est-ce ☃ ?", "answer": None, "kind": "text", "n": None},
 ]
-FIELDS = {"id": "nr", "question": "problem", "gold": "answer", "answer": "kind", "options": "n"}
+FIELDS = {"id": "nr", "answer_type": "kind", "options": "n"}
 EXPECTED = (
     Problem("a", Prompt.chat('What is 2 + 2,\n"exactly"?'), "number", "4", options=2),
     Problem("b", Prompt.chat("Qu'est-ce ☃ ?"), "text"),
@@ -34,21 +34,23 @@ def test_a_set_survives_the_round_trip(tmp_path):
 
 def test_a_question_is_asked_as_a_chat(tmp_path):
     path = tmp_path / "mine.jsonl"
-    path.write_text('{"question": "What is 2 + 2?", "gold": 4, "answer": "number"}\n\n{"id": 7, "prompt": "1, 2,"}\n')
+    path.write_text(
+        '{"question": "What is 2 + 2?", "gold": 4, "answer_type": "number"}\n\n{"id": 7, "prompt": "1, 2,"}\n'
+    )
     first, second = read_questions(path).problems
     assert (first.id, first.gold, first.prompt) == ("1", "4", Prompt.chat("What is 2 + 2?"))
-    assert (second.id, second.prompt, second.answer) == ("7", Prompt("1, 2,"), "text")
+    assert (second.id, second.prompt, second.answer_type) == ("7", Prompt("1, 2,"), "text")
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{", "not JSON"),
-        ("[1]", "an object with id and prompt"),
-        ('{"id": "x"}', '"prompt" is a text'),
+        ("[1]", "a question is an object"),
+        ('{"id": "x"}', "there is no question"),
         ('{"id": "x", "prompt": ""}', "the prompt is empty"),
-        ('{"id": "x", "prompt": [{"role": "boss", "content": "a"}]}', '"prompt" is a text'),
-        ('{"id": "x", "prompt": "a", "answer": "colour"}', "no answer type 'colour'"),
+        ('{"id": "x", "prompt": [{"role": "boss", "content": "a"}]}', "there is no question"),
+        ('{"id": "x", "prompt": "a", "answer_type": "colour"}', "no answer type 'colour'"),
         ('{"id": "x", "prompt": "a", "options": 1}', "at least 2"),
         ('{"id": ["x"], "prompt": "a"}', "expected a string"),
         ('{"id": "good", "prompt": "a"}', "as on line 1"),
@@ -63,7 +65,7 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 
 
 def test_a_missing_or_empty_file_and_an_unknown_set_say_so(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         read_questions(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match="holds no question"):
@@ -96,11 +98,11 @@ def test_every_format_holds_the_same(tmp_path, suffix):
 
 
 def test_a_field_that_stands_for_another_is_not_its_own(tmp_path):
-    """The right answer under "answer" is not taken for how answers are read."""
+    """Whoever names the question does not mean the prompt."""
     path = tmp_path / "mine.jsonl"
-    path.write_text('{"problem": "2 + 2?", "answer": "4", "level": 3, "prompt": "not this"}\n')
-    fields = parse_fields(["question=problem", "gold=answer"])
-    (problem,) = read_questions(path, fields=fields, answer="number").problems
+    path.write_text('{"body": "2 + 2?", "final": "4", "level": 3, "prompt": "not this", "answer": "nor this"}\n')
+    fields = parse_fields(["question=body", "gold=final"])
+    (problem,) = read_questions(path, fields=fields, answer_type="number").problems
     assert problem == Problem("1", Prompt.chat("2 + 2?"), "number", "4", "3")
 
 
@@ -123,18 +125,19 @@ def test_a_bad_mapping_is_named(texts, message):
     [
         ("a.csv", "problem,answer\n2+2?,4\n", {"question": "text"}, 'line 2: there is no field "text"; the fields are'),
         ("a.csv", "question,answer\n2+2?,number\n", {"gold": "gold"}, 'no question has a field "gold"'),
-        ("a.csv", "question,answer\n2+2?,4\n", {}, "--field gold=answer"),
-        ("a.csv", "problem\n2+2?\n", {}, r'fields are "problem"; --field question=NAME'),
+        ("a.csv", "question,answer\n2+2?,number\n3+3?,number\n", {}, "--field answer_type=answer"),
+        ("a.csv", "question,gold,answer\n2+2?,4,number\n", {}, "line 2: .*--field answer_type=answer"),
+        ("a.csv", "body\n2+2?\n", {}, r'fields are "body"; --field question=NAME'),
+        ("a.xlsx", "PK", {}, "Save it as CSV"),
         ("a.csv", "question\n2+2?,4\n", {}, "line 2: it has more cells than the head"),
         ("a.csv", 'question\n"2+2?\n', {}, "not CSV"),
         ("a.csv", "question\n", {}, "holds no question"),
         ("a.csv", "question,options\n2+2?,one\n", {}, '"options" is "one"'),
-        ("a.json", '{"question": "2+2?"}', {}, "is a list"),
         ("a.json", "[", {}, "not JSON"),
         ("a.json", "[3]", {}, "entry 1: a question is an object"),
         ("a.parquet", "nothing", {}, "not Parquet"),
         ("a.jsonl.gz", "nothing", {}, "cannot be read"),
-        ("a.jsonl", '{"question": "2+2?", "answer": 4}', {}, "it is how the answer is read"),
+        ("a.jsonl", '{"question": "2+2?", "answer_type": 4}', {}, "it is how answers are read"),
     ],
 )
 def test_what_cannot_be_used_is_one_clear_line(tmp_path, name, content, fields, message):
@@ -153,3 +156,51 @@ def test_a_csv_that_is_not_utf_8_says_so(tmp_path):
 def test_a_long_prompt_fits_in_a_cell(tmp_path):
     (tmp_path / "a.csv").write_text("question\n" + "x" * 200_000 + "\n")
     assert len(read_questions(tmp_path / "a.csv").problems[0].prompt.content[0].content) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("names", "row"),
+    [
+        ("question,answer", "2 + 2?,4"),
+        ("problem;target", "2 + 2?;4"),
+        ("Query\tLabel", "2 + 2?\t4"),
+        ("input|solution", '"2 + 2?"|4'),
+        ("Question, Gold", '2 + 2?, "4"'),
+    ],
+)
+def test_usual_names_are_known_under_any_separator(tmp_path, names, row):
+    (tmp_path / "mine.csv").write_text(f"\ufeff{names}\n{row}\n\n", "utf-8")
+    assert read_questions(tmp_path / "mine.csv").problems == (Problem("1", Prompt.chat("2 + 2?"), "text", "4"),)
+
+
+def test_an_answer_is_gold_even_where_one_of_many_looks_like_a_type(tmp_path):
+    path = tmp_path / "words.jsonl"
+    rows = [{"question": "A synonym of script?", "answer": "text"}, {"question": "Of home?", "answer": "house"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [problem.gold for problem in read_questions(path).problems] == ["text", "house"]
+    path.write_text(json.dumps(rows[0]) + "\n")
+    assert read_questions(path, fields={"gold": "answer"}).problems[0].gold == "text"
+
+
+def test_a_text_file_has_a_question_per_line(tmp_path):
+    (tmp_path / "mine.txt").write_text("What is 2 + 2?\n\n  And, then, 3 + 3?  \n")
+    assert [(p.id, p.prompt) for p in read_questions(tmp_path / "mine.txt").problems] == [
+        ("1", Prompt.chat("What is 2 + 2?")),
+        ("2", Prompt.chat("And, then, 3 + 3?")),
+    ]
+
+
+@pytest.mark.parametrize("gold", [1, "B", "two", "1"])
+@pytest.mark.parametrize("options", [["one", "two"], {"text": ["one", "two"], "label": ["A", "B"]}, '["one", "two"]'])
+def test_listed_choices_are_asked_with_letters_and_gold_is_one_of_them(tmp_path, gold, options):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"question": "Which is even?", "choices": options, "answer": gold}))
+    (problem,) = read_questions(path).problems
+    asked = Prompt.chat("Which is even?\n\nA) one\nB) two")
+    assert problem == Problem("1", asked, "choice:options=2", "B", options=2)
+
+
+def test_choices_that_the_question_spells_out_are_not_repeated(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"question": "Which? (A) one (B) two", "options": ["one", "two"], "gold": "A"}))
+    assert read_questions(path).problems[0].prompt == Prompt.chat("Which? (A) one (B) two")

@@ -101,11 +101,11 @@ def test_a_copy_is_read_with_prompt_answer_type_and_gold(tmp_path, name):
     asked = question_set(name, tmp_path)
     assert asked == question_set(name, path) and len(asked.problems) == len(ROWS[name])
     first, expected = asked.problems[0], EXPECTED[name]
-    found = (first.id, first.answer, first.gold, first.level, first.options)
+    found = (first.id, first.answer_type, first.gold, first.level, first.options)
     assert found[:2] == expected[:2] and found[3:] == expected[3:] and found[2] == (expected[2] or found[2])
     (message,) = first.prompt.content
     assert message.role == "user" and message.content.endswith(BOXED) and asked.sampling.max_tokens >= 2048
-    kind = make_answer_type(first.answer)
+    kind = make_answer_type(first.answer_type)
     assert kind.extract(f"So it is \\boxed{{{first.gold}}}.") == kind.canonical(first.gold) is not None
 
 
@@ -171,7 +171,7 @@ def test_a_hub_that_does_not_answer_is_one_line(monkeypatch):
 
 def test_without_the_library_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"pets\[datasets\]"):
+    with pytest.raises(InputError, match=r"pets-llm\[datasets\]"):
         question_set("aime24")
 
 

@@ -24,7 +24,7 @@ def test_the_gold_is_right_and_canonical_up_to_case(problem):
         a, b = map(int, operands)
         assert problem.gold == str({"sum": a + b, "difference": a - b, "product": a * b}[kind])
         assert f"{a} {'+-x'[['sum', 'difference', 'product'].index(kind)]} {b}?" in problem.prompt.content
-    assert make_answer_type(problem.answer).canonical(problem.gold) == problem.gold.lower()
+    assert make_answer_type(problem.answer_type).canonical(problem.gold) == problem.gold.lower()
 
 
 def test_no_question_is_among_its_own_examples():
@@ -36,7 +36,7 @@ def test_no_question_is_among_its_own_examples():
 def test_every_example_is_read_as_its_own_answer():
     for problem in PROBLEMS:
         *shots, _ = problem.prompt.content.split("Question: ")[1:]
-        read = make_answer_type(problem.answer).extract
+        read = make_answer_type(problem.answer_type).extract
         assert all(read(shot.split("Answer:")[1]) is not None for shot in shots)
 
 

@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
 from pets.questions import Problem
-from pets.questions.files import Record, problem_from, renamed
+from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from
+from pets.tabular import Record
 
 __all__ = ["lines", "problems_in", "replayed_problem", "spoken_problem"]
 
@@ -92,7 +93,7 @@ async def problems_in(
             record = json.loads(line)
             json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
             if not isinstance(record, dict):
-                raise InputError("a question is an object with id and prompt.")
+                raise InputError("a question is an object with id and question.")
             problem = parse(record, number)
         except PetsError as error:
             refuse(place, str(error))
@@ -102,9 +103,15 @@ async def problems_in(
             yield problem
 
 
-def spoken_problem(fields: dict[str, str], answer: str) -> Parse:
-    """A record's question, for a model; ``answer`` is how it is read where it does not say."""
-    return lambda record, number: problem_from(renamed(record, fields), number, answer)
+def spoken_problem(fields: dict[str, str], answer_type: str) -> Parse:
+    """A record's question, for a model; ``answer_type`` is how answers are read where it does not say."""
+
+    def parse(record: Record, number: int) -> Problem:
+        if "gold" not in fields and "answer_type" not in record and is_answer_type(record.get("answer")):
+            raise InputError(RENAMED_TYPE)
+        return problem_from(record, number, fields, answer_type)
+
+    return parse
 
 
 def replayed_problem(made: Callable[[str], Problem]) -> Parse:

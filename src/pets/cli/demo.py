@@ -42,7 +42,7 @@ class ReferenceAnswers:
     def of(cls, problems: Iterable[Problem], pool: Pool) -> "ReferenceAnswers":
         """Read from the pool."""
         recorded = {question.id: question for question in pool.questions}
-        gold = {p.id: None if p.gold is None else make_answer_type(p.answer).canonical(p.gold) for p in problems}
+        gold = {p.id: None if p.gold is None else make_answer_type(p.answer_type).canonical(p.gold) for p in problems}
         return cls({id: majority(recorded[id].answers) for id in gold}, gold)
 
     def judged(self, policy: str, answers: Sequence[Answer], curve: Sequence[float]) -> PolicyRun:

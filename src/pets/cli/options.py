@@ -1,7 +1,6 @@
 """The option groups that several verbs share: questions, model, sampling, budget, run, output."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +12,7 @@ from pets.confidence import Kind
 from pets.engine.config import DialectName
 from pets.engine.run import make_samplers
 from pets.errors import InputError
-from pets.questions import QuestionSet, named_sets, parse_fields, question_set, read_questions
+from pets.questions import QuestionSet, find_questions, parse_fields
 from pets.samplers import Sampler, Sampling
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "SamplingOptions",
     "StoreOptions",
     "StoredRunOptions",
-    "load_questions",
 ]
 
 DEFAULT_STORE = "runs.db"
@@ -42,7 +40,7 @@ class QuestionOptions:
     title: ClassVar[str] = "Questions"
 
     fields: tuple[str, ...] = option(
-        "Where the file holds what: question=problem, gold=answer, ...; give it again for more.",
+        "Where the file holds what, if not under a usual name: question=body, gold=final, ...; give it again for more.",
         (),
         flags=("--field",),
         metavar="NAME=COLUMN",
@@ -50,8 +48,8 @@ class QuestionOptions:
     first: int | None = option("Take only this many questions, from the first on.", at_least=1)
 
     def load(self, name: str) -> QuestionSet:
-        """The questions of a named set or a file."""
-        questions = load_questions(name, self.fields)
+        """The questions of a file, a named set, a data set of the hub, or stdin."""
+        questions = find_questions(name, parse_fields(self.fields))
         return replace(questions, problems=questions.problems[: self.first])
 
 
@@ -194,16 +192,3 @@ class StoreOptions:
     title: ClassVar[str] = "Store"
 
     store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
-
-
-def load_questions(name: str, fields: Sequence[str] = ()) -> QuestionSet:
-    """A named set, or a file, its fields under the names that ``fields`` gives."""
-    columns = parse_fields(fields)
-    path = Path(name)
-    if name in named_sets() and not columns:
-        return question_set(name)
-    if not path.exists():
-        if name in named_sets():
-            raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
-        raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path, fields=columns)

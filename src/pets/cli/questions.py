@@ -8,6 +8,8 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
+from pets.cli.options import QuestionOptions
+from pets.errors import InputError
 from pets.questions import named_sets, question_set, write_questions
 from pets.questions.sets import BENCHMARKS
 
@@ -29,18 +31,26 @@ class SetOptions:
 
 
 @verb()
-@click.argument("name", required=False)
-def questions(name: str | None, origin: SetOptions) -> None:
-    """Print the question set NAME as JSONL, as `pets solve` and `pets sample` read it; without NAME, list the sets.
+@click.argument("name", metavar="[QUESTIONS]", required=False)
+def questions(name: str | None, origin: SetOptions, selection: QuestionOptions) -> None:
+    """Print QUESTIONS as JSONL, as `pets solve` and `pets sample` ask them; without any, list the named sets.
 
     \b
     pets questions gpqa > gpqa.jsonl                      from the hub: pip install "pets-llm[datasets]"
     pets questions gpqa --from gpqa_diamond.csv --seed 1
+    pets questions hf:openai/gsm8k/main:test --first 10
+    pets questions exam.csv --field question=body         what your own file is read as
 
     Prompts, how answers are read, and the right answers are included.
     """
     if name is not None:
-        write_questions(question_set(name, origin.source, seed=origin.seed).problems, sys.stdout)
+        if name in named_sets() and not selection.fields:
+            problems = question_set(name, origin.source, seed=origin.seed).problems[: selection.first]
+        elif origin.source is not None:
+            raise InputError(f'--from is a copy of a named set, and "{name}" is none. Name the file instead of it.')
+        else:
+            problems = selection.load(name).problems
+        write_questions(problems, sys.stdout)
         return
     for set_name in named_sets():
         published = BENCHMARKS.get(set_name)

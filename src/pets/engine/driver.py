@@ -447,7 +447,7 @@ class Driver:
         """A question as this driver reads it; the caller says when it is served."""
         config = self.config
         kind = answer_type_of(problem, None if submission else config.answer)
-        spec = config.answer if isinstance(config.answer, str) else problem.answer
+        spec = config.answer if isinstance(config.answer, str) else problem.answer_type
         return OpenQuestion(
             problem,
             kind,

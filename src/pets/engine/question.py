@@ -44,7 +44,7 @@ cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
 def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
     """How a question's answers are read: as ``override`` says, else as the question says."""
-    kind = problem.answer if override is None else override
+    kind = problem.answer_type if override is None else override
     return cached_answer_type(kind) if isinstance(kind, str) else kind
 
 

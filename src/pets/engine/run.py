@@ -33,7 +33,7 @@ from pets.engine.resume import (
     stored_totals,
 )
 from pets.errors import InputError, StateError
-from pets.questions import Problem, QuestionSet, named_sets, question_set, read_questions
+from pets.questions import Problem, QuestionSet, find_questions
 from pets.registry import as_sampler
 from pets.samplers import Prompt, Sampler
 from pets.samplers.local import LocalSampler
@@ -414,13 +414,8 @@ def question_set_of(questions: Questions) -> QuestionSet:
     """
     if isinstance(questions, QuestionSet):
         return questions
-    if isinstance(questions, str) and questions in named_sets():
-        return question_set(questions)
     if isinstance(questions, str | Path):
-        path = Path(questions)
-        if not path.exists():
-            raise InputError(f'"{questions}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-        return read_questions(path)
+        return find_questions(questions)
     problems = tuple(
         Problem(f"q{number}", Prompt.chat(question)) if isinstance(question, str) else question
         for number, question in enumerate(questions, 1)

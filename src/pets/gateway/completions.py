@@ -115,7 +115,7 @@ class ChatCompletions:
         account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
         while True:
             submission = Submission(
-                Problem(id, prompt, answer=options.answer),
+                Problem(id, prompt, answer_type=options.answer),
                 Sampling(max_tokens or UNLIMITED_TOKENS, top_logprobs=TOP_LOGPROBS if options.weighted else None),
                 seed=_seed(request),
                 max_traces=options.max_traces,

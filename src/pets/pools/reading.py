@@ -1,21 +1,18 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
-import gzip
-import json
 import math
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pets._extras import require
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
+from pets.tabular.reading import REPAIR, FileRow, parse_json, read_rows
 
-__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools", "unpacked_lines"]
+__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
@@ -34,9 +31,6 @@ KEYS = {
     "gold": "the right answer, or null where none is known",
     "answers": "a list with one answer per trace, null for a trace without one",
 }
-REPAIR = "Repair the line or drop it."
-MAX_UNPACKED_RATIO = 100  # of unpacked to packed bytes; recorded pools reach 5 to 20
-MIN_UNPACKED_LIMIT = 64 << 20  # bytes; below, the ratio does not matter
 
 
 def read_pool(
@@ -130,9 +124,11 @@ def _load(path: Path, metric: Metric, max_unpacked_bytes: int | None = None) -> 
     questions: list[PooledQuestion] = []
     problems: list[str] = []
     place_of: dict[str, str] = {}
-    for place, raw in _records(path, max_unpacked_bytes):
+    for place, record, problem in _rows(path, max_unpacked_bytes):
         try:
-            question = _question(raw, metric)
+            if problem:
+                raise PoolError(problem)
+            question = _question(record, metric)
             if question.id in place_of:
                 repeated = f'"id" is {as_json(question.id)}, as on {place_of[question.id]}; ids are unique'
                 raise PoolError(f"{repeated}. Rename one or drop the line.")
@@ -146,99 +142,23 @@ def _load(path: Path, metric: Metric, max_unpacked_bytes: int | None = None) -> 
     return questions, problems
 
 
-def _records(path: Path, max_unpacked_bytes: int | None) -> Iterator[tuple[str, object]]:
-    """The place of each question and its record; a line comes as bytes, yet to be parsed."""
-    if path.is_dir():
-        raise PoolError(f'"{path}" is a folder; a pool is a file. Name a file in it.')
-    suffix = suffix_of(path)
-    try:
-        if suffix == ".parquet":
-            yield from _parquet_rows(path, max_unpacked_bytes)
-        elif suffix == ".json":
-            yield from _json_entries(path)
+def _rows(path: Path, max_unpacked_bytes: int | None) -> Iterator[FileRow]:
+    """The rows of a pool file; a single object may hold the questions by id."""
+    if not path.is_dir():
+        suffix_of(path)
+    for row in read_rows(path, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes):
+        if row.place == "entry 1" and isinstance(row.value, dict) and _by_id(row.value):
+            questions = row.value.items()
+            yield from (FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in enumerate(questions, 1))
         else:
-            yield from _lines(unpacked_lines(path, max_unpacked_bytes))
-    except FileNotFoundError:
-        raise PoolError(f'{pool_name(path)}: there is no file "{path}". Check the path.') from None
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise PoolError(f"{pool_name(path)} cannot be read ({reason}). Check the file or copy it again.") from None
+            yield row
 
 
-def unpacked_lines(path: Path, max_unpacked_bytes: int | None = None) -> Iterator[bytes]:
-    """The lines of a file, unpacked where it ends in .gz; one that unpacks to more than it may raises ``OSError``."""
-    if not path.name.lower().endswith(".gz"):
-        with path.open("rb") as file:
-            yield from file
-        return
-    most = _max_unpacked(path, max_unpacked_bytes)
-    left = most
-    with gzip.open(path) as packed:
-        while line := packed.readline(left + 1):
-            left -= len(line)
-            if left < 0:
-                raise OSError(_too_large(most))
-            yield line
+def _by_id(content: dict[str, Any]) -> bool:
+    return "answers" not in content and all(isinstance(value, dict) for value in content.values())
 
 
-def _max_unpacked(path: Path, max_unpacked_bytes: int | None) -> int:
-    return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
-
-
-def _too_large(most: int) -> str:
-    return f"it unpacks to over {most} bytes, far more than its size; unpack it yourself if that is right"
-
-
-def _lines(file: Iterable[bytes]) -> Iterator[tuple[str, object]]:
-    """Split at newlines alone: a JSON string may hold any of Unicode's other line ends."""
-    return ((f"line {number}", line.rstrip(b"\r\n")) for number, line in enumerate(file, 1) if line.strip())
-
-
-def _json_entries(path: Path) -> Iterator[tuple[str, object]]:
-    """A list of questions, an object of them by id, a single one, or (where the file is not JSON) one per line."""
-    raw = path.read_bytes()
-    try:
-        content = _parse(raw)
-    except PoolError as error:
-        if raw.lstrip().startswith(b"["):
-            raise PoolError(f"{pool_name(path)}: {error}") from None
-        yield from _lines(raw.split(b"\n"))
-        return
-    if isinstance(content, dict):
-        by_id = "answers" not in content and all(isinstance(value, dict) for value in content.values())
-        content = [{"id": key, **value} for key, value in content.items()] if by_id else [content]
-    if not isinstance(content, list):
-        raise PoolError(f"{pool_name(path)}: found {as_json(content)}; expected a list of questions. Check the file.")
-    yield from ((f"entry {number}", entry) for number, entry in enumerate(content, 1))
-
-
-def _parquet_rows(path: Path, max_unpacked_bytes: int | None) -> Iterator[tuple[str, object]]:
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    try:
-        most = _max_unpacked(path, max_unpacked_bytes)
-        metadata = parquet.read_metadata(path)
-        if sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)) > most:
-            raise OSError(_too_large(most))
-        rows = parquet.read_table(path, partitioning=None).to_pylist()
-    except arrow.ArrowException as error:
-        raise PoolError(f"{pool_name(path)} is not Parquet ({error}). Check the file or copy it again.") from None
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
-
-
-def _parse(raw: bytes) -> object:
-    try:
-        return json.loads(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise PoolError(f"byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
-    except json.JSONDecodeError as error:
-        at = f"line {error.lineno} column {error.colno}" if b"\n" in raw.strip() else f"column {error.colno}"
-        raise PoolError(f"this is not JSON ({error.msg} at {at}). {REPAIR}") from None
-    except (ValueError, RecursionError) as error:  # a number of 5000 digits, 100,000 brackets
-        raise PoolError(f"this JSON cannot be read ({error}). {REPAIR}") from None
-
-
-def _question(raw: object, metric: Metric) -> PooledQuestion:
-    record = _parse(raw) if isinstance(raw, bytes) else raw
+def _question(record: object, metric: Metric) -> PooledQuestion:
     if not isinstance(record, dict):
         raise PoolError(f"found {as_json(record)}; a question is an object with id, gold and answers. {REPAIR}")
     if "gold" not in record and ("answer" in record or "correct_answer" in record):
@@ -323,10 +243,9 @@ def _float(value: Any) -> Any:
 def _kind(path: Path) -> str | None:
     """What the manifest beside the file calls the pool's kind of answers."""
     manifest = path.with_name(MANIFEST)
-    try:
-        entries = _parse(manifest.read_bytes()) if manifest.is_file() else []
-    except PoolError as error:
-        raise PoolError(f'manifest "{manifest}": {error}') from None
+    entries, problem = parse_json(manifest.read_bytes()) if manifest.is_file() else ([], "")
+    if problem:
+        raise PoolError(f'manifest "{manifest}": {problem} Repair it or remove it.')
     name = path.name[: -len(suffix_of(path))]
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("pool") == name and isinstance(entry.get("kind"), str):

@@ -1,73 +1,119 @@
-"""Files of questions: JSONL, one object per line; or JSON, CSV, TSV, Parquet.
+"""Files of questions: JSONL, JSON, CSV with any separator, Parquet, or plain lines.
 
-``{"id", "prompt", "answer": "number", "gold"?, "level"?, "options"?}``, where the prompt is a text that the model goes
-on with, or a list of chat messages ``{"role", "content"}``; ``"question"`` instead of ``"prompt"`` is asked as a chat.
-Other names are mapped: ``fields={"question": "problem", "gold": "answer"}``.
+``{"id", "question", "gold"?, "answer_type"?, "level"?, "options"?}``: the question is asked as a chat. ``"prompt"``
+instead of it is a text that the model goes on with, or a list of chat messages ``{"role", "content"}``. The usual names
+are known (:data:`NAMES`: "problem" holds the question, "answer" the right answer); others are mapped:
+``fields={"question": "body", "gold": "final"}``.
 """
 
-import csv
 import gc
+import io
 import json
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from pets._extras import require
 from pets.errors import InputError, PetsError, SpecError
-from pets.pools.reading import unpacked_lines
 from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
 from pets.registry import make_answer_type
+from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
 
-__all__ = ["SUFFIXES", "Record", "parse_fields", "problem_from", "read_questions", "read_records", "renamed"]
-__all__ += ["stream_questions", "write_questions"]
+__all__ = ["LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields", "problem_from"]
+__all__ += ["problems_of", "read_questions", "read_records", "stdin_records", "stream_questions", "write_questions"]
 
-Record = dict[str, Any]
-MAX_CELL_CHARS = 2**31 - 1  # of a CSV file; the library's own limit, 131,072, is less than a long prompt
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
-FIELDS = ("id", "question", "prompt", "answer", "gold", "level", "options")
-ALTERNATIVE = {"question": "prompt", "prompt": "question"}
-USE_GOLD = 'If "answer" holds the right answer, say so: --field gold=answer.'
+STDIN = "-"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "question_id", "unique_id"),
+    "question": ("question", "problem", "query", "input"),
+    "prompt": ("prompt", "messages"),
+    "gold": ("gold", "answer", "target", "label", "correct_answer", "solution"),
+    "answer_type": ("answer_type",),
+    "level": ("level",),
+    "options": ("options", "choices"),
+}
+"""What a question has, and under which names a file may hold it, the first of them that is there; case does not matter.
+"""
+
+Places = Iterable[tuple[str, Record]]
 
 
 def read_questions(
-    path: Path, sampling: Sampling | None = None, *, fields: Mapping[str, str] | None = None, answer: str = "text"
+    path: Path, sampling: Sampling | None = None, *, fields: Mapping[str, str] | None = None, answer_type: str = "text"
 ) -> QuestionSet:
     """The questions of a file; the first bad line raises, with its number.
 
-    ``fields`` says under which name the file holds what, ``answer`` how a question is read that does not say so.
+    ``fields`` says under which name the file holds what, ``answer_type`` how answers are read where a question does
+    not say so.
     """
     name = next((path.name[: -len(end)] for end in SUFFIXES if path.name.lower().endswith(end)), path.stem)
     with _without_cycle_collector():
-        problems = tuple(stream_questions(path, fields=fields, answer=answer))
+        problems = tuple(stream_questions(path, fields=fields, answer_type=answer_type))
     return QuestionSet(name or path.name, problems, sampling or Sampling())
 
 
-def stream_questions(path: Path, *, fields: Mapping[str, str] | None = None, answer: str = "text") -> Iterator[Problem]:
+def stream_questions(
+    path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+) -> Iterator[Problem]:
     """The questions of a file, one by one; the first bad line raises, with its number."""
+    return problems_of(read_records(path), f'questions "{path.name}"', fields, answer_type)
+
+
+def problems_of(
+    records: Places, title: str, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+) -> Iterator[Problem]:
+    """The question of each record, ``title`` being what messages call their source."""
     fields = fields or {}
     missing = set(fields.values())
     seen: dict[str, str] = {}
-    for number, (place, record) in enumerate(read_records(path), 1):
+    types_only = "gold" not in fields
+    for number, (place, record) in enumerate(records, 1):
         if missing:
             missing -= record.keys()
         try:
-            problem = problem_from(renamed(record, fields), number, answer)
+            problem = problem_from(record, number, fields, answer_type)
             if problem.id in seen:
                 raise InputError(f'"id" is {problem.id!r}, as on {seen[problem.id]}; ids are unique.')
         except PetsError as error:
-            raise InputError(f'questions "{path.name}" {place}: {error}') from None
+            raise InputError(f"{title} {place}: {error}") from None
         seen[problem.id] = place
+        types_only = types_only and is_answer_type(record.get("answer")) and "answer_type" not in record
         yield problem
     if not seen:
-        raise InputError(f'questions "{path.name}": the file holds no question. Write one per line.')
+        raise InputError(f"{title}: the file holds no question. Write one per line.")
     if missing:  # a gold here and there may be missing, a name that no line has is a slip
-        raise InputError(f'questions "{path.name}": no question has a field "{min(missing)}". Check --field.')
+        raise InputError(f'{title}: no question has a field "{min(missing)}". Check --field.')
+    if types_only:
+        raise InputError(f"{title}: {RENAMED_TYPE}")
+
+
+RENAMED_TYPE = (
+    '"answer" holds answer types; it is the right answer now, and how answers are read is "answer_type". Rename it, or '
+    "say --field answer_type=answer."
+)
+
+
+@lru_cache(maxsize=1024)
+def _is_spec(text: str) -> bool:
+    try:
+        make_answer_type(text)
+    except SpecError:
+        return False
+    return True
+
+
+def is_answer_type(value: object) -> bool:
+    """Whether a value names how answers are read: what "answer" meant in files of version 0.1.0.
+
+    >>> is_answer_type("choice:options=4"), is_answer_type("Paris")
+    (True, False)
+    """
+    return isinstance(value, str) and len(value) < 200 and _is_spec(value)
 
 
 @contextmanager
@@ -87,61 +133,76 @@ def write_questions(problems: Iterable[Problem], file: TextIO) -> None:
     for problem in problems:
         content = problem.prompt.content
         prompt = content if isinstance(content, str) else [asdict(message) for message in content]
-        record: Record = {"id": problem.id, "prompt": prompt, "answer": problem.answer, "gold": problem.gold}
+        record: Record = {"id": problem.id, "prompt": prompt, "answer_type": problem.answer_type, "gold": problem.gold}
         optional = {"level": problem.level or None, "options": problem.options}
         record |= {key: value for key, value in optional.items() if value is not None}
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def parse_fields(texts: Iterable[str]) -> dict[str, str]:
-    """Which column of a file holds what; ``question=problem`` says that "problem" holds the question.
+    """Which column of a file holds what; ``question=body`` says that "body" holds the question.
 
-    >>> parse_fields(["question=problem", "gold=answer"])
-    {'question': 'problem', 'gold': 'answer'}
+    >>> parse_fields(["question=body", "gold=final"])
+    {'question': 'body', 'gold': 'final'}
     """
     fields: dict[str, str] = {}
     for text in texts:
         ours, equals, theirs = text.partition("=")
-        if ours not in FIELDS or not equals or not theirs:
-            raise InputError(f"a field is given as NAME=COLUMN, NAME one of {', '.join(FIELDS)}; got {text!r}.")
+        if ours not in NAMES or not equals or not theirs:
+            raise InputError(f"a field is given as NAME=COLUMN, NAME one of {', '.join(NAMES)}; got {text!r}.")
         if ours in fields:
             raise InputError(f'the field "{ours}" is given twice, as "{fields[ours]}" and "{theirs}". Choose one.')
         fields[ours] = theirs
     return fields
 
 
-def renamed(record: Record, fields: Mapping[str, str]) -> Record:
-    """The record under our names; a field that stands for another one is no longer its own.
+@lru_cache(maxsize=4096)
+def _columns(names: tuple[str, ...], fields: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Which column holds what: as ``fields`` say, else by the first usual name among columns that stand for nothing."""
+    columns = dict(fields)
+    taken = set(columns.values())
+    lower = {name.lower(): name for name in reversed(names) if name not in taken}
+    for ours, usual in NAMES.items():
+        column = next((lower[name] for name in usual if name in lower), None)
+        if column is not None and ours not in columns:
+            columns[ours] = column
+    for ours, other in (("question", "prompt"), ("prompt", "question")):
+        if ours in dict(fields) and other not in dict(fields):  # whoever names the one does not mean the other
+            columns.pop(other, None)
+    return columns
 
-    >>> renamed({"problem": "2 + 2?", "answer": "4"}, {"question": "problem", "gold": "answer"})
-    {'question': '2 + 2?', 'gold': '4'}
+
+def problem_from(
+    record: Record, number: int, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+) -> Problem:
+    """The question that a record describes; ``answer_type`` is how answers are read if the record does not say.
+
+    >>> problem_from({"problem": "2 + 2?", "answer": 4}, 1).gold
+    '4'
     """
-    if not fields:
-        return record
-    replaced = {*fields.values(), *(ALTERNATIVE[ours] for ours in fields if ours in ALTERNATIVE)}
-    mapped = {key: record[key] for key in FIELDS if key in record and key not in replaced}
-    for ours, theirs in fields.items():
-        if ours in ALTERNATIVE and theirs not in record:
-            raise InputError(f'there is no field "{theirs}"; {_field_names(record)}.')
-        mapped[ours] = record.get(theirs)
-    return mapped
-
-
-def problem_from(record: Record, number: int, answer: str = "text") -> Problem:
-    """The question that a record describes; ``answer`` is how it is read if the record does not say."""
+    columns = _columns(tuple(record), tuple((fields or {}).items()))
+    values = {ours: record.get(column) for ours, column in columns.items()}
+    for ours in ("question", "prompt"):
+        if ours in (fields or {}) and columns.get(ours) not in record:
+            raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
+    if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
+        raise InputError(RENAMED_TYPE)
+    prompt, gold, texts = _prompt(values, record), values.get("gold"), _option_texts(values.get("options"))
+    if texts:
+        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, texts), f"choice:options={len(texts)}"
     return Problem(
-        id=_text(record, "id") or str(number),
-        prompt=_prompt(record),
-        answer=_answer(record.get("answer") or answer),
-        gold=_text(record, "gold"),
-        level=sys.intern(_text(record, "level") or ""),
-        options=_options(record),
+        id=_text(values, "id") or str(number),
+        prompt=prompt,
+        answer_type=_answer_type(values.get("answer_type") or answer_type),
+        gold=_text({"gold": gold}, "gold"),
+        level=sys.intern(_text(values, "level") or ""),
+        options=len(texts) or _option_count(values.get("options")),
     )
 
 
-def _answer(spec: object) -> str:
+def _answer_type(spec: object) -> str:
     if not isinstance(spec, str):
-        raise InputError(f'"answer" is {_as_json(spec)}; it is how the answer is read, such as "number". {USE_GOLD}')
+        raise InputError(f'"answer_type" is {_as_json(spec)}; it is how answers are read, such as "number".')
     return _checked_spec(spec)
 
 
@@ -151,21 +212,22 @@ def _checked_spec(spec: str) -> str:
     try:
         make_answer_type(spec)
     except SpecError as error:
-        raise InputError(f"{error} {USE_GOLD}") from None
+        raise InputError(str(error)) from None
     return spec
 
 
-def _prompt(record: Record) -> Prompt:
-    content, question = record.get("prompt"), record.get("question")
+def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
+    content, question = values.get("prompt"), values.get("question")
     if content is None and isinstance(question, str):
         return Prompt.chat(question)
     if isinstance(content, str):
         return Prompt(content)
-    if isinstance(content, list) and content and all(map(_is_message, content)):
-        return Prompt(tuple(Message(message["role"], message["content"]) for message in content))
+    messages = question if content is None else content
+    if isinstance(messages, list) and messages and all(map(_is_message, messages)):
+        return Prompt(tuple(Message(message["role"], message["content"]) for message in messages))
     raise InputError(
-        '"prompt" is a text or a list of {"role", "content"} messages; or give "question", a text. '
-        f"{_field_names(record).capitalize()}; --field question=NAME says which."
+        'there is no question: it is a text under "question", or under "prompt" a text to go on with or a list of '
+        f'{{"role", "content"}} messages. {_field_names(record).capitalize()}; --field question=NAME says which.'
     )
 
 
@@ -174,7 +236,33 @@ def _is_message(value: object) -> bool:
     return isinstance(value, dict) and value.get("role") in roles and isinstance(value.get("content"), str)
 
 
-def _text(record: Record, key: str) -> str | None:
+def lettered(prompt: Prompt, options: list[str]) -> Prompt:
+    """The prompt with its options under it, "A) ..."; as it is where it holds them all already.
+
+    >>> lettered(Prompt.chat("Which is even?"), ["1", "2"]).content[0].content
+    'Which is even?\\n\\nA) 1\\nB) 2'
+    """
+    content = prompt.content
+    last = content if isinstance(content, str) else content[-1].content
+    if all(option in last for option in options):
+        return prompt
+    lines = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
+    text = f"{last.rstrip()}\n\n{lines}"
+    return Prompt(text) if isinstance(content, str) else Prompt((*content[:-1], Message(content[-1].role, text)))
+
+
+def _letter(gold: object, options: list[str]) -> object:
+    """The letter of the right option; gold may be its place, from 0, its text, or the letter itself."""
+    if isinstance(gold, str) and gold.strip() in options:
+        return LETTERS[options.index(gold.strip())]
+    if isinstance(gold, str) and gold.strip().isdecimal():
+        gold = int(gold)
+    if type(gold) is int and 0 <= gold < len(options):
+        return LETTERS[gold]
+    return gold
+
+
+def _text(record: Mapping[str, Any], key: str) -> str | None:
     """A string as it stands, a number as it is written."""
     value = record.get(key)
     if value is None or isinstance(value, str):
@@ -184,13 +272,26 @@ def _text(record: Record, key: str) -> str | None:
     raise InputError(f'"{key}" is {_as_json(value)}; expected a string.')
 
 
-def _options(record: Record) -> int | None:
-    value: Any = record.get("options")
+def _option_texts(value: Any) -> list[str]:
+    """What the possible answers say, where a question lists them."""
+    if isinstance(value, dict):  # {"text": [...], "label": [...]}, as ARC has them
+        value = value.get("text")
+    if isinstance(value, str) and value.lstrip().startswith("["):  # a list in a cell
+        with suppress(ValueError):
+            value = json.loads(value)
+    if isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(isinstance(text, str) for text in value):
+        return [text.strip() for text in value]
+    return []
+
+
+def _option_count(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     if value is None or (type(value) is int and value >= 2):
         return value
-    raise InputError(f'"options" is {_as_json(value)}; it is the number of possible answers, at least 2.')
+    raise InputError(
+        f'"options" is {_as_json(value)}; it is the number of possible answers, at least 2, or a list of their texts.'
+    )
 
 
 def _field_names(record: Record) -> str:
@@ -203,80 +304,21 @@ def _as_json(value: object) -> str:
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Record]]:
-    """Where each record stands ("line 3") and what it holds; streamed. A file without a known suffix is JSONL."""
-    suffix = next((end for end in sorted(SUFFIXES, key=len, reverse=True) if path.name.lower().endswith(end)), "")
-    try:
-        if suffix == ".parquet":
-            yield from _parquet(path)
-        elif suffix in (".csv", ".tsv"):
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                yield from _separated(path, file, "\t" if suffix == ".tsv" else ",")
-        elif suffix == ".json":
-            yield from _list(path)
-        else:
-            yield from _lines(path, unpacked_lines(path))
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f'questions "{path}" cannot be read ({reason}). Check the path.') from None
-    except UnicodeDecodeError as error:
-        raise InputError(f'questions "{path.name}": byte {error.start + 1} is not UTF-8. Save it as UTF-8.') from None
+    """Where each record stands ("line 3") and what it holds; streamed."""
+    return _good(read_rows(path, noun="questions"), f'questions "{path.name}"')
 
 
-def _lines(path: Path, file: Iterable[bytes]) -> Iterator[tuple[str, Record]]:
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            raise _bad(path, f"line {number}", f"this is not JSON ({error}). Repair the line or drop it.") from None
-        yield _checked(path, f"line {number}", record)
+def stdin_records() -> Iterator[tuple[str, Record]]:
+    """The records of stdin: JSONL, CSV, JSON or plain lines, as its beginning shows."""
+    buffer = sys.stdin.buffer
+    file = buffer if isinstance(buffer, io.BufferedReader) else io.BufferedReader(io.BytesIO(buffer.read()))
+    return _good(rows_of(file, "", "questions on stdin"), "questions on stdin")
 
 
-def _list(path: Path) -> Iterator[tuple[str, Record]]:
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f'questions "{path.name}": this is not JSON ({error}). Repair it; or is it .jsonl?') from None
-    if not isinstance(content, list):
-        raise InputError(f'questions "{path.name}": a .json file of questions is a list of objects.')
-    yield from (_checked(path, f"entry {number}", record) for number, record in enumerate(content, 1))
-
-
-def _separated(path: Path, file: Iterable[str], delimiter: str) -> Iterator[tuple[str, Record]]:
-    """The rows of a CSV or TSV file; an empty cell holds nothing."""
-    csv.field_size_limit(MAX_CELL_CHARS)
-    reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-    try:
-        for record in reader:
-            place = f"line {reader.line_num}"
-            if None in record:
-                raise _bad(
-                    path, place, f"it has more cells than the head ({len(reader.fieldnames or ())}). Quote them."
-                )
-            yield place, {key: value or None for key, value in record.items()}
-    except csv.Error as error:
-        raise _bad(path, f"line {reader.line_num}", f"this is not CSV ({error}). Repair the line.") from None
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    try:
-        with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(batch_size=10_000):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", record
-    except arrow.ArrowException as error:
-        raise InputError(f'questions "{path.name}": this is not Parquet ({error}). Check the file.') from None
-
-
-def _checked(path: Path, place: str, record: object) -> tuple[str, Record]:
-    if not isinstance(record, dict):
-        raise _bad(path, place, "a question is an object with id and prompt. Repair it or drop it.")
-    return place, record
-
-
-def _bad(path: Path, place: str, problem: str) -> InputError:
-    return InputError(f'questions "{path.name}" {place}: {problem}')
+def _good(rows: Iterable[FileRow], title: str) -> Iterator[tuple[str, Record]]:
+    for place, record, problem in rows:
+        if not problem and not isinstance(record, dict):
+            problem = 'a question is an object, {"id": ..., "question": ...}. Repair it or drop it.'
+        if problem:
+            raise InputError(f"{title} {place}: {problem}")
+        yield place, record

@@ -7,27 +7,52 @@ from pathlib import Path
 
 from pets._extras import require
 from pets.errors import InputError
-from pets.questions.files import SUFFIXES, Record, read_records
+from pets.questions.files import read_records
+from pets.tabular import SUFFIXES, Record
 
-__all__ = ["hub_rows", "local_rows"]
+__all__ = ["HUB_PREFIX", "hub_rows", "local_rows", "parse_hub_name"]
+
+HUB_PREFIX = "hf:"
+HUB_NAME = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.\[\]:%-]+))?")
+USUAL_SPLITS = ("test", "validation", "train")
 
 METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "state.json")  # what the hub's tools leave beside the data
 
 
-def hub_rows(repository: str, config: str | None, split: str) -> Iterator[tuple[str, Record]]:
-    """Every row of a split and its place, downloaded once and kept by the ``datasets`` library."""
+def hub_rows(
+    repository: str, config: str | None, split: str | None, copy_hint: str = ""
+) -> Iterator[tuple[str, Record]]:
+    """Every row of a split and its place, downloaded once and kept by the ``datasets`` library.
+
+    Without a split, the one that questions are asked from: test, else validation, else whatever there is.
+    ``copy_hint`` says how a copy on this machine is read instead.
+    """
     try:
         datasets = require("datasets", "datasets")
     except InputError as error:
-        raise InputError(f"{error}; or name a copy on this machine with --from.") from None
+        raise InputError(f"{error}{copy_hint}") from None
     try:
+        if split is None:
+            splits = datasets.get_dataset_split_names(repository, config)
+            split = next((name for name in USUAL_SPLITS if name in splits), splits[0])
         rows = datasets.load_dataset(repository, config, split=split)
     except _failures() as error:
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        raise InputError(
-            f'"{repository}" cannot be loaded from the hub ({reason}). {_remedy(repository, reason)}'
-        ) from None
+        remedy = _remedy(repository, reason)
+        raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}{copy_hint}') from None
     return ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
+
+
+def parse_hub_name(name: str) -> tuple[str, str | None, str | None]:
+    """Repository, config and split of ``hf:org/name[/config][:split]``.
+
+    >>> parse_hub_name("hf:openai/gsm8k/main:test"), parse_hub_name("hf:MathArena/aime_2025")
+    (('openai/gsm8k', 'main', 'test'), ('MathArena/aime_2025', None, None))
+    """
+    match = HUB_NAME.fullmatch(name)
+    if match is None:
+        raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
+    return match["repository"], match["config"], match["split"]
 
 
 def local_rows(source: Path, config: str | None, split: str) -> Iterator[tuple[str, Record]]:
@@ -80,10 +105,11 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _remedy(repository: str, reason: str) -> str:
-    copy = "or name a copy on this machine with --from."
     if "gated" in reason.lower():
         page = f"https://huggingface.co/datasets/{repository}"
-        return f"Accept its terms on {page}, then log in: hf auth login, or HF_TOKEN; {copy}"
+        return f"Accept its terms on {page}, then log in: hf auth login, or HF_TOKEN."
     if "doesn't exist" in reason:
-        return f"It was moved or is not public: log in (hf auth login) if you may read it; {copy}"
-    return f"Check the network; {copy}"
+        return "It was moved or is not public: log in (hf auth login) if you may read it."
+    if "config name is missing" in reason.lower():
+        return f"Name one: hf:{repository}/CONFIG."
+    return "Check the name and the network."

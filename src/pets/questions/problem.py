@@ -10,14 +10,14 @@ __all__ = ["Problem", "QuestionSet"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One question: what the model reads, how its answer is read (``answer``: a spec such as "number") and the gold.
+    """One question: what the model reads, how answers are read (``answer_type``: a spec such as "number"), the gold.
 
     ``level`` sorts questions into kinds, ``options`` is the size of a closed answer set.
     """
 
     id: str
     prompt: Prompt
-    answer: str = "text"
+    answer_type: str = "text"
     gold: str | None = None
     level: str = ""
     options: int | None = None

@@ -9,16 +9,16 @@ import numpy as np
 
 from pets.errors import InputError, PetsError
 from pets.prompts import Prompt, Sampling
-from pets.questions.files import Record
+from pets.questions.files import LETTERS
 from pets.questions.hub import hub_rows, local_rows
 from pets.questions.problem import Problem, QuestionSet
 from pets.questions.starter import starter
+from pets.tabular import Record
 
 __all__ = ["BENCHMARKS", "Benchmark", "named_sets", "question_set"]
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 GSM8K_MARK = "####"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
@@ -28,7 +28,7 @@ def competition(record: Record, id: str, seed: int = 0) -> Problem:
     """A problem of MathArena's contests, AIME or MATH: ``problem`` and ``answer``.
 
     >>> competition({"problem_idx": 3, "problem": "What is $1+1$?", "answer": "2", "problem_type": ["Algebra"]}, "1")
-    Problem(id='3', prompt=Prompt(...), answer='math', gold='2', level='Algebra', options=None)
+    Problem(id='3', prompt=Prompt(...), answer_type='math', gold='2', level='Algebra', options=None)
     """
     return _mathematics(record, id, "math", first_of(record, "answer", "Answer"))
 
@@ -91,8 +91,8 @@ def listed(record: Record, id: str, seed: int = 0) -> Problem:
 
 
 def _multiple_choice(id: str, question: str, options: Sequence[str], right: int, level: str) -> Problem:
-    lettered = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
-    prompt = Prompt.chat(CHOICE_PROMPT.format(question, lettered))
+    listed_options = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
+    prompt = Prompt.chat(CHOICE_PROMPT.format(question, listed_options))
     return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
 
 
@@ -169,7 +169,8 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
         raise InputError(f"there is no question set {name!r}. Sets: {', '.join(named_sets())}.")
     benchmark = BENCHMARKS[name]
     if source is None:
-        rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split)
+        copy_hint = f" Or use a copy on this machine: pets questions {name} --from FILE > {name}.jsonl"
+        rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split, copy_hint)
     else:
         rows = local_rows(source, benchmark.config, benchmark.split)
     return QuestionSet(name, _problems(name, benchmark, rows, seed), Sampling(max_tokens=benchmark.max_tokens))

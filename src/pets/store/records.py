@@ -154,7 +154,7 @@ class RunSummary:
 def question_row(run: int, position: int, problem: Problem) -> Row:
     """The parameters of ``ADD_QUESTION``."""
     content, form = _prompt_text(problem.prompt.content)
-    return (run, position, problem.id, content, form, problem.answer, problem.gold, problem.level, problem.options)
+    return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 
 def problem_of(row: Row) -> Problem:

@@ -1,0 +1,231 @@
+"""Reads records from files of every format, streamed and bounded; what is wrong with a row is told with its place."""
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from pets._extras import require
+from pets.errors import InputError, PetsError
+
+__all__ = ["SUFFIXES", "FileRow", "Record", "parse_json", "read_rows", "rows_of", "suffix_of", "unpacked_lines"]
+
+Record = dict[str, Any]
+
+SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet")
+SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+SEPARATORS = (",", ";", "\t", "|")
+LINE_COLUMN = "question"  # what a line of plain text holds
+PARQUET_BATCH_ROWS = 1_000
+SNIFFED_BYTES = 1 << 16
+MAX_CELL_CHARS = 2**31 - 1  # of a CSV file; the library's own limit, 131,072, is less than a long prompt
+MAX_UNPACKED_RATIO = 100  # of unpacked to packed bytes; recorded pools reach 5 to 20
+MIN_UNPACKED_LIMIT = 64 << 20  # bytes; below, the ratio does not matter
+REPAIR = "Repair the line or drop it."
+
+
+class FileRow(NamedTuple):
+    """Where a row stands ("line 3"), and what it holds; or, where it cannot be read, the problem with it."""
+
+    place: str
+    value: Any
+    problem: str = ""
+
+
+def suffix_of(path: Path) -> str:
+    """Which of :data:`SUFFIXES` the file has; "" for none.
+
+    >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
+    ('.jsonl.gz', '')
+    """
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), "")
+
+
+def read_rows(
+    path: Path, *, noun: str, error: type[PetsError] = InputError, max_unpacked_bytes: int | None = None
+) -> Iterator[FileRow]:
+    """The rows of a file, in the format of its suffix, else in the one that its content shows.
+
+    ``noun`` is what messages call the file ('questions "mine.csv": ...'), ``error`` what is raised where the whole file
+    cannot be read. A compressed file may unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times
+    its size, whichever is more.
+    """
+    title = f'{noun} "{path.name}"'
+    if path.is_dir():
+        raise error(f'"{path}" is a folder; name a file in it.')
+    if path.suffix.lower() in SPREADSHEETS:
+        raise error(f"{title}: spreadsheets are not read. Save it as CSV.")
+    if suffix_of(path) == ".parquet":
+        require("pyarrow", "parquet")  # before anything about the file
+    try:
+        limit = max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
+        with path.open("rb") as file:
+            yield from rows_of(file, suffix_of(path), title, error, limit)
+    except FileNotFoundError:
+        raise error(f'{title}: there is no file "{path}". Check the path.') from None
+    except (OSError, EOFError, zlib.error) as failure:
+        reason = getattr(failure, "strerror", None) or failure
+        raise error(f"{title} cannot be read ({reason}). Check the file or copy it again.") from None
+
+
+def rows_of(
+    file: io.BufferedReader, suffix: str, title: str, error: type[PetsError] = InputError, limit: int = 1 << 62
+) -> Iterator[FileRow]:
+    """The rows of an open file; ``suffix`` "" looks at how it begins."""
+    try:
+        form = suffix or _sniffed(file.peek(SNIFFED_BYTES)[:SNIFFED_BYTES])
+        if form == ".parquet":
+            yield from _parquet(file, limit)
+        elif form == ".json":
+            yield from _json(file.read())
+        elif form == ".jsonl":
+            yield from _lines(file)
+        elif form == ".jsonl.gz":
+            yield from _lines(unpacked_lines(file, limit))
+        else:
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+            try:
+                yield from _text_lines(text) if form == ".txt" else _separated(text)
+            finally:
+                text.detach()  # the file is closed by whoever opened it
+    except UnicodeDecodeError as failure:
+        raise error(f"{title}: byte {failure.start + 1} is not UTF-8. Save it as UTF-8.") from None
+    except _UnreadableFileError as failure:
+        raise error(f"{title}: {failure}") from None
+
+
+class _UnreadableFileError(Exception):
+    """The file as a whole is not what it seems to be."""
+
+
+def _sniffed(head: bytes) -> str:
+    """The format of a file without a known suffix: JSON, CSV under a head of several short names, or plain lines."""
+    if head.startswith(b"PAR1"):
+        return ".parquet"
+    if head.startswith(b"\x1f\x8b"):
+        return ".jsonl.gz"
+    text = head.decode("utf-8-sig", "replace").lstrip()
+    if text.startswith("["):
+        return ".json"
+    if text.startswith("{"):
+        return ".jsonl"
+    first = text.partition("\n")[0].strip()
+    cells = first.split(_separator(first))
+    is_head = len(cells) > 1 and all(cell.strip().strip('"').replace("_", "").isidentifier() for cell in cells)
+    return ".csv" if is_head else ".txt"
+
+
+def unpacked_lines(packed: IO[bytes], limit: int) -> Iterator[bytes]:
+    """The lines of a compressed file; one that unpacks to more than ``limit`` bytes raises ``OSError``."""
+    left = limit
+    with gzip.open(packed) as lines:
+        while line := lines.readline(left + 1):
+            left -= len(line)
+            if left < 0:
+                raise OSError(_too_large(limit))
+            yield line
+
+
+def _too_large(limit: int) -> str:
+    return f"it unpacks to over {limit} bytes, far more than its size; unpack it yourself if that is right"
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[FileRow]:
+    """JSON line by line, split at newlines alone: a JSON string may hold any of Unicode's other line ends."""
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            value, problem = parse_json(line.rstrip(b"\r\n"))
+            yield FileRow(f"line {number}", value, problem and f"{problem} {REPAIR}")
+
+
+def parse_json(raw: bytes) -> tuple[Any, str]:
+    """The value, and what is wrong where there is none.
+
+    >>> parse_json(b'{"id": 1}')
+    ({'id': 1}, '')
+    >>> parse_json(b"{id")[1]
+    'this is not JSON (Expecting property name enclosed in double quotes at column 2).'
+    """
+    try:
+        return json.loads(raw.decode("utf-8-sig")), ""
+    except UnicodeDecodeError as error:
+        return None, f"byte {error.start + 1} is not UTF-8. Save the file as UTF-8."
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column {error.colno}" if b"\n" in raw.strip() else f"column {error.colno}"
+        return None, f"this is not JSON ({error.msg} at {at})."
+    except (ValueError, RecursionError) as error:  # a number of 5000 digits, 100,000 brackets
+        return None, f"this JSON cannot be read ({error})."
+
+
+def _json(raw: bytes) -> Iterator[FileRow]:
+    """A list of records, one record, or (where the file as a whole is not JSON) one per line."""
+    content, problem = parse_json(raw)
+    if problem and (raw.lstrip().startswith(b"[") or raw.count(b"\n{") == 0):
+        raise _UnreadableFileError(f"{problem} Repair it; or is it .jsonl?")
+    if problem:
+        yield from _lines(raw.split(b"\n"))
+    elif isinstance(content, list):
+        yield from (FileRow(f"entry {number}", entry) for number, entry in enumerate(content, 1))
+    elif isinstance(content, dict):
+        yield FileRow("entry 1", content)
+    else:
+        raise _UnreadableFileError(f"it holds {raw.strip()[:40].decode(errors='replace')}, and no list of records.")
+
+
+def _text_lines(file: Iterable[str]) -> Iterator[FileRow]:
+    for number, line in enumerate(file, 1):
+        if text := line.strip():
+            yield FileRow(f"line {number}", {LINE_COLUMN: text})
+
+
+def _separator(head: str) -> str:
+    """What separates the cells of a head: whichever of :data:`SEPARATORS` stands there most, outside of quotes.
+
+    >>> _separator('id;"question, or problem";gold')
+    ';'
+    """
+    bare = "".join(head.split('"')[::2])
+    return max(SEPARATORS, key=bare.count)
+
+
+def _separated(file: Iterable[str]) -> Iterator[FileRow]:
+    """The rows of a CSV file; an empty cell holds nothing."""
+    csv.field_size_limit(MAX_CELL_CHARS)
+    lines = iter(file)
+    head = next((line for line in lines if line.strip()), "")
+    reader = csv.reader(chain([head], lines), delimiter=_separator(head), strict=True, skipinitialspace=True)
+    try:
+        names = [name.strip() for name in next(reader, [])]
+        for cells in reader:
+            place = f"line {reader.line_num}"
+            if not any(cells):
+                continue
+            problem = f"it has more cells than the head ({len(names)}). Quote them." if len(cells) > len(names) else ""
+            values = [cell or None for cell in cells] + [None] * (len(names) - len(cells))
+            yield FileRow(place, dict(zip(names, values, strict=False)), problem)
+    except csv.Error as error:
+        raise _UnreadableFileError(f"line {reader.line_num}: this is not CSV ({error}). Repair the line.") from None
+
+
+def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
+    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    try:
+        with parquet.ParquetFile(file) as table:
+            groups = (table.metadata.row_group(at) for at in range(table.metadata.num_row_groups))
+            if sum(group.total_byte_size for group in groups) > limit:
+                raise OSError(_too_large(limit))
+            number = size = 0
+            for batch in table.iter_batches(batch_size=PARQUET_BATCH_ROWS):
+                size += batch.nbytes
+                if size > limit:  # whatever the file says of itself
+                    raise OSError(_too_large(limit))
+                for record in batch.to_pylist():
+                    number += 1
+                    yield FileRow(f"row {number}", record)
+    except arrow.ArrowException as error:
+        raise _UnreadableFileError(f"this is not Parquet ({error}). Check the file or copy it again.") from None
