@@ -27,7 +27,7 @@ class FileOptions:
     title: ClassVar[str] = "Files"
 
     output: Path = option("The file to write.", flags=("-o", "--output"), replaces=("--out", "--to"), required=True)
-    quiet: bool = option("Say nothing.", False)
+    silent: bool = option("Say nothing.", False)
     checks: bool = option("Check first.", True, flags=("--checks/--no-checks",))
 
 
@@ -65,8 +65,8 @@ def test_a_verb_gets_one_typed_object_per_group():
     draws, files = DrawOptions(), FileOptions(Path("x"))
     assert run(compare, "n", "-o", "x") == f"n {draws} {files}"
     draws = DrawOptions(7, 0.5, ("a", "b"), "json")
-    files = FileOptions(Path("y"), quiet=True, checks=False)
-    words = ["--policy", "a", "--seed", "7", "--format", "json", "--quiet", "--no-checks", "--rate", "0.5"]
+    files = FileOptions(Path("y"), silent=True, checks=False)
+    words = ["--policy", "a", "--seed", "7", "--format", "json", "--silent", "--no-checks", "--rate", "0.5"]
     assert run(compare, "n", "--output", "y", "--policy", "a", *words[2:], "--policy", "b") == f"n {draws} {files}"
 
 
@@ -92,7 +92,7 @@ def test_help_has_a_section_per_group_and_says_defaults():
     assert sections == ["Draws:", "Files:", "Other:"]
     words = " ".join(text.split())
     assert "--seed N The same seed gives the same table. [default: 0; x>=0]" in words
-    assert "--quiet Say nothing. --checks / --no-checks Check first. [default: checks]" in words
+    assert "--silent Say nothing. --checks / --no-checks Check first. [default: checks]" in words
 
 
 def test_a_group_of_verbs_has_verbs():

@@ -13,11 +13,13 @@
 A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
 ``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too, if its fields have ``help`` in their
 metadata. ``--help`` lists the options under the groups' titles, and an option that was
-renamed names its successor.
+renamed names its successor. What is not on the command line comes from the environment (``PETS_SOLVE_BUDGET``), then
+from ``pets.toml``.
 """
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -27,11 +29,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 from click.core import ParameterSource
 
+from pets.cli._config_file import ConfigFile
+from pets.cli._messages import Messages, message_options
+from pets.cli._terminal import terminal_text
+
 __all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "verb", "verb_group"]
 
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
+WHOLE = 1000  # characters: no first sentence is cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,16 @@ class GroupedOption(click.Option):
         super().__init__(*args, **kwargs)
         self.title, self.replaces = title, replaces
 
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What ``PETS_VERB_OPTION`` holds, named as on the command line; nothing where it is empty."""
+        return os.environ.get(_variable(ctx, self)) or None if ctx.auto_envvar_prefix else None
+
 
 class Verb(click.Command):
     """A command whose help has a section per option group; ``former`` says what became of options that are gone."""
 
     former: Mapping[str, str] = MappingProxyType({})
+    messages = False  # whether it has the options -v, -q and --log-file
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options under their groups' titles; those of no group, such as --help, last."""
@@ -89,7 +101,8 @@ class Verb(click.Command):
                 formatter.write_dl(sections[title])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's, but that a former name of an option is answered with its new one."""
+        """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
+        self._take_defaults(ctx)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -102,10 +115,36 @@ class Verb(click.Command):
             if (successor := {**renamed, **self.former}.get(error.option_name)) is not None:
                 raise click.UsageError(f"{error.option_name} is now {successor}.", ctx) from None
             raise
+        except click.BadParameter as error:
+            if origin := _origin(ctx, error.param):
+                raise click.BadParameter(f"{error.message} {origin}", ctx, error.param) from None
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, as loud as the user wants it."""
+        names = ("verbose", "quiet", "log_file") if self.messages else ()
+        with Messages(**{name: ctx.params.pop(name) for name in names}).applied():
+            _print_defaults(ctx)
+            return super().invoke(ctx)
+
+    def _take_defaults(self, ctx: click.Context) -> None:
+        file = ctx.find_object(ConfigFile)
+        if file is None or ctx.parent is None:
+            return
+        options = {_long_name(option): option for option in self.params if isinstance(option, click.Option)}
+        commands = self.commands if isinstance(self, click.Group) else ()
+        ctx.default_map = file.defaults(ctx.command_path.split()[1:], options, commands)
 
 
 class VerbGroup(click.Group, Verb):
     """A verb of several commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its commands, each with its whole first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
+            )
 
     def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
         """Add one of its commands, made as :func:`verb` makes them."""
@@ -126,6 +165,8 @@ def verb(
     def decorate(function: Callable[..., None]) -> Verb:
         command = click.command(name, cls=Verb)(_with_groups(function))
         command.former = former
+        command.params += message_options()
+        command.messages = True
         return command
 
     return decorate
@@ -148,6 +189,34 @@ def named_options() -> dict[str, str]:
         and parameter.name is not None
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }
+
+
+def _long_name(option: click.Option) -> str:
+    """The option's name in ``pets.toml``: ``max-traces``."""
+    return option.opts[-1].lstrip("-")
+
+
+def _variable(ctx: click.Context, option: click.Option) -> str:
+    """The option's name in the environment: ``PETS_SOLVE_MAX_TRACES``."""
+    return f"{ctx.auto_envvar_prefix}_{_long_name(option).replace('-', '_').upper()}"
+
+
+def _print_defaults(ctx: click.Context) -> None:
+    """Say which options nobody typed: a file in a folder above may name a server."""
+    file, source = ctx.find_object(ConfigFile), ParameterSource.DEFAULT_MAP
+    flags = [option.opts[-1] for option in ctx.command.params if ctx.get_parameter_source(option.name or "") is source]
+    if file is not None and flags:
+        click.echo(f"{', '.join(flags)}: as {terminal_text(str(file.path))} says.", err=True)
+
+
+def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:
+    """Where a wrong value comes from, if it was not typed."""
+    source = ctx.get_parameter_source(parameter.name) if parameter is not None and parameter.name else None
+    if source is ParameterSource.DEFAULT_MAP and (file := ctx.find_object(ConfigFile)) is not None:
+        return f'It stands in "{file.path}".'
+    if source is ParameterSource.ENVIRONMENT and isinstance(parameter, click.Option):
+        return f"It comes from {_variable(ctx, parameter)}."
+    return ""
 
 
 def _with_groups(function: Callable[..., None]) -> Callable[..., None]:

@@ -3,11 +3,13 @@
 import importlib
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from pets._version import __version__
+from pets.cli._config_file import ConfigFile
 from pets.cli._terminal import terminal_text
 from pets.errors import PetsError
 
@@ -32,6 +34,22 @@ VERBS: Mapping[str, str] = {
     "top-up": "Give a run more budget and go on.",
 }
 """What each verb does: `pets --help` prints this without importing any of them."""
+
+TERMS = """
+\b
+Words used here:
+  trace        one answer of the model to one question, reasoning included
+  policy       the rule that decides which question gets the next trace
+  okg          the policy for files of questions: the next trace goes where it
+               is expected to change the vote most
+  uniform      the policy to compare with: as many traces for every question
+  self-consistency
+               the share of questions whose vote over few traces is the vote
+               over infinitely many
+  certificate  the probability that an answer is that vote
+  pool         recorded traces of a set of questions, for `replay` and `fit`
+  plan         what `fit` learns from a pool, for `stream` and `serve`
+"""
 
 MODULES = {"top-up": "solve"}  # verbs that live in another verb's file
 
@@ -62,13 +80,24 @@ class LazyGroup(click.Group):
         return names or super().shell_complete(ctx, incomplete)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "PETS"}, epilog=TERMS
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A file of options; pets.toml here or in a folder above, if not given.",
+)
 @click.version_option(__version__)
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context, config: Path | None) -> None:
     """PETS spends a self-consistency sampling budget where it changes the vote.
 
-    Start with: pets demo
+    A model is asked each question several times, and the answers vote. PETS decides which question deserves the next
+    try, under a budget that is never exceeded. Start with: pets demo
     """
+    context.obj = ConfigFile.find(Path.cwd(), VERBS) if config is None else ConfigFile.read(config, VERBS)
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def log_to(stream: IO[str], level: str = "INFO") -> None:
     handler.setFormatter(JsonLines())
     for name, lowest in (("pets.gateway", level), ("uvicorn.error", "WARNING")):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers = [handler]
         logger.setLevel(lowest)
 
 

@@ -1,0 +1,92 @@
+"""How much a verb says: ``-v`` shows its requests and retries, ``-q`` nothing but errors, ``--log-file`` keeps both."""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from pets.errors import InputError
+
+__all__ = ["Messages", "message_options"]
+
+LOGGERS = ("pets", "httpx")  # requests are httpx's own lines: method, address, status
+ALREADY_SHOWN = ("pets.gateway", "uvicorn")  # `pets serve` writes these to stderr by itself
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.I)
+USER_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+def message_options() -> list[click.Option]:
+    """The options that every verb has."""
+    return [
+        click.Option(["-v", "--verbose"], is_flag=True, help="Say more on stderr: every request and retry."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing on stderr but errors."),
+        click.Option(
+            ["--log-file"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="A file that requests, retries and warnings are added to, as lines of JSON without keys.",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What the user wants to hear."""
+
+    verbose: bool = False
+    quiet: bool = False
+    log_file: Path | None = None
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """While the block lasts, logs go where they are wanted, and with ``quiet`` nothing else goes to stderr."""
+        if self.verbose and self.quiet:
+            raise InputError("-v and -q exclude each other. Leave one out.")
+        with contextlib.ExitStack() as stack:
+            for handler in self._handlers():
+                stack.callback(handler.close)
+                handler.addFilter(_redact)
+                for name in LOGGERS:
+                    logger = logging.getLogger(name)
+                    stack.callback(logger.setLevel, logger.level)
+                    stack.callback(logger.removeHandler, handler)
+                    logger.setLevel(logging.INFO)
+                    logger.addHandler(handler)
+            if self.quiet:
+                silence = stack.enter_context(Path(os.devnull).open("w"))
+                stack.enter_context(contextlib.redirect_stderr(silence))
+            yield
+
+    def _handlers(self) -> Iterator[logging.Handler]:
+        if self.verbose:
+            shown: logging.Handler = logging.StreamHandler(sys.stderr)
+            shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            shown.addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
+            yield shown
+        if self.log_file is not None:
+            from pets.gateway.telemetry import JsonLines  # the gateway's own format
+
+            try:
+                kept = logging.FileHandler(self.log_file, encoding="utf-8")
+            except OSError as error:
+                raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
+            kept.setFormatter(JsonLines())
+            yield kept
+
+
+def _redact(record: logging.LogRecord) -> bool:
+    """Take keys out of the message: whatever the environment holds under such a name, and logins in addresses."""
+    from pets.openai.redaction import REDACTED, Redactor
+
+    message = USER_IN_URL.sub(f"{REDACTED}@", record.getMessage())
+    for name, value in os.environ.items():
+        if SECRET_NAME.search(name):
+            message = Redactor(value).text(message)
+    record.msg, record.args = message, ()
+    return True
