@@ -14,6 +14,7 @@ Role = Literal["system", "user", "assistant"]
 
 TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
 MESSAGE_TOKENS = 8  # that it may add to each message
+UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,14 @@ class Sampling:
     """How traces are drawn. As it stands, from the model's own distribution: nothing cut off, nothing penalized.
 
     ``top_logprobs`` asks for the log-probabilities of that many tokens at each place; with them every trace has a
-    confidence, its groups ``window`` tokens wide. Every field is sent with every request: servers' own defaults
-    truncate.
+    confidence, its groups ``window`` tokens wide. Without ``max_tokens`` the server's own limit holds; every other
+    field is sent with every request: servers' own defaults truncate.
 
     >>> Sampling(max_tokens=64, stop=["\\n\\n"], top_logprobs=20, window=8).stop
     ('\\n\\n',)
     """
 
-    max_tokens: int = 1024
+    max_tokens: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0  # 0: off
@@ -104,7 +105,7 @@ class Sampling:
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", tuple(self.stop))
         domains = (
-            (self.max_tokens >= 1, f"max_tokens is at least 1; got {self.max_tokens}"),
+            (self.max_tokens is None or self.max_tokens >= 1, f"max_tokens is at least 1; got {self.max_tokens}"),
             (self.temperature >= 0.0, f"temperature is at least 0; got {self.temperature}"),
             (0.0 < self.top_p <= 1.0, f"top_p lies in (0, 1]; got {self.top_p}"),
             (self.top_k >= 0, f"top_k is at least 0 (off); got {self.top_k}"),
@@ -119,6 +120,15 @@ class Sampling:
         for holds, problem in domains:
             if not holds:
                 raise InputError(f"{problem}.")
+
+    @property
+    def token_limit(self) -> int:
+        """The most tokens that a trace may be said to have.
+
+        >>> Sampling(max_tokens=64).token_limit, Sampling().token_limit
+        (64, 16777216)
+        """
+        return UNLIMITED_TOKENS if self.max_tokens is None else self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def serve():
     with contextlib.ExitStack() as stack:
 
         def start(**settings):
-            mock = MockModel(synthetic(10, strength=0.3), **settings)
+            mock = MockModel(synthetic(10, strength=0.3, tokens=settings.pop("tokens", 64)), **settings)
             return mock, ("--endpoint", stack.enter_context(running(mock)), "--model", settings.get("model", "mock"))
 
         yield start
@@ -110,7 +110,7 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
 
 
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
-    mock, at = serve()
+    mock, at = serve(max_model_len=4096)
     result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run",
                   "--expect", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
     plain = json.loads(result.stdout)
@@ -119,6 +119,25 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     pets("solve", questions, *at, "--budget", "2x", "--store", tmp_path / "runs.db")
     result = pets("solve", questions, *at, "--budget", "4x", "--store", tmp_path / "runs.db", "--dry-run")
     assert json.loads(result.stdout)["basis"] == "the traces of run 1"
+
+
+def test_a_model_that_thinks_for_long_is_not_cut_unless_the_user_says_so(questions, serve):
+    mock, at = serve(tokens=3000)
+    result = pets("solve", questions, *at, "--budget", "2x")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0 and all(row["answer"] is not None for row in rows)
+    assert mock.stats.completion_tokens > 20 * 1500
+
+
+def test_a_budget_in_tokens_holds_the_servers_context_or_asks_for_a_limit(questions, serve):
+    _, at = serve()
+    assert "--max-tokens" in refused("solve", questions, *at, "--budget", "1Mtok")
+    mock, at = serve(max_model_len=900)
+    result = pets("solve", questions, *at, "--budget", "30ktok", "--dry-run")
+    limit = json.loads(result.stdout)["max_tokens"]
+    assert 700 < limit < 900 - 4  # the context, less what the longest prompt may have
+    assert pets("solve", questions, *at, "--budget", "30ktok").exit_code == 0
+    assert mock.stats.refused == 0 and mock.stats.completion_tokens + mock.stats.prompt_tokens <= 33_000
 
 
 def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):

@@ -6,6 +6,7 @@ from pets.engine.budget import TokenPrice
 from pets.engine.config import RunConfig
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
 from pets.errors import InputError
+from pets.samplers import Sampling
 
 from .conftest import asked
 
@@ -21,10 +22,15 @@ def test_traces_tokens_cost_and_time_follow_from_a_trace():
 
 
 def test_the_cap_bounds_it_and_an_unknown_length_counts_at_its_most():
-    config = RunConfig(budget="1Mtok", max_traces=2)
+    config = RunConfig(budget="1Mtok", max_traces=2, sampling=Sampling(max_tokens=1024))
     found = estimate(PROBLEMS, config, "m", tokens=None, seconds=None, basis="nothing")
-    assert found.traces == 20 and found.tokens == 20 * config.sampling.max_tokens and found.seconds is None
+    assert found.traces == 20 and found.tokens == 20 * 1024 == 20 * found.max_tokens and found.seconds is None
     assert found.overshoot == 100_000
+
+
+def test_nobody_knows_the_tokens_where_the_server_s_own_limit_holds():
+    found = estimate(PROBLEMS, RunConfig(budget="8x"), "gpt-4o-mini", tokens=None, seconds=None, basis="nothing")
+    assert (found.traces, found.max_tokens, found.tokens, found.cost) == (80, None, None, None)
 
 
 def test_expectations_are_read_and_nonsense_is_refused(tmp_path):

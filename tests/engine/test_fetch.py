@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pets.engine import solve
 from pets.engine.fetch import Batch, Fetcher, TokenEstimator
-from pets.errors import BusyError, RefusedError
+from pets.errors import BusyError, RefusedError, UnreachableError
 from pets.mock import Faults
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
@@ -87,6 +87,9 @@ class Noting:
     async def release(self, batch, error):
         pass
 
+    async def receive(self, batch, completions, endpoint, seconds):
+        pass
+
     def abandon(self, batch):
         self.abandoned += [launch.number for launch in batch.launches]
 
@@ -159,3 +162,30 @@ def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
 
     run_simulated(run())
     assert len(times) == 30 and sum(time < 60.0 for time in times) == 10
+
+
+def test_an_outage_says_since_when_it_lasts_when_the_next_try_comes_and_when_it_is_given_up():
+    up = True
+
+    def answer(prompt, seed):
+        if not up:
+            raise UnreachableError("nobody there")
+        return "A"
+
+    async def scenario():
+        nonlocal up
+        fetcher, receiver = Fetcher([Scripted(answer)]), Noting()
+        await fetcher.fetch(Batch("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), receiver)
+        states = [fetcher.outage_state]
+        up = False
+        second = asyncio.create_task(fetcher.fetch(Batch("q", 1, 1, Prompt("?"), 1, Sampling(), (1,)), receiver))
+        await asyncio.sleep(100.0)
+        states.append(fetcher.outage_state)
+        up = True
+        await second
+        return [*states, fetcher.outage_state]
+
+    before, outage, after = run_simulated(scenario())
+    assert before is None and after is None and str(outage.error) == "nobody there"
+    assert outage.since_s == pytest.approx(100) and outage.gives_up_s == pytest.approx(200)
+    assert 0 < outage.next_try_s <= 30

@@ -21,6 +21,11 @@ def test_what_all_servers_get(dialect):
     assert sent["presence_penalty"] == sent["frequency_penalty"] == 0.0
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_a_limit_the_server_s_own_holds(dialect):
+    assert "max_tokens" not in body(dialect)
+
+
 def test_truncation_is_switched_off_by_name():
     llama = body("llama.cpp")
     off = {"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0, "xtc_probability": 0.0, "mirostat": 0}

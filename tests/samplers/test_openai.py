@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
-from pets.mock import DistributionAnswers, MockModel, running
+from pets.mock import DistributionAnswers, MockModel, running, synthetic
 from pets.samplers import Prompt, Sampling
 from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
@@ -591,3 +591,31 @@ def test_a_key_that_is_spelled_out_over_a_stream_does_not_come_back():
     stream = events(*parts, {"choices": [choice(text="!")]})
     (trace,), _ = sample(stream, n=1, sampling=Sampling(), key=KEY, stream=True)
     assert trace.text == "[redacted]!"
+
+
+def models_of(**settings):
+    async def scenario(url):
+        async with OpenAISampler(url, settings.get("asked", "mock"), key=settings.get("key"), loopback=True) as sampler:
+            return [model["id"] for model in await sampler.models()], await sampler.max_model_len()
+
+    model = MockModel(synthetic(2), **settings.get("mock", {}))
+    with running(model) as url:
+        return asyncio.run(scenario(settings.get("url", url)))
+
+
+def test_the_models_of_a_server_and_the_context_that_it_says():
+    assert models_of() == (["mock"], None)
+    assert models_of(mock={"max_model_len": 4096, "api_key": "sk-12345678"}, key="sk-12345678") == (["mock"], 4096)
+    assert models_of(mock={"max_model_len": 4096}, asked="other") == (["mock"], None)
+    with pytest.raises(RefusedError, match="401"):
+        models_of(mock={"api_key": "sk-12345678"})
+    with pytest.raises(UnreachableError):
+        models_of(url="http://127.0.0.1:9/v1")
+
+
+def test_a_server_without_a_list_of_models_says_nothing_of_its_context():
+    async def length(status, content):
+        transport = httpx.MockTransport(lambda request: httpx.Response(status, content=content))
+        return await OpenAISampler("http://x/v1", "m", transport=transport).max_model_len()
+
+    assert asyncio.run(length(404, b"nothing here")) is None and asyncio.run(length(200, b"<html>")) is None

@@ -43,6 +43,7 @@ class MockServerOptions:
     model: str = option("The model's name.", "mock")
     api_key: str | None = option("Refuse requests without this key.")
     n_limit: int | None = option("Refuse requests with a larger n, as a server with this many slots does.")
+    max_model_len: int | None = option("The context: how many tokens prompt and trace have at most together.")
     requests_per_minute: int | None = option(
         "Refuse more requests with 429, and say in x-ratelimit headers what is left."
     )
@@ -74,6 +75,7 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         model=server.model,
         api_key=server.api_key,
         n_limit=server.n_limit,
+        max_model_len=server.max_model_len,
         request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
         refused_questions=server.refuse,
         hostile=server.hostile,

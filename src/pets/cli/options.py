@@ -129,7 +129,9 @@ class SamplingOptions:
         "The temperature; 1, the model's own distribution, unless the question set says otherwise.", at_least=0.0
     )
     max_tokens: int | None = option(
-        "After how many tokens a trace is cut, which then casts no vote; 1024 unless the question set says otherwise.",
+        "After how many tokens a trace is cut, which then casts no vote; the server's own limit if not given, unless "
+        "the question set says otherwise. Budgets in tokens and money hold as much for each trace, else the server's "
+        "context.",
         at_least=1,
     )
     stop: tuple[str, ...] = option("A text that ends a trace; give it again for more.", ())

@@ -21,6 +21,7 @@ from pets.cli.options import (
 )
 from pets.engine import Engine, RunConfig, TokenPrice
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.engine.resume import bounded_config
 from pets.errors import InputError
 from pets.questions import QuestionSet
 
@@ -88,14 +89,16 @@ def solve(
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
     config = _config(question_set, budget, model, sampling, answers, storage)
+    samplers = model.samplers(local, stream=config.kind is not None)
     if preview.dry_run:
+        config = bounded_config(config, question_set.problems, samplers)
         _print_estimate(question_set, config, model.model or "", storage.store, preview.expect)
         return
     engine = Engine(
         question_set,
         endpoint=model.endpoint,
         model=model.model,
-        sampler=model.samplers(local, stream=config.kind is not None),
+        sampler=samplers,
         store=storage.store,
         config=config,
     )

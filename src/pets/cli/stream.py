@@ -26,11 +26,11 @@ from pets.cli.options import (
 )
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
-from pets.engine.budget import price_of
+from pets.engine.budget import Amount, bounded, price_of
 from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
-from pets.plans.stream import RecordedAnswer, RecordedStream
+from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
 from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
@@ -252,8 +252,12 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     config = _config(options, answer, options.sampling.merge(own))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
-    settings = _settings(plan, config, options, None if question_set is None else question_set.problems, sizes)
     samplers = options.model.samplers(options.local, stream=config.kind is not None)
+    problems = None if question_set is None else question_set.problems
+    if options.budget.budget is not None:
+        amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
+        config = replace(config, sampling=bounded(config.sampling, amount, samplers, prompt))
+    settings = _settings(plan, config, options, problems, sizes)
     return _RunningStream(
         lambda on_answer: Stream(
             settings,
@@ -263,7 +267,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
             drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
-        None if question_set is None else question_set.problems,
+        problems,
         lambda settings: _line_parser(settings, options.selection),
     )
 

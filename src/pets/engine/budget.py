@@ -3,14 +3,18 @@
 List prices are in dollars per million tokens, as published; they change, so a run that spends money should say its own.
 """
 
+import asyncio
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
+from pets.samplers import Sampler, Sampling
 
-__all__ = ["LIST_PRICES", "Amount", "TokenPrice", "currency_of", "price_of", "total_of"]
+__all__ = ["LIST_PRICES", "Amount", "TokenPrice", "bounded", "currency_of", "price_of", "total_of"]
 
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
 UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
@@ -126,12 +130,36 @@ def total_of(amount: Amount, questions: int) -> int:
     return round(amount.number * (PICODOLLARS if amount.unit == "usd" else 1))
 
 
-def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int) -> Currency:
+def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], prompt_tokens: int) -> Sampling:
+    """The sampling with the limit that a budget in tokens or money holds for each trace, and that is sent with it.
+
+    That is its own ``max_tokens``, else what the servers' context leaves beside the longest prompt, else none, which
+    :func:`currency_of` refuses; traces that count one each need none.
+    """
+    if amount.coin == "traces" or sampling.max_tokens is not None:
+        return sampling
+
+    async def context_lengths() -> list[int | None]:
+        return [await sampler.max_model_len() for sampler in samplers]
+
+    with ThreadPoolExecutor(1) as thread:  # in a thread: the caller's may run an event loop
+        lengths = thread.submit(asyncio.run, context_lengths()).result()
+    known = [length for length in lengths if length is not None]
+    unknown = len(known) < len(lengths) or min(known, default=0) <= prompt_tokens
+    return sampling if unknown else replace(sampling, max_tokens=min(known) - prompt_tokens)
+
+
+def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
     """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
-    if amount.unit == "tokens":
+    if amount.coin == "traces":
+        return Currency()
+    if amount.unit == "usd" and price is None:
+        raise BudgetError("a budget in dollars needs a price: --price in=DOLLARS,out=DOLLARS per million tokens.")
+    if max_tokens is None:
+        raise BudgetError(
+            f"a budget in {amount.unit} holds the longest trace that may come, and the server does not say how long "
+            "that is, or leaves nothing beside the longest prompt. Give --max-tokens N."
+        )
+    if price is None or amount.unit == "tokens":
         return Currency.tokens(prompt_tokens + max_tokens)
-    if amount.unit == "usd":
-        if price is None:
-            raise BudgetError("a budget in dollars needs a price: --price in=DOLLARS,out=DOLLARS per million tokens.")
-        return Currency.money(price.prompt, price.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
-    return Currency()
+    return Currency.money(price.prompt, price.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens)

@@ -43,7 +43,7 @@ class RunOptions(TypedDict, total=False):
     timeout: float
     keep_texts: bool
     seed: int
-    max_tokens: int
+    max_tokens: int | None
     temperature: float
     top_p: float
     top_k: int

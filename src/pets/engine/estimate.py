@@ -21,12 +21,14 @@ BYTES_PER_TOKEN = 4  # of a prompt, about
 class Estimate:
     """What to expect of a run. ``basis`` says where a trace's tokens and seconds come from.
 
-    Before any trace was seen its tokens are the most there can be, and the time is not known.
+    Before any trace was seen its tokens are the most there can be, not known where the server's own limit holds
+    (``max_tokens`` is None); the time is not known.
     """
 
     questions: int
     traces: int
-    tokens: int
+    max_tokens: int | None
+    tokens: int | None
     prompt_tokens: int
     cost: float | None
     seconds: float | None
@@ -45,18 +47,19 @@ def estimate(
     sizes = sum(problem.prompt.max_tokens - TEMPLATE_TOKENS for problem in problems)
     prompt = sizes / len(problems) / BYTES_PER_TOKEN
     currency = settings.currency
-    cost = currency.per_trace + currency.per_token * output + currency.per_prompt_token * prompt
+    cost = currency.per_trace + currency.per_token * (output or 0) + currency.per_prompt_token * prompt
     traces = int(settings.total / cost)
     if config.max_traces is not None:
         traces = min(traces, config.max_traces * len(problems))
     price = price_of(model, config.price)
-    all_tokens, all_prompt_tokens = round(traces * output), round(traces * prompt)
+    all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(traces * prompt)
     return Estimate(
         questions=len(problems),
         traces=traces,
+        max_tokens=config.sampling.max_tokens,
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
-        cost=None if price is None else price.dollars(all_prompt_tokens, all_tokens),
+        cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
         seconds=None if seconds is None else traces * seconds / min(config.concurrency, max(1, traces)),
         budget=settings.total,
         unit=currency.unit,
@@ -79,7 +82,7 @@ def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
 
 def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | None, str]:
     """The means of the latest run of this model in the store."""
-    nothing = "nothing seen yet: every trace counted at max_tokens, time not known"
+    nothing = "nothing seen yet: every trace counted at max_tokens, where there is one; time not known"
     if store is None or not Path(store.removeprefix("sqlite:///")).exists():
         return None, None, nothing
     with Store.open(store, create=False) as opened:

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_CHOICES",
     "Batch",
     "Fetcher",
+    "Outage",
     "Receiver",
     "TokenEstimator",
     "backoff_seconds",
@@ -91,6 +92,16 @@ class Batch:
             yield self.part(start, min(size, self.size - start))
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """No server can be reached: why, since how many seconds, when one is asked again, when the run gives up."""
+
+    error: SamplerError
+    since_s: float  # ago
+    next_try_s: float  # from now
+    gives_up_s: float | None  # from now; None: never
+
+
 class Receiver(Protocol):
     """Who pays for a batch and takes what comes; see :class:`~pets.engine.driver.Driver`."""
 
@@ -143,6 +154,17 @@ class Fetcher:
         self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
         self._lengths = TokenEstimator()
+
+    @property
+    def outage_state(self) -> Outage | None:
+        """The outage while there is one, by the running event loop's clock."""
+        if self.outage is None or self._outage_since is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        since_s = now - self._outage_since
+        next_try_s = min(endpoint.wait_s(now) for endpoint in self.pool.endpoints)
+        gives_up_s = None if self._patience_s is None else max(0.0, self._patience_s - since_s)
+        return Outage(self.outage, since_s, next_try_s, gives_up_s)
 
     @property
     def served(self) -> bool:
@@ -213,7 +235,7 @@ class Fetcher:
             if over := sum(completion.claimed_more for completion in completions):
                 self.faults["usage over the limit"] += over
             batch.estimated, batch.claimed_more = untold, over
-            completions = self._lengths.counted(completions, batch.prompt, batch.sampling.max_tokens)
+            completions = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
@@ -279,7 +301,7 @@ class Fetcher:
     def _check_outage(self, error: UnreachableError) -> None:
         """Nobody is there: wrong from the start, or gone for too long."""
         now = asyncio.get_running_loop().time()
-        self._outage_since = self._outage_since or now
+        self._outage_since = now if self._outage_since is None else self._outage_since
         endpoints = self.pool.endpoints
         if all(endpoint.failures for endpoint in endpoints):
             self.outage = error

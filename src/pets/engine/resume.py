@@ -8,13 +8,14 @@ from typing import Any
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
-from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
+from pets.engine.budget import Amount, TokenPrice, bounded, currency_of, price_of, total_of
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, PetsError, StateError
 from pets.questions import Problem
+from pets.samplers import Sampler
 from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
 from pets.store.records import LOST
 from pets.types import Question, Trace
@@ -23,6 +24,7 @@ __all__ = [
     "LOST",
     "adopt_run",
     "answers",
+    "bounded_config",
     "config_of",
     "lost_traces",
     "new_allocator",
@@ -52,8 +54,7 @@ def run_settings(
     """
     amount = Amount.parse(config.budget)
     total = total_of(amount, len(problems))
-    flat = amount.coin == "traces"
-    prompt = 0 if flat else max(prompt_of(problem, config.system).max_tokens for problem in problems)
+    prompt = _longest_prompt(config, problems)
     price = price_of(model, config.price)
     currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=config.sampling.max_tokens)
     _check_total(total, currency, len(problems))
@@ -72,6 +73,19 @@ def run_settings(
         version=__version__,
         more={"worst": currency.hold, **({"plan": config.to_plain()} if stored else {})},
     )
+
+
+def bounded_config(config: RunConfig, problems: Sequence[Problem], samplers: Sequence[Sampler]) -> RunConfig:
+    """The configuration with a token limit per trace, where the budget needs one: its own, else the servers'."""
+    prompt = _longest_prompt(config, problems)
+    return replace(config, sampling=bounded(config.sampling, Amount.parse(config.budget), samplers, prompt))
+
+
+def _longest_prompt(config: RunConfig, problems: Sequence[Problem]) -> int:
+    """The tokens of the longest prompt at most; 0 where traces count one each."""
+    if Amount.parse(config.budget).coin == "traces":
+        return 0
+    return max(prompt_of(problem, config.system).max_tokens for problem in problems)
 
 
 def _check_total(total: int, currency: Currency, questions: int) -> None:

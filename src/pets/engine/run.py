@@ -25,6 +25,7 @@ from pets.engine.resume import (
     LOST,
     adopt_run,
     answers,
+    bounded_config,
     config_of,
     lost_traces,
     new_allocator,
@@ -104,6 +105,8 @@ class Engine(Session):
         asked = question_set_of(questions)
         config = (config or RunConfig(sampling=asked.sampling)).with_options(options)
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
+        samplers = _samplers(sampler, endpoints, model, key, config)
+        config = bounded_config(config, asked.problems, samplers)
         settings = run_settings(
             config,
             asked.problems,
@@ -112,7 +115,6 @@ class Engine(Session):
             name=asked.name,
             stored=store is not None,
         )
-        samplers = _samplers(sampler, endpoints, model, key, config)
         self._begin(config, asked.problems, settings, samplers, None if store is None else Store.open(store), on_trace)
 
     @classmethod

@@ -28,7 +28,6 @@ from pets.questions import Problem
 __all__ = ["ChatCompletions"]
 
 TOP_LOGPROBS = 20  # per token, for weighted votes
-UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
 LOGGED_OF_A_VOTE = (
     "traces", "lost", "estimated", "claimed_more", "rounds", "stopped", "seconds", "upstream_seconds",
@@ -116,7 +115,7 @@ class ChatCompletions:
         while True:
             submission = Submission(
                 Problem(id, prompt, answer_type=options.answer),
-                Sampling(max_tokens or UNLIMITED_TOKENS, top_logprobs=TOP_LOGPROBS if options.weighted else None),
+                Sampling(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
                 seed=_seed(request),
                 max_traces=options.max_traces,
                 deadline=begun + options.timeout,

@@ -1,6 +1,5 @@
 """The servers behind a gateway: samplers for votes, the models they list, and requests that pass through."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -10,6 +9,7 @@ import httpx
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.errors import ApiError
+from pets.openai.models import parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
@@ -100,10 +100,7 @@ class Upstream:
                 raise ReplyError("the server's list of models broke off.") from error
         if response.status_code != httpx.codes.OK:
             raise error_from(response.status_code, response.headers, content)
-        try:
-            return [model for model in json.loads(content)["data"] if isinstance(model["id"], str)]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ReplyError("the server's list of models cannot be read.") from error
+        return parse_models(content)
 
     async def close(self) -> None:
         """Close every connection and end a local model; a second call does nothing."""

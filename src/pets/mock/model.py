@@ -60,8 +60,9 @@ class MockModel:
 
     ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
-    ``refused_questions`` get 400, more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for
-    every misbehaviour of :mod:`pets.mock.hostile`.
+    ``refused_questions`` get 400, and so do those that want more tokens than ``max_model_len`` leaves beside the
+    prompt; more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for every misbehaviour of
+    :mod:`pets.mock.hostile`.
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -77,6 +78,7 @@ class MockModel:
         tokens_per_second: float = 0.0,
         faults: Faults | None = None,
         n_limit: int | None = None,
+        max_model_len: int | None = None,
         request_limit: RequestLimit | None = None,
         refused_questions: Collection[str] = (),
         api_key: str | None = None,
@@ -89,13 +91,15 @@ class MockModel:
             raise InputError(f"tokens per second are 0 (at once) or more; got {tokens_per_second}.")
         if n_limit is not None and n_limit < 1:
             raise InputError(f"a limit on n is at least 1; got {n_limit}.")
+        if max_model_len is not None and max_model_len < 2:
+            raise InputError(f"a context holds at least 2 tokens, of prompt and trace; got {max_model_len}.")
         if not model or api_key == "":
             raise InputError("the model's name and the API key are not empty; leave the key out to need none.")
         if unknown := set(refused_questions) - set(answers.ids()):
             raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
-        self.hostile, self.stats = hostile, MockStats()
+        self.hostile, self.stats, self.max_model_len = hostile, MockStats(), max_model_len
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._refused_questions = frozenset(refused_questions)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
@@ -114,10 +118,22 @@ class MockModel:
         if self.n_limit is not None and request.n > self.n_limit:
             self.stats.faults["n_refused"] += 1
             raise ApiError(f"'n' is {request.n}; this server has {self.n_limit} slots.", param="n")
+        self._check_context(request)
         for prompt in request.prompts if self._refused_questions else ():
             if self._matcher.find(prompt)[0] in self._refused_questions:
                 self.stats.faults["question_refused"] += 1
                 raise ApiError("This prompt is too long (on purpose).", code="context_length_exceeded")
+
+    def _check_context(self, request: CompletionRequest) -> None:
+        """Refuse what does not fit into the context, in vLLM's words."""
+        limit = self.max_model_len
+        for length in map(prompt_tokens, request.prompts):
+            if limit is not None and length + (request.max_tokens or 1) > limit:
+                raise ApiError(
+                    f"'max_tokens' or 'max_completion_tokens' is too large: {request.max_tokens}. This model's maximum "
+                    f"context length is {limit} tokens and your request has {length} input tokens.",
+                    param="max_tokens",
+                )
 
     def fatal_fault(self) -> FatalFault | None:
         """The fault that spoils the next response, counted."""
@@ -133,7 +149,12 @@ class MockModel:
         seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
         tells_usage = request.include_usage or not request.stream
         questions = [self._question(prompt) for prompt in request.prompts]
-        choices = tuple(self._choice(request, question, seed + i) for question in questions for i in range(n))
+        limits = [self._token_limit(request, prompt) for prompt in request.prompts]
+        choices = tuple(
+            self._choice(request, question, seed + i, limit)
+            for question, limit in zip(questions, limits, strict=True)
+            for i in range(n)
+        )
         response = CompletionResponse(
             id=f"{'chatcmpl' if request.chat else 'cmpl'}-{next(self._numbers)}",
             model=self.model,
@@ -179,9 +200,14 @@ class MockModel:
                 self._on_unmatched(prompt)
         return question
 
-    def _choice(self, request: CompletionRequest, question: str, seed: int) -> TraceText:
+    def _token_limit(self, request: CompletionRequest, prompt: str) -> int | None:
+        if request.max_tokens is not None or self.max_model_len is None:
+            return request.max_tokens
+        return self.max_model_len - prompt_tokens(prompt)
+
+    def _choice(self, request: CompletionRequest, question: str, seed: int, limit: int | None) -> TraceText:
         spec = self.answers.greedy(question) if request.greedy else self.answers.draw(question, seed)
-        return render(spec, request.max_tokens, request.stops)
+        return render(spec, limit, request.stops)
 
     def _count(self, n: int, faults: frozenset[ResponseFault]) -> int:
         if self._happens("one_choice", faults, n > 1):

@@ -104,7 +104,8 @@ class _Pages:
         return [self._mock.model, *(HOSTILE_PREFIX + name for name in MISBEHAVIOURS if self._mock.hostile)]
 
     def _model(self, name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": 0, "owned_by": "pets"}
+        context = {} if self._mock.max_model_len is None else {"max_model_len": self._mock.max_model_len}
+        return {"id": name, "object": "model", "created": 0, "owned_by": "pets", **context}
 
 
 class _Completions:

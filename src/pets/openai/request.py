@@ -66,12 +66,13 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         "model": model,
         "n": n,
         "seed": seed,
-        "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
     }
+    if sampling.max_tokens is not None:
+        body["max_tokens"] = sampling.max_tokens
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if dialect.top_k_off is not None:

@@ -180,7 +180,7 @@ class ResponseReader:
         prompt_limit: int | None = None,
     ) -> None:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
-        self._limit = n * sampling.max_tokens
+        self._limit = n * sampling.token_limit
         self._prompt_limit = MOST_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
         self._usage: dict[str, Any] = {}
@@ -259,14 +259,14 @@ class ResponseReader:
         """Whether more tokens were counted, for the prompt, a trace or all traces, than the request allows."""
         total, prompt = self._usage.get("completion_tokens") or 0, self._usage.get("prompt_tokens") or 0
         dearest = max(choice.tokens or 0 for choice in choices)
-        return prompt > self._prompt_limit or total > self._limit or dearest > self._sampling.max_tokens
+        return prompt > self._prompt_limit or total > self._limit or dearest > self._sampling.token_limit
 
     def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
         """Per choice: as counted, else its share of what the usage leaves for those that were not; else unknown.
 
         A usage that cannot be the sum of all choices says nothing of one of them, nor does one of 0 tokens.
         """
-        most = self._sampling.max_tokens
+        most = self._sampling.token_limit
         counts = [None if choice.tokens is None else min(choice.tokens, most) for choice in choices]
         unknown = [choice for choice, count in zip(choices, counts, strict=True) if count is None]
         total: int | None = self._usage.get("completion_tokens")

@@ -37,7 +37,7 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Run, RunSettings, Store
 from pets.types import Trace
 
-__all__ = ["RecordedAnswer", "RecordedStream", "Stream", "StreamSettings", "stream_budget"]
+__all__ = ["RecordedAnswer", "RecordedStream", "Stream", "StreamSettings", "longest_prompt", "stream_budget"]
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
@@ -52,7 +52,7 @@ def stream_budget(
     window: int | None = None,
     problems: Sequence[Problem] | None = None,
     price: TokenPrice | None = None,
-    max_tokens: int = 1024,
+    max_tokens: int | None = None,
 ) -> tuple[Budget, int | None]:
     """The budget and the horizon: in all for a known number of questions, by windows without an end.
 
@@ -66,13 +66,18 @@ def stream_budget(
             "a horizon is for a known number of questions, a window for a stream without an end. Take one."
         )
     amount = Amount(mean, "mean") if budget is None else Amount.parse(budget)
-    prompt = max((problem.prompt.max_tokens for problem in problems or ()), default=UNKNOWN_PROMPT_TOKENS)
+    prompt = longest_prompt(problems)
     currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=max_tokens)
     horizon = horizon or (len(problems) if problems is not None and not window else None)
     if horizon is not None:
         return Budget(total_of(amount, horizon), cap, currency), horizon
     window = window or WINDOW_QUESTIONS
     return Budget.per_window(window, total_of(amount, window), cap=cap, currency=currency), None
+
+
+def longest_prompt(problems: Sequence[Problem] | None) -> int:
+    """The tokens of the longest prompt at most; what is held where questions have yet to come."""
+    return max((problem.prompt.max_tokens for problem in problems or ()), default=UNKNOWN_PROMPT_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)

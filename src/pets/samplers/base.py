@@ -34,5 +34,9 @@ class Sampler(ABC):
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """``n`` traces of one prompt, or fewer."""
 
+    async def max_model_len(self) -> int | None:
+        """The most tokens of prompt and trace together, by the server's own word; ``None`` where it does not say."""
+        return None
+
     async def close(self) -> None:  # noqa: B027 (most samplers hold nothing)
         """Give back what the sampler holds; twice does no harm."""

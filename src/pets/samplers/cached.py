@@ -26,6 +26,10 @@ class CachedSampler(Sampler):
     ) -> None:
         """The other stays open."""
 
+    async def max_model_len(self) -> int | None:
+        """The other's."""
+        return await self._other.max_model_len()
+
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; runs of seeds that are not known yet are asked for together."""
         cache, seeds = self._cache, range(seed, seed + n)

@@ -115,6 +115,10 @@ class LocalSampler(Sampler):
         traces = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in traces]
         return traces if sampling.top_logprobs else [without_logprobs(trace, prompt) for trace in traces]
 
+    async def max_model_len(self) -> int:
+        """The tokens of prompt and trace together that a slot holds."""
+        return self.config.context
+
     async def close(self) -> None:
         client, child, reader = self._client, self._child, self._reader
         self._client = self._child = self._reader = None
@@ -201,13 +205,14 @@ class LocalSampler(Sampler):
         assert self._client is not None
         context, template = self.config.context, 512 if prompt.is_chat else 2
         words = [prompt.content] if isinstance(prompt.content, str) else [message.content for message in prompt.content]
-        if sum(len(text.encode()) for text in words) + template + sampling.max_tokens <= context:
+        trace_tokens = sampling.max_tokens or 1
+        if sum(len(text.encode()) for text in words) + template + trace_tokens <= context:
             return  # a token is at least a byte
         tokens = await self._count(prompt)
-        if tokens + sampling.max_tokens > context:
+        if tokens + trace_tokens > context:
             raise RefusedError(
-                f"a prompt of {tokens} tokens and {sampling.max_tokens} for the trace do not fit into a context of "
-                f"{context} tokens. Lower max_tokens, or start the model with context={tokens + sampling.max_tokens}."
+                f"a prompt of {tokens} tokens and {trace_tokens} for the trace do not fit into a context of {context} "
+                f"tokens. Lower --max-tokens, or start the model with --context {tokens + trace_tokens}."
             )
 
     async def _count(self, prompt: Prompt) -> int:

@@ -17,6 +17,7 @@ import httpx
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.headers import RateLimits
+from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.request import DIALECTS, body_of, path_of
 from pets.openai.response import ResponseReader, error_from, error_message
@@ -38,11 +39,15 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT_S = 10.0
+MODELS_TIMEOUT_S = 10.0
+MAX_MODELS_BYTES = 4 << 20
+KEY_STATUSES = frozenset({401, 403})  # of a key that is wrong or missing
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
 PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile
 MAX_REPLY_BYTES = 64 << 20  # that are in memory at once: a whole reply, or one event of a stream
 PLAIN_SHARE = 4  # a reply without log-probabilities may have a fourth of that: others wait while it is parsed
 MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not read
+MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib tells them apart itself
@@ -104,7 +109,7 @@ class OpenAISampler(Sampler):
         async with self._post(self._base + path_of(prompt), body) as response:
             if stream:
                 per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)
-                longest = max(self._max_reply_bytes, n * sampling.max_tokens * per_token)
+                longest = max(self._max_reply_bytes, n * min(sampling.token_limit, MAX_STREAM_TOKENS) * per_token)
                 await self._read_events(response, reader, longest)
             else:
                 detailed = body.get("logprobs") or body.get("prompt_logprobs")
@@ -114,6 +119,38 @@ class OpenAISampler(Sampler):
         if not (stream and self._redactor):
             return reader.completions()
         return [replace(trace, text=self._redactor.text(trace.text)) for trace in reader.completions()]
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The server's models, as it lists them; over a connection of its own, which is closed after."""
+        transport = self._given_transport or _transport(self._base, self._loopback)
+        try:
+            request = httpx.Request(
+                "GET", self._base + "/models", headers=self._headers, extensions={"timeout": self._timeout}
+            )
+            async with asyncio.timeout(MODELS_TIMEOUT_S):
+                response = await transport.handle_async_request(request)
+                content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
+            if response.status_code != httpx.codes.OK:
+                raise error_from(response.status_code, response.headers, content)
+            return parse_models(content)
+        except Exception as error:
+            if (failure := self._failure(error)) is None:
+                raise
+            raise failure from error
+        finally:
+            await transport.aclose()
+
+    async def max_model_len(self) -> int | None:
+        """As the list of models says; ``None`` where there is no such list, or it does not say."""
+        try:
+            models = await self.models()
+        except ReplyError:
+            return None
+        except RefusedError as error:
+            if error.status in KEY_STATUSES:
+                raise
+            return None
+        return next((context_tokens(model) for model in models if model["id"] == self._model), None)
 
     async def close(self) -> None:
         """Close every connection; the next request opens new ones."""
@@ -166,10 +203,16 @@ class OpenAISampler(Sampler):
                 finally:
                     await response.aclose()
         except Exception as error:
-            if (failure := sampler_error(self._base, error)) is None:
+            if (failure := self._failure(error)) is None:
                 raise
-            failure.args = (self._redactor.text(str(failure)),)  # a header that cannot be read stands in it
             raise failure from error
+
+    def _failure(self, error: Exception) -> SamplerError | None:
+        """What a failed exchange means, without the key; ``None`` for what is no matter of the network."""
+        failure = sampler_error(self._base, error)
+        if failure is not None:
+            failure.args = (self._redactor.text(str(failure)),)  # a header that cannot be read stands in it
+        return failure
 
 
 def _headers(key: str | None) -> dict[str, str]:
