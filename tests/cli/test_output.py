@@ -2,7 +2,15 @@
 
 import pytest
 
-from pets.cli._output import check_output, read_pool_reporting_skips, table_console
+from pets.cli._output import (
+    check_output,
+    check_rows_output,
+    growing_output,
+    print_rows,
+    read_pool_reporting_skips,
+    table_console,
+    write_output,
+)
 from pets.errors import InputError
 
 
@@ -25,3 +33,33 @@ def test_skipped_lines_are_reported_on_stderr(tmp_path, capsys):
     pool.write_text('{"id": "a", "gold": "B", "answers": ["B"]}\n{\n{\n')
     assert len(read_pool_reporting_skips(pool, skip_bad=True).questions) == 1
     assert capsys.readouterr().err == "p: skipped 2 bad lines.\n"
+
+
+def test_rows_go_to_stdout_as_lines_or_csv_or_to_a_file_by_its_suffix(tmp_path, capsys):
+    rows = [{"id": "a", "votes": {"4": 2}}]
+    assert write_output(rows, None) == 1
+    print_rows(rows, "csv")
+    assert write_output(rows, tmp_path / "rows.csv") == 1
+    table = 'id,votes\na,"{""4"": 2}"\n'
+    assert capsys.readouterr().out == '{"id": "a", "votes": {"4": 2}}\n' + table
+    assert (tmp_path / "rows.csv").read_text() == table
+
+
+def test_a_file_of_rows_has_a_known_suffix(tmp_path):
+    check_rows_output(tmp_path / "rows.CSV")
+    with pytest.raises(InputError, match="ends in none of"):
+        check_rows_output(tmp_path / "rows.xlsx")
+
+
+def test_a_stream_that_goes_on_adds_to_its_lines(tmp_path):
+    for resume in (False, True):
+        with growing_output(tmp_path / "rows.jsonl", ["id"], resume=resume) as write:
+            write({"id": "a"})
+            assert (tmp_path / "rows.jsonl").read_text().endswith('{"id": "a"}\n')  # at once
+    assert (tmp_path / "rows.jsonl").read_text() == '{"id": "a"}\n' * 2
+    (tmp_path / "rows.csv").write_text("id\na\n")
+    with (
+        pytest.raises(InputError, match=r"only \.jsonl is added to"),
+        growing_output(tmp_path / "rows.csv", ["id"], resume=True),
+    ):
+        pass

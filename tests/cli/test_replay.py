@@ -56,7 +56,7 @@ def test_json_csv_and_parquet_tell_the_same(folder):
     rows = list(csv.DictReader(io.StringIO(run(pool, *POLICIES, *FEW, "--format", "csv").stdout)))
     assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in objects]
     written = run(pool, *POLICIES, *FEW, "-o", folder / "rows.parquet")
-    assert written.stdout == "" and f"{len(objects)} rows written" in written.stderr
+    assert "first 1" in written.stdout and f"{len(objects)} rows written" in written.stderr
     assert pyarrow.parquet.read_table(folder / "rows.parquet").to_pylist() == objects
 
 
@@ -86,7 +86,7 @@ def test_the_answer_type_is_the_manifests_or_the_users(folder):
         (("--policy", "magic"), "there is no policy 'magic'"),
         (("--weighted",), "has no confidences"),
         (("--policy", "price", "--train", "20"), "too few for 20 training questions"),
-        (("-o", "rows.xlsx"), "no known suffix"),
+        (("-o", "rows.xlsx"), "ends in none of"),
         (("-o", "nowhere/rows.csv"), 'no folder "nowhere"'),
     ],
 )

@@ -18,6 +18,7 @@ from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
 from pets.pools import read_pool
 from pets.store import Store
+from pets.tabular import read_rows
 
 from ..waiting import PATIENCE_S, wait_until
 
@@ -66,6 +67,21 @@ def test_a_pool_replayed_as_a_stream_keeps_to_the_plan(plan, pool):
     assert "traces of 240" in result.stderr
     assert "Self-consistency" in result.stderr
     assert "Drift from the plan: none" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_a_file_gets_every_answer_in_the_format_of_its_suffix(plan, pool, tmp_path, suffix):
+    output = tmp_path / f"answers{suffix}"
+    result = pets("--plan", plan, "--pool", pool, "-", "--horizon", 3, "-o", output, lines=[{"id": "q3"}, {}])
+    assert result.exit_code == 0 and result.stdout == ""
+    answers = [row.value for row in read_rows(output, noun="answers")]
+    (bad,) = (row for row in answers if row.get("error"))
+    (good,) = (row for row in answers if row.get("id") == "q3")
+    assert bad["line"] in (2, "2") and "named by its" in bad["error"] and len(good["votes"]) > 0
+
+
+def test_a_file_of_another_format_is_refused_at_once(plan, pool, tmp_path):
+    assert "ends in none of" in refused("--plan", plan, "--pool", pool, "-o", tmp_path / "answers.xlsx")
 
 
 def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, pool):

@@ -63,14 +63,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(PoolError, match=r'pool "p.jsonl" cannot be written \(No space left on device\)'):
+    with pytest.raises(PoolError, match=r'p.jsonl" cannot be written \(No space left on device\)'):
         write_pool(Pool("p", (PooledQuestion("q", ("A",)),)), path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_where_no_folder_is_says_so(tmp_path):
     pool = Pool("p", (PooledQuestion("q", ("A",)),))
-    with pytest.raises(PoolError, match=r'pool "p.jsonl" cannot be written \(No such file or directory\)'):
+    with pytest.raises(PoolError, match=r'p.jsonl" cannot be written \(No such file or directory\)'):
         write_pool(pool, tmp_path / "nowhere" / "p.jsonl")
     with pytest.raises(PoolError, match="its format is unknown"):
         write_pool(pool, tmp_path / "p.xml")

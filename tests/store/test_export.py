@@ -7,10 +7,10 @@ import pyarrow.parquet
 import pytest
 
 from pets.confidence import Confidence
-from pets.errors import InputError
 from pets.pools import Pool, read_pool, write_pool
-from pets.store import Launch, StoredTrace
-from pets.store.export import pooled_questions, trace_records, write_records
+from pets.store import StoredTrace
+from pets.store.export import pooled_questions, trace_records
+from pets.tabular import write_rows
 
 SURE = Confidence(mean=2.0, tail=3.25, lowest=1.0, bottom=1.5, tokens=7)
 TRACES = [
@@ -37,10 +37,12 @@ def test_a_pool_has_the_answers_in_launch_order(done, tmp_path):
 
 def test_traces_are_whole_as_lines_and_as_parquet(done, tmp_path):
     for name in ("t.jsonl", "t.jsonl.gz", "t.parquet"):
-        assert write_records(trace_records(done), tmp_path / name) == 4
+        assert write_rows(trace_records(done), tmp_path / name) == 4
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_bytes().splitlines()]
     assert gzip.decompress((tmp_path / "t.jsonl.gz").read_bytes()) == (tmp_path / "t.jsonl").read_bytes()
-    assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == lines
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    nested = [row["confidences"] and json.loads(row["confidences"]) for row in table]
+    assert [row | {"confidences": value} for row, value in zip(table, nested, strict=True)] == lines
     assert [(line["question"], line["number"], line["answer"]) for line in lines] == [
         ("q0", 0, "5"),
         ("q0", 1, "4"),
@@ -50,37 +52,3 @@ def test_traces_are_whole_as_lines_and_as_parquet(done, tmp_path):
     assert lines[0]["text"] == "naïve ☃ 5" and lines[3]["text"] == "half a pair: ?"
     assert lines[1]["confidences"] == {"mean": 2.0, "tail": 3.25, "lowest": 1.0, "bottom": 1.5}
     assert lines[2]["error"] == "gave up" and lines[2]["tries"] == 6
-
-
-def test_parquet_is_written_in_parts_that_agree(run, tmp_path, monkeypatch):
-    """A column that is empty at first has its type all the same."""
-    monkeypatch.setattr("pets.store.export.PARQUET_BATCH_ROWS", 2)
-    launches = [Launch("q0", n) for n in range(5)]
-    run.write(launches, [StoredTrace("q0", n, "4" if n == 4 else None, tokens=n) for n in range(5)])
-    assert write_records(trace_records(run), tmp_path / "t.parquet") == 5
-    assert [row["answer"] for row in pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()] == [None] * 4 + [
-        "4"
-    ]
-
-
-def test_what_only_some_rows_have_is_a_column_too(tmp_path):
-    rows = [{"id": "a", "complete": True}, {"id": "b", "complete": False, "error": "too long"}]
-    write_records(rows, tmp_path / "t.parquet")
-    assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == [{**rows[0], "error": None}, rows[1]]
-
-
-def test_a_file_appears_whole_or_not_at_all(done, tmp_path):
-    def breaks():
-        yield {"id": "a"}
-        raise InputError("it broke")
-
-    for name in ("t.jsonl", "t.parquet"):
-        with pytest.raises(InputError, match="it broke"):
-            write_records(breaks(), tmp_path / name)
-    with pytest.raises(InputError, match="ends in none of"):
-        write_records([], tmp_path / "t.txt")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_records([], tmp_path / "no" / "t.jsonl")
-    with pytest.raises(InputError, match="nothing to write"):
-        write_records([], tmp_path / "t.parquet")
-    assert not [path for path in tmp_path.iterdir() if "runs.db" not in path.name]

@@ -2,28 +2,33 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import json_line, terminal_text
 from pets.errors import InputError
 from pets.pools import Metric, Pool, read_pool
+from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
 __all__ = [
     "SafeConsole",
     "check_output",
+    "check_rows_output",
     "count",
     "format_amount",
+    "growing_output",
+    "print_rows",
     "progress_bar",
     "read_pool_reporting_skips",
     "table_console",
+    "write_output",
 ]
 
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
@@ -47,6 +52,60 @@ def check_output(path: Path | None) -> None:
     """Refuse a file that cannot be written before a whole run was paid for it."""
     if path is not None and not path.parent.is_dir():
         raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
+
+
+def check_rows_output(path: Path | None) -> None:
+    """Refuse a file of rows that cannot be written: no folder, no known suffix, or Parquet without its library."""
+    check_output(path)
+    if path is not None and (path.is_file() or not path.exists()):  # /dev/stdout takes whatever comes
+        check_suffix(path)
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], form: Literal["json", "csv"]) -> None:
+    """Print rows on stdout: a line of JSON each, or CSV."""
+    if form == "json":
+        write_output(rows, None)
+        return
+    with open_rows(sys.stdout.buffer, ".csv") as writer:
+        for row in rows:
+            writer.write(row)
+
+
+def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns: Sequence[str] | None = None) -> int:
+    """Write rows to a file in the format of its suffix, or as JSONL to stdout; hands back how many."""
+    if output is not None:
+        return write_rows(rows, output, columns)
+    number = 0
+    for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is how many there were)
+        click.echo(json_line(row))
+    return number
+
+
+@contextmanager
+def growing_output(
+    output: Path | None, columns: Sequence[str], *, resume: bool = False
+) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Call it with each row as it comes about; JSONL and CSV files, and stdout, have it at once.
+
+    With ``resume`` the rows of a stream that goes on are added to those that a JSONL file holds.
+    """
+    if output is None:
+        yield lambda row: click.echo(json_line(row))
+        return
+    grows = output.suffix.lower() in (".jsonl", ".csv", ".tsv")
+    if resume and output.exists() and output.suffix.lower() != ".jsonl":
+        raise InputError(f'"{output}" holds what came before, and only .jsonl is added to. Name another file.')
+    if not grows:
+        with atomic_write(output) as draft, draft.open("wb") as file, open_rows(file, output.name, columns) as writer:
+            yield writer.write
+        return
+    with output.open("ab" if resume else "wb") as growing, open_rows(growing, output.name, columns) as writer:
+
+        def write(row: Mapping[str, Any]) -> None:
+            writer.write(row)
+            growing.flush()
+
+        yield write
 
 
 def format_amount(number: int, unit: str) -> str:

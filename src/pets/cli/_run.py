@@ -6,21 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import TextIO
 
 import click
 from rich.live import Live
 from rich.table import Table
 
-from pets.cli._output import SafeConsole, format_amount
-from pets.cli._terminal import json_line
-from pets.engine import Engine, Snapshot, Solution
+from pets.cli._output import SafeConsole, count, format_amount, write_output
+from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import PetsError
 
-__all__ = ["INTERRUPTED", "interruptible", "progress_table", "run_engine"]
+__all__ = ["ANSWER_COLUMNS", "INTERRUPTED", "interruptible", "progress_table", "run_engine"]
 
+ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 INTERRUPTED = 128 + signal.SIGINT  # the exit code
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
@@ -136,17 +136,9 @@ def _clock(seconds: float) -> str:
 
 
 def _write(engine: Engine, output: Path | None) -> None:
-    if output is None:
-        _rows(engine, sys.stdout)
-        return
-    with output.open("w", encoding="utf-8") as file:
-        _rows(engine, file)
-    click.echo(f"{output}: {len(engine.problems)} answers written.", err=True)
-
-
-def _rows(engine: Engine, file: TextIO) -> None:
-    for answer in engine.answers():
-        file.write(json_line(answer.to_plain()) + "\n")
+    written = write_output((answer.to_plain() for answer in engine.answers()), output, ANSWER_COLUMNS)
+    if output is not None:
+        click.echo(f"{output}: {count(written, 'answer')} written.", err=True)
 
 
 def _print_summary(engine: Engine, solution: Solution) -> None:

@@ -8,7 +8,7 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output
-from pets.cli.options import OutputOptions
+from pets.cli.options import FILE
 from pets.plans import fit_plan, plan_text, write_plan
 from pets.pools import pool_files, read_pool
 
@@ -38,9 +38,18 @@ class FitPoolOptions:
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanFileOptions:
+    """Where the plan goes."""
+
+    title: ClassVar[str] = "Output"
+
+    output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output"), kind=FILE)
+
+
 @verb()
 @click.argument("pool", type=click.Path(path_type=Path))
-def fit(pool: Path, goal: FitPlanOptions, reading: FitPoolOptions, result: OutputOptions) -> None:
+def fit(pool: Path, goal: FitPlanOptions, reading: FitPoolOptions, result: PlanFileOptions) -> None:
     """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed.
 
     \b

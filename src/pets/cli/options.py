@@ -184,7 +184,11 @@ class OutputOptions:
 
     title: ClassVar[str] = "Output"
 
-    output: Path | None = option("The file to write; without one, stdout.", flags=("-o", "--output"), kind=FILE)
+    output: Path | None = option(
+        "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
+        flags=("-o", "--output"),
+        kind=FILE,
+    )
 
 
 @dataclass(frozen=True, slots=True)

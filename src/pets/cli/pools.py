@@ -1,10 +1,7 @@
 """``pets pools``: look at recorded pools, check them, change their format."""
 
-import csv
-import json
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -12,7 +9,7 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, read_pool_reporting_skips
+from pets.cli._output import count, print_rows, read_pool_reporting_skips
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.pools import Metric, Pool, Summary, check_pool, pool_files, summarize, write_pool
@@ -59,7 +56,10 @@ def show(paths: tuple[Path, ...], reading: ReadingOptions, output: FormatOptions
     traces, "leader" the mean share of the winning answer among the votes cast.
     """
     summaries = [summarize(_read(path, reading)) for path in pool_files(paths)]
-    WRITERS[output.format](summaries)
+    if output.format == "table":
+        _print_table(summaries)
+    else:
+        print_rows(map(asdict, summaries), output.format)
 
 
 @pools.verb()
@@ -130,21 +130,3 @@ def _confidence(summary: Summary) -> str:
     if summary.confidence_mean is None:
         return "-"
     return f"{summary.confidence_mean:.2f} ± {summary.confidence_sd:.2f} ({summary.confidence_missing:.1%})"
-
-
-def _print_json(summaries: Sequence[Summary]) -> None:
-    for summary in summaries:
-        click.echo(json.dumps(asdict(summary)))
-
-
-def _print_csv(summaries: Sequence[Summary]) -> None:
-    writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Summary)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(summary) for summary in summaries)
-
-
-WRITERS: dict[str, Callable[[Sequence[Summary]], None]] = {
-    "table": _print_table,
-    "json": _print_json,
-    "csv": _print_csv,
-}

@@ -1,19 +1,22 @@
 """``pets replay``: policies side by side on recorded answers, by the paper's protocol."""
 
-import csv
-import io
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import click
 
-from pets._extras import require
 from pets.cli._groups import option, verb
-from pets.cli._output import check_output, progress_bar, read_pool_reporting_skips
+from pets.cli._output import (
+    check_rows_output,
+    count,
+    print_rows,
+    progress_bar,
+    read_pool_reporting_skips,
+    write_output,
+)
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
@@ -38,6 +41,7 @@ DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
 DEFAULT_WEIGHTED = ("uniform", "okg", "okg_weighted", "conf_guided")
 ANSWERS = ("choice", "number", "math", "text", "raw")
+FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -92,7 +96,9 @@ class ResultOptions:
     title: ClassVar[str] = "Output"
 
     format: Literal["table", "json", "csv"] = option("What stdout gets; json is one row per line.", "table")
-    output: Path | None = option("Write the rows to a .json, .jsonl, .csv or .parquet file.", flags=("-o", "--output"))
+    output: Path | None = option(
+        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output"), kind=FILE
+    )
     certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
     plots: Path | None = option("Write plots of each pool to this folder.", kind=FOLDER)
 
@@ -112,8 +118,7 @@ def replay(
     with the vote of all of them, or of others with --target disjoint. Offline policies are followed trace by trace,
     stopping rules over their thresholds, online policies over mean budgets on questions that did not train them.
     """
-    if result.output is not None:
-        _check_rows_file(result.output)
+    check_rows_output(result.output)
     if result.plots is not None:
         check_matplotlib()
     protocol = _protocol(contenders, draws, result)
@@ -131,10 +136,13 @@ def replay(
     for pool in results:
         _print_notes(pool, draws.pool_size)
     table = rows(results)
-    if result.format == "table" and result.output is None:
+    if result.format == "table":
         _print_tables(results, table)
     else:
-        _write_rows(table, result)
+        print_rows(map(asdict, table), result.format)
+    if result.output is not None:
+        written = write_output(map(asdict, table), result.output)
+        click.echo(f"{result.output}: {count(written, 'row')} written.", err=True)
     if result.plots is not None:
         _plot(result.plots, pools, results, reading.answer)
 
@@ -193,37 +201,3 @@ def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], an
     if len(results) > 1 and (reliability := certificates(results)):
         picture = draw_reliability(reliability, f"certificates of {len(results)} pools")
         click.echo(f"{save(picture, folder / 'reliability.png')} written.", err=True)
-
-
-def _check_rows_file(path: Path) -> None:
-    """Refuse a file that cannot be written before a whole replay."""
-    if path.suffix not in (".json", ".jsonl", ".csv", ".parquet"):
-        raise InputError(f'"{path.name}" has no known suffix; rows are written to .jsonl, .json, .csv or .parquet.')
-    check_output(path)
-    if path.suffix == ".parquet":
-        require("pyarrow", "parquet")
-
-
-def _write_rows(table: Sequence[Row], result: ResultOptions) -> None:
-    output = result.output
-    if output is None:
-        click.echo(_csv(table) if result.format == "csv" else _json(table), nl=False)
-        return
-    if output.suffix == ".parquet":
-        arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        parquet.write_table(arrow.Table.from_pylist([asdict(row) for row in table]), output)
-    else:
-        output.write_text(_csv(table) if output.suffix == ".csv" else _json(table))
-    click.echo(f"{output}: {len(table)} rows written.", err=True)
-
-
-def _json(table: Sequence[Row]) -> str:
-    return "".join(json.dumps(asdict(row)) + "\n" for row in table)
-
-
-def _csv(table: Sequence[Row]) -> str:
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, [field.name for field in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in table)
-    return sink.getvalue()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from pathlib import Path
@@ -12,9 +12,10 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, format_amount
+from pets.cli._output import check_rows_output, count, format_amount, write_output
+from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._tables import print_table
-from pets.cli._terminal import json_line, terminal_text
+from pets.cli._terminal import terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.certificate import expected_consistency
 from pets.engine.progress import Certifier, tallies_of
@@ -23,7 +24,7 @@ from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
 from pets.store import RunSummary, RunView, Store
-from pets.store.export import pooled_questions, trace_records, write_records
+from pets.store.export import pooled_questions, trace_records
 
 __all__ = ["runs"]
 
@@ -48,7 +49,8 @@ class ExportOptions:
 
     what: Export = option("What is written.", "results", flags=("--as",))
     output: Path | None = option(
-        "The file to write; its suffix says the format: .jsonl, .jsonl.gz or .parquet. Without one, JSONL on stdout.",
+        "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
+        "JSONL on stdout.",
         flags=("-o", "--output"),
         kind=FILE,
     )
@@ -114,9 +116,15 @@ def export(context: click.Context, run: str, source: StoreOptions, output: Expor
     of each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
     """
     pooled = output.what == "pool"
+    if not pooled:
+        check_rows_output(output.output)
     with Store.open(source.store or context.obj, create=False) as store:
         view = store.view(run)
-        written = _write_pool(view, output.output) if pooled else _write(_records(view, output.what), output.output)
+        if pooled:
+            written = _write_pool(view, output.output)
+        else:
+            columns = ANSWER_COLUMNS if output.what == "results" else None
+            written = write_output(_records(view, output.what), output.output, columns)
         unvoted = view.summary().questions - written if pooled else 0
     noun = "trace" if output.what == "traces" else "question"
     click.echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
@@ -148,16 +156,6 @@ def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteO
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
     return trace_records(view) if what == "traces" else results(view, restored(view))
-
-
-def _write(records: Iterator[Mapping[str, Any]], output: Path | None) -> int:
-    if output is not None:
-        return write_records(records, output)
-    written = 0
-    for record in records:
-        click.echo(json_line(record))
-        written += 1
-    return written
 
 
 def _write_pool(view: RunView, output: Path | None) -> int:

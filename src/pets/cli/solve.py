@@ -8,7 +8,7 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
-from pets.cli._output import check_output
+from pets.cli._output import check_rows_output
 from pets.cli._run import run_engine
 from pets.cli.options import (
     AnswerOptions,
@@ -81,7 +81,7 @@ def solve(
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
     many traces. Ctrl-C waits for the traces in flight; a run in a store is resumed where it stopped.
     """
-    check_output(result.output)
+    check_rows_output(result.output)
     if storage.resume:
         run_engine(_resumed(questions, selection, model, storage), result.output)
         return
@@ -190,7 +190,7 @@ def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: Outpu
     \b
     pets top-up last --budget +2000 --store runs.db
     """
-    check_output(result.output)
+    check_rows_output(result.output)
     engine = Engine.resume(
         amount.store,
         run,

@@ -5,21 +5,21 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
-from pets.cli._output import format_amount
-from pets.cli._run import INTERRUPTED, interruptible
+from pets.cli._output import check_rows_output, format_amount, growing_output
+from pets.cli._run import ANSWER_COLUMNS, INTERRUPTED, interruptible
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
-from pets.cli._terminal import json_line
 from pets.cli.options import (
     FILE,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
+    OutputOptions,
     QuestionOptions,
     SamplingOptions,
     StoredRunOptions,
@@ -45,7 +45,7 @@ __all__ = ["stream"]
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate"}
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate", "output"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,7 @@ def stream(
     answers: AnswerOptions,
     storage: StoredRunOptions,
     recording: StreamPoolOptions,
+    result: OutputOptions,
 ) -> None:
     """Answer questions as they arrive: JSONL in, a line of JSON for each as soon as it is answered.
 
@@ -152,6 +153,7 @@ def stream(
     in flight and answers every question that was begun. With a store nothing is paid for twice, whatever ends the
     process.
     """
+    check_rows_output(result.output)
     options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage)
     if not storage.resume and (plan_options.plan is None) != plan_options.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
@@ -162,13 +164,15 @@ def stream(
         running = _live(questions, plan, options)
     else:
         running = _replayed(recording.pool, questions, plan, options)
-    if not running.run():
+    with growing_output(result.output, ("line", *ANSWER_COLUMNS), resume=storage.resume) as running.write:
+        complete = running.run()
+    if not complete:
         sys.exit(INTERRUPTED)
 
 
 @dataclass(slots=True)
 class _RunningStream:
-    """One run of the verb: lines on stdout as they come, words on stderr.
+    """One run of the verb: rows as they come, words on stderr.
 
     ``problems`` is None where they come line by line; ``targets`` are the votes of all recorded traces.
     """
@@ -180,6 +184,7 @@ class _RunningStream:
     answered: int = 0
     agreed: int = 0
     not_answered: int = 0  # lines that held no question, and questions that were refused
+    write: Callable[[Mapping[str, Any]], object] = field(init=False)
     _stream: Stream = field(init=False)
 
     def run(self) -> bool:
@@ -207,7 +212,7 @@ class _RunningStream:
 
     def _refuse(self, line: int, reason: str) -> None:
         self.not_answered += 1
-        click.echo(json_line({"line": line, "error": reason}))
+        self.write({"line": line, "error": reason})
 
     def _print(self, answer: Answer) -> None:
         if answer.error is None or answer.traces:
@@ -215,7 +220,7 @@ class _RunningStream:
             self.agreed += answer.answer is not None and answer.answer == (self.targets or {}).get(answer.id)
         else:
             self.not_answered += 1
-        click.echo(json_line(answer.to_plain()))
+        self.write(answer.to_plain())
 
     def _print_summary(self) -> None:
         driver, drift = self._stream.driver, self._stream.drift

@@ -3,13 +3,13 @@
 import gzip
 import json
 import os
-import uuid
 from pathlib import Path
 
 from pets._extras import require
 from pets.errors import PoolError
 from pets.pools.question import Pool, PooledQuestion
 from pets.pools.reading import pool_name, suffix_of
+from pets.tabular import atomic_write
 
 __all__ = ["line_of", "write_pool"]
 
@@ -21,18 +21,12 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
     """
     path = Path(path)
     suffix = suffix_of(path)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        draft.write_bytes(_parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix))
-        draft.replace(path)
-    except OSError as error:
-        raise PoolError(
-            f"{pool_name(path)} cannot be written ({error.strerror or error}). Choose another path."
-        ) from None
+        content = _parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix)
     except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
         raise PoolError(f"{pool_name(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
-    finally:
-        draft.unlink(missing_ok=True)
+    with atomic_write(path, PoolError) as draft:
+        draft.write_bytes(content)
 
 
 def line_of(question: PooledQuestion) -> str:

@@ -1,0 +1,236 @@
+"""Writes records to files: JSONL, JSON, CSV or Parquet by the suffix, streamed; a file appears whole or not at all."""
+
+import csv
+import gzip
+import io
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+from pets._extras import require
+from pets.errors import InputError, PetsError
+
+__all__ = ["OUTPUT_SUFFIXES", "RowFile", "atomic_write", "check_suffix", "open_rows", "write_rows"]
+
+Row = Mapping[str, Any]
+
+OUTPUT_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
+BATCH_ROWS = 5_000  # held in memory: from the first of them come a table's columns and their types
+REAL_COLUMNS = ("certificate", "cost", "seconds")
+INTEGER_COLUMNS = ("traces", "tokens", "prompt_tokens", "line")
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file in whose format nothing can be written: before anything is paid for."""
+    if not path.name.lower().endswith(OUTPUT_SUFFIXES):
+        raise InputError(f'"{path}" ends in none of {", ".join(OUTPUT_SUFFIXES)}. Rename it.')
+    if path.suffix.lower() == ".parquet":
+        require("pyarrow", "parquet")
+
+
+def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = None) -> int:
+    """Write records in the format of the suffix, and say how many; the file appears whole or not at all.
+
+    A table's ``columns`` are those of the first 5,000 rows if not given. What is nested, such as votes, is JSON text in
+    a table.
+    """
+    check_suffix(path)
+    with atomic_write(path) as draft, draft.open("wb") as file, open_rows(file, path.name, columns) as writer:
+        for row in rows:
+            writer.write(row)
+    return writer.count
+
+
+@contextmanager
+def open_rows(file: BinaryIO, name: str, columns: Sequence[str] | None = None) -> "Iterator[RowFile]":
+    """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends."""
+    lower = name.lower()
+    if lower.endswith(".gz"):
+        with gzip.open(file, "wb") as packed, open_rows(packed, name[:-3], columns) as writer:  # type: ignore[arg-type]
+            yield writer
+        return
+    suffix = next(suffix for suffix in FORMATS if lower.endswith(suffix))
+    writer = FORMATS[suffix](file, columns)
+    yield writer
+    writer.close()
+
+
+class RowFile(ABC):
+    """An open file of rows."""
+
+    def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
+        self.file = file
+        self.columns = None if columns is None else tuple(columns)
+        self.count = 0
+
+    def write(self, row: Row) -> None:
+        """Add a row."""
+        self._write(row)
+        self.count += 1
+
+    @abstractmethod
+    def _write(self, row: Row) -> None: ...
+
+    def close(self) -> None:
+        """Write what is left; the file itself stays open."""
+        self.file.flush()
+
+
+class _JsonLines(RowFile):
+    def _write(self, row: Row) -> None:
+        self.file.write(_json(row) + b"\n")
+
+
+class _JsonList(RowFile):
+    def _write(self, row: Row) -> None:
+        self.file.write((b",\n" if self.count else b"[\n") + _json(row))
+
+    def close(self) -> None:
+        """The closing bracket."""
+        self.file.write(b"\n]\n" if self.count else b"[]\n")
+
+
+class _Table(RowFile):
+    """Rows in batches: the first of them tells the columns where nobody named them."""
+
+    def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
+        super().__init__(file, columns)
+        self._waiting: list[Row] = []
+        self._begun = False
+
+    @property
+    def _batch_rows(self) -> int:
+        return BATCH_ROWS
+
+    def _write(self, row: Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) >= self._batch_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows, self._waiting = self._waiting, []
+        if self.columns is None:
+            self.columns = tuple(dict.fromkeys(key for row in rows for key in row))
+        if not self._begun:
+            self._begin(rows)
+            self._begun = True
+        self._write_batch([[row.get(column) for column in self.columns] for row in rows])
+
+    @abstractmethod
+    def _begin(self, rows: Sequence[Row]) -> None: ...
+
+    @abstractmethod
+    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None: ...
+
+    def close(self) -> None:
+        """The last batch."""
+        if self._waiting or not self._begun:
+            self._flush()
+
+
+class _Separated(_Table):
+    separator: ClassVar[str] = ","
+
+    @property
+    def _batch_rows(self) -> int:
+        return BATCH_ROWS if self.columns is None else 1  # whoever watches the file sees every row
+
+    def _begin(self, rows: Sequence[Row]) -> None:
+        if self.columns:
+            self._write_batch([self.columns])
+
+    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
+        writer.writerows([_cell(value) for value in row] for row in rows)
+        self.file.write(text.getvalue().encode(errors="replace"))
+
+
+class _Tabs(_Separated):
+    separator = "\t"
+
+
+class _Parquet(_Table):
+    _writer: Any = None
+
+    def _begin(self, rows: Sequence[Row]) -> None:
+        arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+        if not self.columns:
+            raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
+        types = {column: _type(arrow, column, [row.get(column) for row in rows]) for column in self.columns}
+        self._schema = arrow.schema(types.items())
+        self._writer = parquet.ParquetWriter(self.file, self._schema)
+
+    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
+        arrow = require("pyarrow", "parquet")
+        columns = zip(*rows, strict=True) if rows else [()] * len(self._schema)
+        arrays = [
+            arrow.array([_plain(value) for value in column], type=field.type)
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        """The last batch and the footer."""
+        super().close()
+        self._writer.close()
+
+
+FORMATS: Mapping[str, type[RowFile]] = {
+    ".jsonl": _JsonLines,
+    ".json": _JsonList,
+    ".csv": _Separated,
+    ".tsv": _Tabs,
+    ".parquet": _Parquet,
+}
+
+
+def _json(row: Row) -> bytes:
+    """As UTF-8; half of a surrogate pair, which a model cut within a character leaves, stays an escape."""
+    return json.dumps(row, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool | dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+def _plain(value: Any) -> Any:
+    value = _cell(value) if isinstance(value, dict | list | tuple) else value
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
+    """A column's type by what it holds; by its name where it holds nothing yet."""
+    kinds = {type(value) for value in values if value is not None}
+    if column in REAL_COLUMNS or (kinds and kinds <= {int, float} and float in kinds):
+        return arrow.float64()
+    if kinds == {bool}:
+        return arrow.bool_()
+    if kinds == {int} or (not kinds and column in INTEGER_COLUMNS):
+        return arrow.int64()
+    return arrow.string()
+
+
+@contextmanager
+def atomic_write(path: Path, error: type[PetsError] = InputError) -> Iterator[Path]:
+    """A draft to write to, which takes the place of ``path`` when all went well and is removed when not.
+
+    What is no plain file, such as ``/dev/null``, is written to as it is.
+    """
+    plain = path.is_file() or not path.exists()
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp") if plain else path
+    try:
+        yield draft
+        if plain:
+            draft.replace(path)
+    except OSError as failure:
+        raise error(f'"{path}" cannot be written ({failure.strerror or failure}). Choose another path.') from None
+    finally:
+        if plain:
+            draft.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""Rows in every format: what is read back is what was written, and a file is whole or not there."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pets.errors import InputError
+from pets.tabular import OUTPUT_SUFFIXES, open_rows, read_rows, write_rows, writing
+
+ROWS = [
+    {"id": "a", "votes": {"4": 3, "5": 1}, "text": 'so, "4";\nnaïve ☃', "complete": True, "traces": 4, "cost": None},
+    {"id": "b", "votes": {}, "text": None, "complete": False, "traces": 0, "cost": 0.5, "error": "too long"},
+]
+
+
+def values(path):
+    return [row.value for row in read_rows(path, noun="rows")]
+
+
+@pytest.mark.parametrize("suffix", OUTPUT_SUFFIXES)
+def test_what_is_written_is_read_back(tmp_path, suffix):
+    path = tmp_path / f"rows{suffix}"
+    assert write_rows(iter(ROWS), path) == 2
+    rows = values(path)
+    if suffix in (".csv", ".tsv"):
+        assert rows == [
+            {"id": "a", "votes": '{"4": 3, "5": 1}', "text": 'so, "4";\nnaïve ☃', "complete": "true", "traces": "4",
+             "cost": None, "error": None},
+            {"id": "b", "votes": "{}", "text": None, "complete": "false", "traces": "0", "cost": "0.5",
+             "error": "too long"},
+        ]  # fmt: skip
+    elif suffix == ".parquet":
+        assert rows == [{**row, "votes": json.dumps(row["votes"]), "error": row.get("error")} for row in ROWS]
+    else:
+        assert rows == ROWS
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_that_comes_late_is_kept_where_it_was_named(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(writing, "BATCH_ROWS", 1)
+    write_rows(ROWS, tmp_path / f"rows{suffix}", ["id", "cost", "error"])
+    assert [row["error"] for row in values(tmp_path / f"rows{suffix}")] == [None, "too long"]
+
+
+@pytest.mark.parametrize("suffix", OUTPUT_SUFFIXES)
+def test_no_rows_are_an_empty_file_of_the_format(tmp_path, suffix):
+    write_rows([], tmp_path / f"rows{suffix}", ["id"])
+    assert values(tmp_path / f"rows{suffix}") == []
+
+
+def test_half_a_character_does_not_stop_a_file(tmp_path):
+    for suffix in (".jsonl", ".csv", ".parquet"):
+        write_rows([{"text": "half: \ud83d"}], tmp_path / f"rows{suffix}")
+    assert values(tmp_path / "rows.jsonl") == [{"text": "half: \ud83d"}]
+    assert values(tmp_path / "rows.parquet") == values(tmp_path / "rows.csv") == [{"text": "half: ?"}]
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    def breaks():
+        yield {"id": "a"}
+        raise InputError("it broke")
+
+    (tmp_path / "rows.jsonl").write_text("as before")
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with pytest.raises(InputError, match="it broke"):
+            write_rows(breaks(), tmp_path / name)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("rows.jsonl", "as before")]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("rows.txt", "ends in none of"), ("no/rows.jsonl", "cannot be written"), ("rows.parquet", "nothing to write")],
+)
+def test_what_cannot_be_written_is_one_line(tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
+        write_rows([], tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_watches_a_table_sees_every_row(tmp_path):
+    path = tmp_path / "rows.csv"
+    with path.open("wb", buffering=0) as file, open_rows(file, path.name, ["id"]) as writer:
+        writer.write({"id": "a"})
+        assert path.read_text() == "id\na\n"
+
+
+def test_a_device_is_not_replaced_by_a_file():
+    with pytest.raises(InputError):
+        write_rows([], Path(os.devnull))
+    with writing.atomic_write(Path(os.devnull)) as draft:
+        assert draft == Path(os.devnull)
+    assert not Path(os.devnull).is_file()
