@@ -57,3 +57,14 @@ def test_a_prompt_has_no_more_tokens_than_it_has_bytes_and_a_template(text, sche
     more = len(schema.encode("utf-8", "surrogatepass"))
     for prompt, least in [(Prompt(text), size), (Prompt.chat(text), size), (Prompt.of_body(body), size + more)]:
         assert least < prompt.max_tokens <= 6 * least + 300
+
+
+def test_a_bare_question_takes_an_instruction_once():
+    asked = Prompt.question("2 + 2?").instructed("Be brief.")
+    assert asked == Prompt.chat("2 + 2?\n\nBe brief.") and not asked.bare
+    assert asked.instructed("Be brief.") is asked
+
+
+@pytest.mark.parametrize("prompt", [Prompt("2 + 2 ="), Prompt.chat("2 + 2?"), Prompt.chat("2 + 2?", system="Add.")])
+def test_a_prompt_of_its_own_is_left_alone(prompt):
+    assert prompt.instructed("Be brief.") is prompt

@@ -38,6 +38,7 @@ class Prompt:
 
     content: str | tuple[Message, ...]
     body: Mapping[str, Any] | None = field(default=None, hash=False)
+    bare: bool = field(default=False, compare=False, repr=False)  # a question's text alone: see Prompt.question
 
     def __post_init__(self) -> None:
         if not self.content:
@@ -48,6 +49,28 @@ class Prompt:
         """The usual chat: one user message, with a system message before it if one is given."""
         first = () if system is None else (Message("system", system),)
         return cls((*first, Message("user", user)))
+
+    @classmethod
+    def question(cls, text: str) -> Self:
+        """A question's text alone, without a word on how to answer: :meth:`instructed` adds one.
+
+        >>> Prompt.question("2 + 2?") == Prompt.chat("2 + 2?")
+        True
+        """
+        return cls((Message("user", text),), bare=True)
+
+    def instructed(self, instruction: str) -> Self:
+        r"""The same with the instruction under the question; a prompt that is more than a question's text stays.
+
+        >>> Prompt.question("2 + 2?").instructed("Be brief.").content
+        (Message(role='user', content='2 + 2?\n\nBe brief.'),)
+        >>> Prompt.chat("2 + 2?").instructed("Be brief.").content
+        (Message(role='user', content='2 + 2?'),)
+        """
+        if not (self.bare and instruction):
+            return self
+        *others, last = (message for message in self.content if isinstance(message, Message))
+        return type(self)((*others, Message(last.role, f"{last.content}\n\n{instruction}")))
 
     @classmethod
     def of_body(cls, body: Mapping[str, Any]) -> Self:

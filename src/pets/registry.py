@@ -144,7 +144,7 @@ def answer_types() -> Catalog[AnswerType]:
     """Every answer type by name: the files of ``pets.answers`` and the entry points of group ``pets.answers``.
 
     >>> sorted(answer_types())
-    ['choice', 'math', 'number', 'text']
+    ['choice', 'json', 'math', 'number', 'text']
     """
     return Catalog("answer type", pets.answers, AnswerType)  # type: ignore[type-abstract]
 

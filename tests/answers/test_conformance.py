@@ -59,7 +59,7 @@ def test_specs():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nope", "there is no answer type 'nope'. Answer types: choice, math, number, text."),
+        ("nope", "there is no answer type 'nope'. Answer types: choice, json, math, number, text."),
         ("choice:options=x", "options='x' is not an int. Options of choice: options=None, digits=None."),
         ("choice:options=30", "1 to 26 options"),
         ("math:seconds=0", "more than 0"),

@@ -46,6 +46,8 @@ def test_a_pool_from_a_server_that_misbehaves(tmp_path):
         again = pets(*ask, cwd=tmp_path)
         assert "4 questions sampled, 6 in all" in again.stderr and "--skip-bad" not in again.stderr, again.stderr
         other = pets(*ask, "--temperature", "0.3", cwd=tmp_path)
+        bare = pets(*ask, "--no-instruct", cwd=tmp_path)
+        assert bare.returncode == 2 and "6 of these questions with another prompt" in one_line(bare.stderr)
         assert other.returncode == 2 and "was recorded with temperature 1.0; now it is 0.3" in one_line(other.stderr)
     assert sorted(ids(pool)) == [f"q{at}" for at in range(6)]
     for question in read_pool(pool).questions:

@@ -111,9 +111,12 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
 
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     mock, at = serve(max_model_len=4096)
-    result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run",
+    instructed = pets("solve", questions, *at, "--dry-run")
+    assert instructed.stderr == 'Asked with: End with "The answer is (X).", where X is the letter of your choice.\n'
+    result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run", "--no-instruct",
                   "--expect", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
     plain = json.loads(result.stdout)
+    assert not result.stderr
     assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
     assert plain["cost"] == pytest.approx(1.0, rel=0.02) and plain["seconds"] == pytest.approx(2 * plain["traces"] / 64)
     pets("solve", questions, *at, "--budget", "2x", "--store", tmp_path / "runs.db")

@@ -243,7 +243,7 @@ def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, quest
 def test_a_stream_may_count_tokens_and_keep_confidences(plan, questions, tmp_path):
     mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
     with running(mock) as url:
-        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", questions, "--store", store)
+        ask = ("--plan", plan, "--endpoint", url, "--model", "mock", questions, "--store", store, "--no-instruct")
         counted = ("--budget", "20ktok", "--max-tokens", "150", "--confidence", "tail", "--price", "in=1,out=2")
         result = pets(*ask, *counted)
     assert len(rows(result)) == 20 and all(row["cost"] > 0 for row in rows(result))

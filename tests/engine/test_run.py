@@ -13,6 +13,7 @@ from pets.confidence import Confidence
 from pets.engine import Engine, TokenPrice, solve
 from pets.errors import BudgetError, InputError, RefusedError, UnreachableError
 from pets.questions import Problem
+from pets.registry import make_answer_type
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 
@@ -38,6 +39,31 @@ def test_concurrency_is_kept_and_used():
 
     assert asyncio.run(run()).spent == 320
     assert sampler.widest == 24
+
+
+def test_a_question_that_is_a_text_alone_is_asked_with_an_instruction_and_resumed_with_it(tmp_path):
+    prompts, store = set(), tmp_path / "runs.db"
+
+    def answer(prompt, seed):
+        prompts.add(prompt)
+        return "The answer is 4."
+
+    questions = ["2 + 2?", Problem("own", Prompt.chat("Add 2 and 2."))]
+    solve(questions, sampler=Scripted(answer), budget="2x", answer="number", store=store)
+    instruction = make_answer_type("number").instruction
+    expected = {Prompt.chat(f"2 + 2?\n\n{instruction}"), Prompt.chat("Add 2 and 2.")}
+    assert prompts == expected
+    prompts.clear()
+
+    async def go_on():
+        async with Engine.resume(store, sampler=Scripted(answer), top_up="4x") as engine:
+            await engine.run()
+
+    asyncio.run(go_on())
+    assert prompts == expected
+    prompts.clear()
+    solve(questions, sampler=Scripted(answer), budget="2x", instruct=False)
+    assert prompts == {Prompt.chat("2 + 2?"), Prompt.chat("Add 2 and 2.")}
 
 
 def test_drain_brings_home_what_is_in_flight_and_run_goes_on_later():

@@ -57,6 +57,12 @@ class AnswerType(ABC):
         return None
 
     @property
+    def instruction(self) -> str:
+        """The sentence that asks for answers as :meth:`extract` reads them best, for questions that have no prompt of
+        their own."""
+        return 'End with "The answer is ...".'
+
+    @property
     def question_seconds(self) -> float:
         """Processor seconds that comparing the answers of one question may take; what is left then stays apart."""
         return QUESTION_SECONDS

@@ -64,6 +64,13 @@ class Choice(AnswerType):
         if self.options is not None:
             raise InputError(f"digits={self.digits} says how many options there are; leave options={self.options} out.")
 
+    @property
+    def instruction(self) -> str:
+        """The letter in brackets, or the digit."""
+        if self.digits is None:
+            return 'End with "The answer is (X).", where X is the letter of your choice.'
+        return f'End with "The answer is N.", where N is {self.digits[0]} to {self.digits[-1]}.'
+
     def canonical(self, answer: str) -> str | None:
         """The option that the string starts with; where digits are declared, the digit that it is."""
         if len(answer) > MAX_CHARS:

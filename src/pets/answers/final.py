@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["Place", "boxed", "places"]
+__all__ = ["Place", "boxed", "places", "visible_text"]
 
 Place = Literal["boxed", "cue", "line"]
 
@@ -33,7 +33,7 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
 
     A box decides alone; thoughts that were not closed hold no answer.
     """
-    visible = _after_thoughts(text)[-MAX_TEXT_CHARS:]
+    visible = visible_text(text)[-MAX_TEXT_CHARS:]
     if (box := boxed(visible)) is not None:
         if len(box) <= MAX_PASSAGE_CHARS:
             yield "boxed", box
@@ -74,7 +74,7 @@ def _braced(text: str, start: int, end: int) -> str | None:
     return None
 
 
-def _after_thoughts(text: str) -> str:
+def visible_text(text: str) -> str:
     """The text that follows the model's thoughts; empty where they never end."""
     visible = text.rpartition("</think>")[2]
     return "" if "<think>" in visible else visible

@@ -50,6 +50,11 @@ class Math(AnswerType):
             raise InputError(f"a comparison takes more than 0 and at most 3600 seconds; got {self.seconds}.")
 
     @property
+    def instruction(self) -> str:
+        """A box."""
+        return r"Put your final answer within \boxed{}."
+
+    @property
     def question_seconds(self) -> float:
         """Twenty comparisons that take all of their time."""
         return 20 * self.seconds

@@ -34,6 +34,11 @@ class Number(AnswerType):
 
     operator_only: ClassVar[bool] = False
 
+    @property
+    def instruction(self) -> str:
+        """A number and nothing else."""
+        return 'End with "The answer is N.", where N is a number.'
+
     def canonical(self, answer: str) -> str | None:
         """The value after the last equals sign, if that is a plain number."""
         value = read(EQUALS.split(answer)[-1])

@@ -33,6 +33,11 @@ class Text(AnswerType):
 
     operator_only: ClassVar[bool] = False
 
+    @property
+    def instruction(self) -> str:
+        """A few words."""
+        return 'End with "The answer is ...", in a few words at most.'
+
     def canonical(self, answer: str) -> str | None:
         """NFKC, casefold, single spaces, no surrounding quotes, marks or final stop."""
         if len(answer) > MAX_CHARS:

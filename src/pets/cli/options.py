@@ -35,7 +35,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 @dataclass(frozen=True, slots=True)
 class QuestionOptions:
-    """Which questions of a file."""
+    """Which questions of a file, and how they are put."""
 
     title: ClassVar[str] = "Questions"
 
@@ -46,6 +46,11 @@ class QuestionOptions:
         metavar="NAME=COLUMN",
     )
     first: int | None = option("Take only this many questions, from the first on.", at_least=1)
+    instruct: bool = option(
+        "Ask questions that are a text alone with a sentence on how to end the answer; --dry-run shows it.",
+        True,
+        flags=("--instruct/--no-instruct",),
+    )
 
     def load(self, name: str) -> QuestionSet:
         """The questions of a file, a named set, a data set of the hub, or stdin."""
@@ -59,7 +64,9 @@ class AnswerOptions:
 
     title: ClassVar[str] = "Answers"
 
-    answer: str | None = option("How the answers of all questions are read: choice, number, math, text.")
+    answer: str | None = option(
+        "How the answers of all questions are read: choice, number, math, text, json (docs/answers.md says how)."
+    )
     system: str | None = option("A system message for every question.")
     confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pets.cli._groups import option, verb
 from pets.cli._run import INTERRUPTED
 from pets.cli.options import FILE, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.engine.question import instructed
 from pets.recording import Recording, record, unanswered
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
@@ -63,8 +64,9 @@ def sample(
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     question_set = selection.load(questions)
+    problems = question_set.problems
     recording = Recording(
-        question_set.problems,
+        tuple(map(instructed, problems)) if selection.instruct else problems,
         goal.traces,
         sampling.merge(replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)),
         sampling.seed,

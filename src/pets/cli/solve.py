@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 import click
@@ -21,6 +21,7 @@ from pets.cli.options import (
 )
 from pets.engine import Engine, RunConfig, TokenPrice
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
 from pets.questions import QuestionSet
@@ -88,10 +89,10 @@ def solve(
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    config = _config(question_set, budget, model, sampling, answers, storage)
+    config = replace(_config(question_set, budget, model, sampling, answers, storage), instruct=selection.instruct)
     samplers = model.samplers(local, stream=config.kind is not None)
     if preview.dry_run:
-        config = bounded_config(config, question_set.problems, samplers)
+        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
         _print_estimate(question_set, config, model.model or "", storage.store, preview.expect)
         return
     engine = Engine(
@@ -138,8 +139,11 @@ def _config(
 def _print_estimate(
     question_set: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None
 ) -> None:
+    for instruction in sorted(instructions(question_set.problems, config.answer) if config.instruct else ()):
+        click.echo(f"Asked with: {instruction}", err=True)
     tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
-    click.echo(json.dumps(asdict(estimate(question_set.problems, config, model, tokens, seconds, basis))))
+    problems = [config.asked(problem) for problem in question_set.problems]
+    click.echo(json.dumps(asdict(estimate(problems, config, model, tokens, seconds, basis))))
 
 
 def _resumed(

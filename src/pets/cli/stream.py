@@ -258,7 +258,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     config = _config(options, answer, options.sampling.merge(own))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     samplers = options.model.samplers(options.local, stream=config.kind is not None)
-    problems = None if question_set is None else question_set.problems
+    problems = None if question_set is None else [config.asked(problem) for problem in question_set.problems]
     if options.budget.budget is not None:
         amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
         config = replace(config, sampling=bounded(config.sampling, amount, samplers, prompt))
@@ -349,6 +349,7 @@ def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampli
     model, answers = options.model, options.answers
     return RunConfig(
         answer=answer,
+        instruct=options.selection.instruct,
         sampling=sampling,
         price=options.budget.token_price,
         concurrency=options.storage.in_flight(model),

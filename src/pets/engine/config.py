@@ -10,7 +10,9 @@ from pets.answers.base import AnswerType
 from pets.confidence import KINDS, Kind
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.engine.question import instructed
 from pets.errors import InputError
+from pets.questions import Problem
 from pets.registry import as_answer_type, as_policy, spec_of
 from pets.samplers import Sampling, Seeds
 from pets.store import RunSettings
@@ -30,6 +32,7 @@ class RunOptions(TypedDict, total=False):
     max_traces: int | None
     concurrency: int
     answer: str | AnswerType | None
+    instruct: bool
     system: str | None
     confidence: Kind | None
     price: TokenPrice | str | None
@@ -57,14 +60,15 @@ class RunOptions(TypedDict, total=False):
 class RunConfig:
     """A policy, a budget and how traces are drawn.
 
-    ``answer`` and ``system`` replace what the questions say. ``confidence`` is the kind that votes are weighted by;
-    with one, log-probabilities are asked for. ``target_consistency`` ends the run early, once the expected
+    ``answer`` and ``system`` replace what the questions say. With ``instruct``, questions that are a text alone are
+    asked with the instruction of their answer type. ``confidence`` is the kind that votes are weighted by; with
+    one, log-probabilities are asked for. ``target_consistency`` ends the run early, once the expected
     self-consistency is there. ``overshoot`` is the share of a budget in tokens or money that traces in flight may go
-    over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second of
-    which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests and
-    tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their addresses
-    do not tell; ``timeout`` is the seconds that a request to them may take. Without ``keep_texts``
-    a store gets the answers of traces and not their texts.
+    over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second
+    of which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests
+    and tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their
+    addresses do not tell; ``timeout`` is the seconds that a request to them may take. Without ``keep_texts`` a
+    store gets the answers of traces and not their texts.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -76,6 +80,7 @@ class RunConfig:
     concurrency: int = 64
     sampling: Sampling = field(default_factory=Sampling)
     answer: str | AnswerType | None = None
+    instruct: bool = True
     system: str | None = None
     confidence: Kind | None = None
     price: TokenPrice | None = None
@@ -127,6 +132,10 @@ class RunConfig:
     def make_policy(self) -> Policy:
         """The policy, made of its spec where it is one."""
         return as_policy(self.policy)
+
+    def asked(self, problem: Problem) -> Problem:
+        """The question as the model reads it: with its instruction, where it is a text alone."""
+        return instructed(problem, self.answer) if self.instruct else problem
 
     @property
     def kind(self) -> Kind | None:
@@ -185,7 +194,7 @@ class RunConfig:
         >>> RunConfig.from_plain(RunConfig(price=TokenPrice(1, 2)).to_plain()) == RunConfig(price=TokenPrice(1, 2))
         True
         """
-        values = dict(data)
+        values = {"instruct": False, **data}
         if "max_per_question" in values:
             values["max_traces"] = values.pop("max_per_question")
         sampling = Sampling(**{**values["sampling"], "stop": tuple(values["sampling"]["stop"])})

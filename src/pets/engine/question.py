@@ -7,7 +7,7 @@ question's classes grow as traces come back, and merges of classes that both had
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ __all__ = [
     "answer_type_of",
     "cached_answer_type",
     "group_by_question",
+    "instructed",
+    "instructions",
     "prompt_of",
 ]
 
@@ -46,6 +48,18 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
     """How a question's answers are read: as ``override`` says, else as the question says."""
     kind = problem.answer_type if override is None else override
     return cached_answer_type(kind) if isinstance(kind, str) else kind
+
+
+def instructions(problems: Iterable[Problem], override: str | AnswerType | None = None) -> set[str]:
+    """What :func:`instructed` adds to questions."""
+    return {answer_type_of(problem, override).instruction for problem in problems if problem.prompt.bare} - {""}
+
+
+def instructed(problem: Problem, override: str | AnswerType | None = None) -> Problem:
+    """The question with its answer type's instruction, where it is a bare question."""
+    if not problem.prompt.bare:
+        return problem
+    return replace(problem, prompt=problem.prompt.instructed(answer_type_of(problem, override).instruction))
 
 
 def prompt_of(problem: Problem, system: str | None) -> Prompt:

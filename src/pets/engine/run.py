@@ -104,18 +104,19 @@ class Engine(Session):
     ) -> None:
         asked = question_set_of(questions)
         config = (config or RunConfig(sampling=asked.sampling)).with_options(options)
+        problems = tuple(map(config.asked, asked.problems))
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         samplers = _samplers(sampler, endpoints, model, key, config)
-        config = bounded_config(config, asked.problems, samplers)
+        config = bounded_config(config, problems, samplers)
         settings = run_settings(
             config,
-            asked.problems,
+            problems,
             model=model or "",
             endpoints=endpoints,
             name=asked.name,
             stored=store is not None,
         )
-        self._begin(config, asked.problems, settings, samplers, None if store is None else Store.open(store), on_trace)
+        self._begin(config, problems, settings, samplers, None if store is None else Store.open(store), on_trace)
 
     @classmethod
     def resume(
@@ -419,7 +420,7 @@ def question_set_of(questions: Questions) -> QuestionSet:
     if isinstance(questions, str | Path):
         return find_questions(questions)
     problems = tuple(
-        Problem(f"q{number}", Prompt.chat(question)) if isinstance(question, str) else question
+        Problem(f"q{number}", Prompt.question(question)) if isinstance(question, str) else question
         for number, question in enumerate(questions, 1)
     )
     if not problems:

@@ -211,13 +211,14 @@ class Stream(Session):
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, open_questions = self.driver, self.settings.open_questions
         driver.check_ready()
+        asked = (self.settings.config.asked(problem) async for problem in problems)
         if self.stored_run is None:
-            await driver.run(problems, open_questions)
+            await driver.run(asked, open_questions)
             return
         try:
             async with RunLedger(self.stored_run) as ledger:
                 driver.ledger = ledger
-                await driver.run(self._new(problems), open_questions)
+                await driver.run(self._new(asked), open_questions)
         finally:
             note_end(self.stored_run, driver)
         if not driver.draining:

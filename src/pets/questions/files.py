@@ -219,7 +219,7 @@ def _checked_spec(spec: str) -> str:
 def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
     content, question = values.get("prompt"), values.get("question")
     if content is None and isinstance(question, str):
-        return Prompt.chat(question)
+        return Prompt.question(question)
     if isinstance(content, str):
         return Prompt(content)
     messages = question if content is None else content
@@ -248,7 +248,9 @@ def lettered(prompt: Prompt, options: list[str]) -> Prompt:
         return prompt
     lines = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
     text = f"{last.rstrip()}\n\n{lines}"
-    return Prompt(text) if isinstance(content, str) else Prompt((*content[:-1], Message(content[-1].role, text)))
+    if isinstance(content, str):
+        return Prompt(text)
+    return Prompt((*content[:-1], Message(content[-1].role, text)), bare=prompt.bare)
 
 
 def _letter(gold: object, options: list[str]) -> object:
