@@ -6,9 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from pets._extras import missing, require
-from pets.errors import InputError
+from pets._extras import check_installed, missing, require
+from pets.cli.main import cli
+from pets.errors import InputError, PetsError
 from pets.samplers.gguf import INSTALL_WEIGHTS
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +25,41 @@ def test_a_module_that_is_not_there_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r'^pyarrow is not installed. Try: pip install "pets-llm\[parquet\]"$'):
         require("pyarrow", "parquet")
+    with pytest.raises(InputError, match=r'^pyarrow is not installed. Try: pip install "pets-llm\[parquet\]"$'):
+        check_installed("pyarrow", "parquet", "pyarrow")
     assert str(missing("aiohttp", "serve")) == 'aiohttp is not installed. Try: pip install "pets-llm[serve]"'
+
+
+NOTHING = "http://127.0.0.1:1/v1"  # where a request would fail with another error
+SERVER = ("--endpoint", NOTHING, "--model", "m")
+WITHOUT_AN_EXTRA = [
+    ("solve math.jsonl --budget 4x", "math_verify", "math"),
+    ("solve starter --answer math --budget 4x", "math_verify", "math"),
+    ("solve some.parquet --budget 4x", "pyarrow", "parquet"),
+    ("solve gsm8k --budget 4x", "datasets", "datasets"),
+    ("stream math.jsonl --cold --budget 40", "math_verify", "math"),
+    ("sample math.jsonl -o pool.jsonl", "math_verify", "math"),
+    ("replay starter --answer math", "math_verify", "math"),
+    ("replay starter --plots plots", "matplotlib", "plots"),
+    ("replay starter -o rows.parquet", "pyarrow", "parquet"),
+    ("figures --output figures", "matplotlib", "plots"),
+    ("mock starter", "uvicorn", "mock"),
+    ("serve --upstream " + NOTHING, "uvicorn", "serve"),
+    ("serve --answer math --upstream " + NOTHING, "math_verify", "math"),
+]
+
+
+@pytest.mark.parametrize(("line", "module", "extra"), WITHOUT_AN_EXTRA, ids=[line for line, *_ in WITHOUT_AN_EXTRA])
+def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_path, monkeypatch, line, module, extra):
+    (tmp_path / "math.jsonl").write_text('{"id": "a", "question": "2 + 2", "answer_type": "math"}\n')
+    (tmp_path / "some.parquet").write_bytes(b"PAR1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    words = [*line.split(), *(SERVER if line.startswith(("solve", "stream", "sample")) else ())]
+    result = CliRunner().invoke(cli, words)
+    assert isinstance(result.exception, PetsError), result.output
+    assert "is not installed" in str(result.exception) and f'pip install "pets-llm[{extra}]"' in str(result.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["math.jsonl", "some.parquet"]
 
 
 def test_the_weights_are_pinned_wherever_they_are_installed():

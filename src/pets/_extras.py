@@ -1,11 +1,12 @@
 """Optional dependencies: imported where they are needed, with an error that names the extra that brings them."""
 
 import importlib
+from importlib.util import find_spec
 from typing import Any
 
 from pets.errors import InputError
 
-__all__ = ["missing", "require"]
+__all__ = ["check_installed", "missing", "require"]
 
 
 def require(module: str, extra: str) -> Any:
@@ -21,6 +22,15 @@ def require(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise missing(error.name or module, extra) from None
+
+
+def check_installed(module: str, extra: str, name: str) -> None:
+    """Refuse to begin what needs a module that is not installed; ``name`` is what people call it. Imports nothing.
+
+    >>> check_installed("json", "parquet", "json")
+    """
+    if find_spec(module) is None:
+        raise missing(name, extra)
 
 
 def missing(module: str, extra: str) -> InputError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from pets._extras import check_installed
 from pets.answers.base import AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import places
@@ -48,6 +49,7 @@ class Math(AnswerType):
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= 3600:
             raise InputError(f"a comparison takes more than 0 and at most 3600 seconds; got {self.seconds}.")
+        check_installed("math_verify", "math", "math-verify, which compares formulas,")  # before anything is paid
 
     @property
     def instruction(self) -> str:
