@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pets.engine.endpoints import EndpointPool, RateWindow
+from pets.engine.endpoints import MAX_MODELS, EndpointPool, RateWindow
 from pets.samplers import RateLimits
 
 from ..simulated_time import run_simulated
@@ -97,3 +97,31 @@ def test_an_amount_over_the_limit_goes_alone():
     assert window.wait_s(1, now=10.0) == 50.0
     window.correct(entry, 20)
     assert window.wait_s(1, now=10.0) == 0.0
+
+
+def test_a_model_that_fails_says_nothing_of_the_others_and_the_limits_are_the_servers():
+    async def work():
+        pool = EndpointPool([Scripted()], 8, rpm=10)
+        (broken,), (well,) = pool.of_model("broken").endpoints, pool.of_model("well").endpoints
+        for _ in range(6):
+            broken.failed(0.0, retry_after=60.0)
+        broken.max_n = 1
+        assert (broken.wait_s(0.0), well.wait_s(0.0), well.max_n) == (60.0, 0.0, 8)
+        for _ in range(10):
+            broken.end(1, broken.begin(1, 0.0), None, 0.0)
+        assert well.wait_s(0.0) == 60.0
+
+    run_simulated(work())
+
+
+def test_the_health_of_so_many_models_is_remembered():
+    pool = EndpointPool([Scripted()], 8)
+    first = pool.of_model("0")
+    for number in range(1, MAX_MODELS):
+        pool.of_model(str(number))
+    assert pool.of_model("0") is first
+    pool.of_model("one more")
+    assert pool.of_model("0") is first
+    for number in range(MAX_MODELS):
+        pool.of_model(f"other {number}")
+    assert pool.of_model("0") is not first

@@ -464,6 +464,13 @@ def test_a_budget_in_tokens_ends_every_trace_and_one_in_traces_leaves_that_to_th
     assert not {"max_tokens", "max_completion_tokens"} & upstream.bodies.pop().keys()
 
 
+def test_a_model_that_is_busy_for_a_minute_holds_up_no_other():
+    with run_gateway(MockModel(BOOK, hostile=True)) as gateway:
+        busy = gateway.ask(model="pets/hostile/retry_after_minute", pets={"timeout": 0.2})
+        assert busy.status_code == 503
+        assert gateway.ask(pets={"timeout": 20}).status_code == 200
+
+
 def test_another_server_takes_over():
     async def work():
         dead, alive = ScriptedSampler(outage), ScriptedSampler()

@@ -25,7 +25,7 @@ from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
-from pets.samplers import Completion, Sampling, Seeds
+from pets.samplers import Completion, Prompt, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.types import Launch, Trace
 
@@ -401,7 +401,7 @@ class Driver:
         group = self._group if submission is None else submission.group
         assert group is not None
         batch = self._batch(question, numbers.start, tuple(holds[:allowed]))
-        for part in batch.split(self._max_n):
+        for part in batch.split(self._max_n(batch.prompt)):
             work = self.fetcher.fetch(part, self)
             try:
                 group.create_task(work)
@@ -418,18 +418,20 @@ class Driver:
         allowed = min(launches, submission.max_traces - submission.launched)
         if submission.rounds is not None and submission.rounds_used > submission.rounds:
             submission.stopped, allowed = "rounds", 0
-        elif submission.launched and now + self.fetcher.pool.latency_s > submission.deadline:
+        elif submission.launched and now + self._latency_s(submission) > submission.deadline:
             submission.stopped, allowed = "deadline", 0
         elif allowed < launches:
             submission.stopped = "max_traces"
         submission.launched += allowed
         return allowed
 
-    @property
-    def _max_n(self) -> int:
+    def _latency_s(self, submission: Submission) -> float:
+        return self.fetcher.pool_for(submission.problem.prompt).latency_s
+
+    def _max_n(self, prompt: Prompt) -> int:
         """Choices in one request: one where tokens are money and the reply would not tell whose they are."""
         whose = self.estimator is None or self.config.sampling.top_logprobs
-        return self.fetcher.pool.max_n if whose else 1
+        return self.fetcher.pool_for(prompt).max_n if whose else 1
 
     def _batch(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
         submission, config = question.submission, self.config

@@ -1,4 +1,8 @@
-"""Several servers of one model: the next request goes to the healthiest and least loaded that may take it now."""
+"""Several servers of one model: the next request goes to the healthiest and least loaded that may take it now.
+
+A gateway's servers have many models. Each has a pool of its own over the same servers: a model that fails, or whose
+limits are reached, says nothing of the others.
+"""
 
 import asyncio
 from collections import deque
@@ -12,6 +16,7 @@ MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
 MAX_REST_S = 30.0
 LATENCY_WEIGHT = 0.2  # of the latest reply in an endpoint's latency
+MAX_MODELS = 64  # whose health is remembered; clients choose the names
 
 
 class RateWindow:
@@ -75,6 +80,12 @@ class Endpoint:
         self._tokens_per_request = 1.0
         self._single_replies = 0  # requests for several that brought one, in a row
         self._gave_several = False
+
+    def with_health_of_its_own(self, max_n: int) -> "Endpoint":
+        """The same server, under the same limits of requests and tokens, of which nothing is known yet."""
+        endpoint = Endpoint(self.number, self.sampler, max_n, None, None)
+        endpoint._requests, endpoint._tokens = self._requests, self._tokens
+        return endpoint
 
     def begin(self, n: int, now: float) -> list[float] | None:
         """A request goes out; what :meth:`end` needs to correct the tokens that were assumed for it."""
@@ -151,6 +162,19 @@ class EndpointPool:
         self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
     ) -> None:
         self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
+        self._max_n = max_n
+        self._by_model: dict[str, EndpointPool] = {}  # in the order in which they were last asked for
+
+    def of_model(self, name: str) -> "EndpointPool":
+        """The pool of one of several models of these servers."""
+        pool = self._by_model.pop(name, None)
+        if pool is None:
+            pool = EndpointPool((), self._max_n)
+            pool.endpoints = [endpoint.with_health_of_its_own(self._max_n) for endpoint in self.endpoints]
+            while len(self._by_model) >= MAX_MODELS:
+                del self._by_model[next(iter(self._by_model))]
+        self._by_model[name] = pool
+        return pool
 
     async def pick(self, avoid: Endpoint | None = None) -> Endpoint:
         """The next endpoint to ask, not the one that just failed if another is well; waits while none may be asked."""

@@ -171,6 +171,10 @@ class Fetcher:
         """Whether a request ever succeeded."""
         return self._served_at > -math.inf
 
+    def pool_for(self, prompt: Prompt) -> EndpointPool:
+        """The servers of the model that a prompt names; of the only one, where it names none."""
+        return self.pool if prompt.body is None else self.pool.of_model(str(prompt.body.get("model")))
+
     async def fetch(self, batch: Batch, receiver: Receiver) -> None:
         """Ask until every launch of the batch has come back or is given up."""
         self._active[batch.question] += 1
@@ -183,10 +187,11 @@ class Fetcher:
 
     async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
         last: Endpoint | None = None
+        pool = self.pool_for(batch.prompt)
         clock = asyncio.get_running_loop().time
         waiting_since, failures = clock(), 0
         while True:
-            endpoint = await self.pool.pick(last)
+            endpoint = await pool.pick(last)
             if batch.size > endpoint.max_n:
                 return await self._fetch_parts(batch, endpoint.max_n, receiver)
             begun = clock()
@@ -287,7 +292,7 @@ class Fetcher:
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
             await receiver.release(batch, error)
-            self._check_outage(error)
+            self._check_outage(error, self.pool_for(batch.prompt))
             return True
         self._outage_since = self.outage = None
         if self._served_at >= begun or len(self._active) == 1:
@@ -298,16 +303,16 @@ class Fetcher:
         await receiver.release(batch, error)
         return True
 
-    def _check_outage(self, error: UnreachableError) -> None:
+    def _check_outage(self, error: UnreachableError, pool: EndpointPool) -> None:
         """Nobody is there: wrong from the start, or gone for too long."""
         now = asyncio.get_running_loop().time()
         self._outage_since = now if self._outage_since is None else self._outage_since
-        endpoints = self.pool.endpoints
+        endpoints = pool.endpoints
         if all(endpoint.failures for endpoint in endpoints):
             self.outage = error
         if self._patience_s is None:
             return
-        if self.pool.never_answered:
+        if pool.never_answered:
             if all(e.failures >= FIRST_CONTACT_FAILURES and not e.requests_in_flight for e in endpoints):
                 raise error
         elif self.outage is not None and now - self._outage_since > self._patience_s:

@@ -128,6 +128,16 @@ def _text(text: str) -> Misbehaviour:
     return lambda request: HostileReply(request.body_with_text(text))
 
 
+def _hard_formulas(request: HostileRequest) -> HostileReply:
+    """Choices none of which any other equals, as takes longest to find out."""
+    seed = request.fields.get("seed")
+    first = seed % 1_000_000 if isinstance(seed, int) else 0
+    texts = (rf"\boxed{{10^{{10^{{10}}}}+x^{{{first + at}}}}}" for at in range(len(request.choices())))
+    return HostileReply(
+        request.body(choices=[{**request.choices(text)[0], "index": at} for at, text in enumerate(texts)])
+    )
+
+
 def _with_headers(*headers: Header, status: int = 200) -> Misbehaviour:
     return lambda request: HostileReply(request.body(), status, (JSON, *headers))
 
@@ -328,6 +338,7 @@ RETRY_AFTERS: Mapping[str, bytes] = {
     "long": b"9" * 4_000,
     "blank": b"",
     "words": b"later, perhaps",
+    "minute": b"60",
 }
 
 MISBEHAVIOURS: Mapping[str, Misbehaviour] = {
@@ -337,6 +348,7 @@ MISBEHAVIOURS: Mapping[str, Misbehaviour] = {
     **{f"retry_after_{name}": _retry_after(value) for name, value in RETRY_AFTERS.items()},
     **{f"echo_{status}": _echo(status) for status in ECHOED_STATUSES},
     **{f"redirect_{status}": _with_headers((b"location", b"/v1/models"), status=status) for status in (301, 307)},
+    "text_hard_formulas": _hard_formulas,
     "echo_200": _echo_everywhere,
     "echo_escaped": _echo_escaped,
     "echo_stream": _echo_in_stream,
