@@ -20,6 +20,7 @@ NAMES = [
     "Completion",
     "Currency",
     "Engine",
+    "FirstTracesError",
     "IndexPolicy",
     "InputError",
     "Launch",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
     from pets.errors import (
         BudgetError,
         BusyError,
+        FirstTracesError,
         InputError,
         LocalModelError,
         PetsError,
@@ -55,6 +56,7 @@ __all__ = [
     "Completion",
     "Currency",
     "Engine",
+    "FirstTracesError",
     "IndexPolicy",
     "InputError",
     "Launch",
@@ -97,8 +99,8 @@ HOMES = {
     "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
     "pets.core.tally": "Tally",
     "pets.engine": "Answer Engine Solution solve",
-    "pets.errors": "BudgetError BusyError InputError LocalModelError PetsError PoolError RefusedError ReplyError "
-    "SamplerError SpecError StateError UnreachableError",
+    "pets.errors": "BudgetError BusyError FirstTracesError InputError LocalModelError PetsError PoolError RefusedError "
+    "ReplyError SamplerError SpecError StateError UnreachableError",
     "pets.pools": "Pool read_pool",
     "pets.questions": "Problem",
     "pets.registry": "make_answer_type make_policy make_sampler",

@@ -5,6 +5,7 @@ PetsError                   the user can act on it: the message says what was fo
 ├── BudgetError             a budget that cannot be kept, or an amount that was never reserved
 ├── SpecError               "okg:prior=x": an unknown name, an unknown option or a bad value
 ├── StateError              saved state that does not fit: another version, another policy, corrupt
+├── FirstTracesError        most of a run's first traces cast no vote: it stopped; ``excerpt`` is one of them
 ├── PoolError               a recorded pool that cannot be read, or a bad line in one: file and line are named
 └── SamplerError            a model gave no traces; ``status`` and ``retry_after`` as the server sent them
     ├── RefusedError        it understood and will not: a bad key, no such model, a prompt too long. Do not try again
@@ -36,6 +37,15 @@ class SpecError(PetsError, ValueError):
 
 class StateError(PetsError, ValueError):
     """Saved state that cannot be restored."""
+
+
+class FirstTracesError(PetsError, RuntimeError):
+    """Most of a run's first traces were cut, refused or unreadable; nothing more was asked."""
+
+    def __init__(self, message: str, excerpt: str = "") -> None:
+        super().__init__(message)
+        self.excerpt = excerpt
+        """What one of the traces said, shortened."""
 
 
 class PoolError(PetsError, ValueError):

@@ -74,7 +74,7 @@ class Outcome:
 
 
 async def solve(sampler, problems, folder):
-    config = RunConfig(policy="uniform", budget=f"{TRACES}x", max_traces=TRACES)
+    config = RunConfig(policy="uniform", budget=f"{TRACES}x", max_traces=TRACES, keep_going=True)
     async with Engine(problems, sampler=sampler, config=config, store=folder / "runs.db") as engine:
         solution = await engine.run()
         return Outcome(solution.spent, {answer.id: answer.to_plain() for answer in engine.answers()})
@@ -88,7 +88,8 @@ async def arriving(problems):
 async def stream(sampler, problems, folder):
     answers = []
     budget = Budget(TRACES * len(problems), TRACES)
-    settings = StreamSettings(Uniform(), budget, RunConfig(), len(problems), open_questions=len(problems))
+    config = RunConfig(keep_going=True)
+    settings = StreamSettings(Uniform(), budget, config, len(problems), open_questions=len(problems))
     async with Stream(settings, [sampler], answers.append, store=folder / "runs.db") as running:
         await running.run(arriving(problems))
         return Outcome(budget.spent, {answer.id: answer.to_plain() for answer in answers})

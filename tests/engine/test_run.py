@@ -30,7 +30,8 @@ def test_concurrency_is_kept_and_used():
 
     async def run():
         sampler.gate = asyncio.Event()
-        async with Engine(asked([f"q{i}" for i in range(40)]), sampler=sampler, budget="8x", concurrency=24) as engine:
+        questions = asked([f"q{i}" for i in range(40)])
+        async with Engine(questions, sampler=sampler, budget="8x", concurrency=24, keep_going=True) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: sampler.in_flight >= 24, task)
             assert engine.snapshot().in_flight == 24

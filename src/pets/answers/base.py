@@ -40,6 +40,9 @@ class AnswerType(ABC):
     merges: ClassVar[bool] = False
     """Whether two different canonical forms can be one answer; true of every type that writes its own ``same``."""
 
+    chosen_from_traces: ClassVar[bool] = False
+    """Whether it only stands for another type, which is chosen when a run's first traces are there."""
+
     operator_only: ClassVar[bool] = True
     """Whether a gateway's clients may not choose it. A type that runs no code, pattern or model of the client's, and
     no other program, says False."""

@@ -14,11 +14,13 @@ from rich.live import Live
 from rich.table import Table
 
 from pets.cli._output import SafeConsole, count, format_amount, write_output
+from pets.cli._terminal import terminal_text
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
-from pets.errors import PetsError
+from pets.engine.run import Session
+from pets.errors import FirstTracesError, PetsError
 
-__all__ = ["ANSWER_COLUMNS", "INTERRUPTED", "interruptible", "progress_table", "run_engine"]
+__all__ = ["ANSWER_COLUMNS", "INTERRUPTED", "interruptible", "progress_table", "run_engine", "stopped_early"]
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 INTERRUPTED = 128 + signal.SIGINT  # the exit code
@@ -61,9 +63,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     try:
         solution = asyncio.run(_run(engine, output))
     except PetsError as error:
-        if engine.stored_run is None:
-            raise
-        raise type(error)(f"{error} Run {engine.stored_run.id} is kept; --resume goes on with it.") from error
+        raise stopped_early(error, engine) from error
     except asyncio.CancelledError:
         kept = "--resume goes on with the run" if engine.stored_run is not None else "nothing is kept without --store"
         click.echo(f"Stopped at once: traces in flight are lost, and charged; {kept}.", err=True)
@@ -71,6 +71,15 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     if not solution.complete:
         sys.exit(INTERRUPTED)
     return solution
+
+
+def stopped_early(error: PetsError, session: Session) -> PetsError:
+    """The error that ended a run, with what is kept of it; a trace that speaks for it is shown."""
+    if isinstance(error, FirstTracesError) and error.excerpt:
+        click.echo(f"One of the traces:\n{terminal_text(error.excerpt, keep=chr(10))}\n", err=True)
+    if session.stored_run is None:
+        return error
+    return type(error)(f"{error} Run {session.stored_run.id} is kept; --resume goes on with it.")
 
 
 async def _run(engine: Engine, output: Path | None) -> Solution:

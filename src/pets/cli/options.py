@@ -170,6 +170,7 @@ class StoredRunOptions:
     texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
                          flags=("--texts/--no-texts",))  # fmt: skip
     run: str = option('Which run to resume: its number, or "last".', "last")
+    keep_going: bool = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 
     def in_flight(self, model: ModelOptions) -> int:
         """How many traces are in flight."""

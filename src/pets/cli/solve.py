@@ -28,7 +28,7 @@ from pets.questions import QuestionSet
 
 __all__ = ["solve", "top_up"]
 
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "concurrency", "first", "fields", "output"}
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "concurrency", "first", "fields", "output", "keep_going"}
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
@@ -128,6 +128,7 @@ def _config(
         dialect=model.dialect,
         timeout=model.timeout,
         keep_texts=storage.texts,
+        keep_going=storage.keep_going,
         sampling=sampling.merge(question_set.sampling),
         seed=sampling.seed,
         answer=answers.answer,
@@ -151,7 +152,12 @@ def _resumed(
 ) -> Engine:
     store = storage.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
     engine = Engine.resume(
-        store, storage.run, endpoint=model.endpoint or None, key=model.key, concurrency=storage.concurrency
+        store,
+        storage.run,
+        endpoint=model.endpoint or None,
+        key=model.key,
+        concurrency=storage.concurrency,
+        keep_going=storage.keep_going,
     )
     if questions is not None:
         ids = [problem.id for problem in selection.load(questions).problems]

@@ -12,7 +12,7 @@ import click
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output, format_amount, growing_output
-from pets.cli._run import ANSWER_COLUMNS, INTERRUPTED, interruptible
+from pets.cli._run import ANSWER_COLUMNS, INTERRUPTED, interruptible, stopped_early
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
     FILE,
@@ -28,7 +28,7 @@ from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
 from pets.engine.run import make_samplers
-from pets.errors import InputError
+from pets.errors import FirstTracesError, InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
 from pets.policies.price import Price
@@ -45,7 +45,7 @@ __all__ = ["stream"]
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate", "output"}
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate", "output", "keep_going"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,8 @@ class _RunningStream:
         self._stream = self.make(self._print)
         try:
             asyncio.run(self._run())
+        except FirstTracesError as error:
+            raise stopped_early(error, self._stream) from error
         except asyncio.CancelledError:
             kept = "; --resume goes on with it" if self._stream.stored_run is not None else ""
             click.echo(f"Stopped at once: traces in flight are lost, and charged{kept}.", err=True)
@@ -291,7 +293,7 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=options.sampling.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
-    config = _config(options, RecordedAnswer(), Sampling())
+    config = replace(_config(options, RecordedAnswer(), Sampling()), keep_going=True)  # nothing is paid for
     limited = replace(options, budget=replace(options.budget, max_traces=min(cap, traces.size)))
     settings = _settings(plan, config, limited, problems, {"text": pool.options})
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
@@ -322,6 +324,7 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
                 timeout=settings.config.timeout,
             ),
             on_answer,
+            keep_going=options.storage.keep_going,
             drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
@@ -361,6 +364,7 @@ def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampli
         dialect=model.dialect,
         timeout=model.timeout,
         keep_texts=options.storage.texts,
+        keep_going=options.storage.keep_going,
         seed=options.sampling.seed,
     )
 

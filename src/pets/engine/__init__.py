@@ -1,6 +1,7 @@
 """Live runs: one driver over ``Allocator.ask`` and ``tell``, under solve, stream, serve and sample.
 
 driver.py     Driver: what the allocator asks for is fetched, read and told back
+first_traces.py  FirstTraces: a run's first traces are read before more go out
 fetch.py      Fetcher: one request to its end; what is tried again and what is charged
 endpoints.py  EndpointPool: several servers, their load, health and limits
 question.py   OpenQuestion: texts become votes, votes the one Answer

@@ -45,6 +45,7 @@ class RunOptions(TypedDict, total=False):
     dialect: DialectName | None
     timeout: float
     keep_texts: bool
+    keep_going: bool
     seed: int
     max_tokens: int | None
     temperature: float
@@ -68,7 +69,8 @@ class RunConfig:
     of which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests
     and tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their
     addresses do not tell; ``timeout`` is the seconds that a request to them may take. Without ``keep_texts`` a
-    store gets the answers of traces and not their texts.
+    store gets the answers of traces and not their texts. ``keep_going`` goes on whatever the first traces say: else a
+    run ends with a ``FirstTracesError`` when most of them cast no vote.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -93,6 +95,7 @@ class RunConfig:
     dialect: DialectName | None = None
     timeout: float = 600.0
     keep_texts: bool = True
+    keep_going: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from pets.core.policy import IndexPolicy
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
+from pets.engine.first_traces import FirstTraces
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
@@ -99,8 +100,9 @@ class Driver:
     """Drives one allocator over one fetcher; :meth:`drain` ends it early, without losing anything.
 
     ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is the
-    order of arrival. ``on_trace`` is called with every trace that was counted, ``on_close`` with every question of a
-    stream that is over, ``on_answer`` with its answer.
+    order of arrival. With ``first_traces`` no more go out until these were read; a run that they speak against ends
+    with a ``FirstTracesError``. ``on_trace`` is called with every trace that was counted, ``on_close`` with every
+    question of a stream that is over, ``on_answer`` with its answer.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Driver:
         ledger: Ledger | None = None,
         *,
         monitor: TargetMonitor | None = None,
+        first_traces: FirstTraces | None = None,
         positions: Mapping[str, int] | None = None,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
         on_answer: Callable[[Answer], None] = lambda answer: None,
@@ -131,6 +134,9 @@ class Driver:
         """The last error of questions that were given up, or of which a trace was."""
         self.submissions: dict[str, Submission] = {}
         self.estimator: CostEstimator | None = None
+        self.first_traces = first_traces
+        self.chosen: AnswerType | None = None
+        """How the questions are read whose answer type was chosen from the first traces, once it is."""
         self._monitor = monitor
         self._on_trace, self._on_answer, self._on_close = on_trace, on_answer, on_close
         self._open: dict[str, OpenQuestion] = {}
@@ -149,6 +155,8 @@ class Driver:
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = 0  # traces that came back
+        self._held: list[tuple[OpenQuestion, Completion]] = []  # traces that wait for an answer type to be chosen
+        self._choice = asyncio.Event()
 
     # -- a batch, a stream ----------------------------------------------------------------------------------------
 
@@ -217,6 +225,9 @@ class Driver:
         while True:
             self._pump()
             arriving = self._intake is not None and not self._intake.done()
+            if self._begins_badly and not self.in_flight:
+                assert self.first_traces is not None
+                raise self.first_traces.error(self.config.sampling.max_tokens)
             if not self.in_flight and not arriving and (self._room is None or not self._open):
                 return
             if self.draining and self.fetcher.outage is not None:
@@ -342,6 +353,13 @@ class Driver:
             self._wakeup.set()
 
     def _pump(self) -> None:
+        """Launch and answer what is to be; a run that began badly does neither."""
+        if not self._begins_badly:
+            self._launch()
+        if self._held and len(self._held) >= self.in_flight:
+            self._choose(last=True)
+
+    def _launch(self) -> None:
         """Launch what the policy wants, as far as there is room; answer the questions that want nothing more."""
         if self._monitor is not None and not self.satisfied:
             self.satisfied = self._monitor.met(self.allocator, self._ids)
@@ -358,8 +376,17 @@ class Driver:
                 if ending or stuck or self.allocator.stopped(id):
                     self._finish(self._open[id])
 
+    @property
+    def _begins_badly(self) -> bool:
+        """Whether the first traces speak against the rest of the budget; where none is left, the run is over."""
+        return self.first_traces is not None and self.first_traces.failed and self.allocator.budget.affordable > 0
+
     def _limit(self) -> int:
         """How many traces may be in flight."""
+        first, limit = self.first_traces, self._limit_by_policy()
+        return limit if first is None or first.passed else min(limit, self.in_flight + first.room(self.in_flight))
+
+    def _limit_by_policy(self) -> int:
         concurrency, questions = self.config.concurrency, len(self._problems)
         if questions < 2 or not isinstance(self.allocator.policy, IndexPolicy):
             return concurrency
@@ -449,6 +476,8 @@ class Driver:
         """A question as this driver reads it; the caller says when it is served."""
         config = self.config
         kind = answer_type_of(problem, None if submission else config.answer)
+        if kind.chosen_from_traces and self.chosen is not None:
+            kind = self.chosen
         spec = config.answer if isinstance(config.answer, str) else problem.answer_type
         return OpenQuestion(
             problem,
@@ -544,6 +573,8 @@ class Driver:
         """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
         question: OpenQuestion = batch.owner
         try:
+            if question.answer_type.chosen_from_traces and self.first_traces is not None:
+                await self._answer_type_chosen(question, completions)
             forms = await self._read(question, completions)
         except BaseException:  # paid for, and no vote
             self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
@@ -698,7 +729,36 @@ class Driver:
             self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(told))
         self.allocator.tell(told)
         self._back(question)
+        if self.first_traces is not None:
+            self.first_traces.count(trace, self.answer_name(question.problem))
         self._on_trace(trace)
+
+    def answer_name(self, problem: Problem) -> str:
+        """How the question's answers are read, as users name it."""
+        spec = self.config.answer or problem.answer_type
+        return spec if isinstance(spec, str) else type(spec).__name__
+
+    async def _answer_type_chosen(self, question: OpenQuestion, completions: Sequence[Completion]) -> None:
+        """Hold traces of a question that has no answer type yet until one is chosen: none of them is counted before."""
+        if not self._choice.is_set():
+            self._held += [(question, completion) for completion in completions]
+            self._choose(last=False)
+            self._wake()  # the last ones that can come decide
+            await self._choice.wait()
+
+    def _choose(self, *, last: bool) -> None:
+        """Have an answer type chosen by the traces held; at the ``last`` without a choice questions keep their own."""
+        assert self.first_traces is not None
+        choose = self.first_traces.choose
+        self.chosen = None if choose is None else choose(self._held, last)
+        if self.chosen is None and not last:
+            return
+        if self.chosen is not None:
+            for question in [*self._open.values(), *(question for question, _ in self._held)]:
+                if question.answer_type.chosen_from_traces:
+                    question.read_as(self.chosen)
+        self._held = []
+        self._choice.set()
 
     async def _read(self, question: OpenQuestion, completions: Sequence[Completion]) -> list[str | None]:
         """The form of each trace, whose class is known then.

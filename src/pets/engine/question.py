@@ -185,7 +185,7 @@ class OpenQuestion:
         keep_traces: bool = False,
         submission: Any = None,
     ) -> None:
-        self.problem, self.position, self.answer_type, self.kind = problem, position, answer_type, kind
+        self.problem, self.position, self.kind = problem, position, kind
         self.options = problem.options or answer_type.options or options
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
@@ -194,8 +194,8 @@ class OpenQuestion:
         self.submission = submission  # the driver's, where somebody waits for this question alone
         self.in_flight = 0  # launches that have not come back
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
-        self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
         self._merges: list[tuple[str, str]] = []
+        self.read_as(answer_type)
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
     @property
@@ -207,6 +207,11 @@ class OpenQuestion:
     def question(self) -> Question:
         """What the allocator is told of it."""
         return Question(self.id, options=self.options)
+
+    def read_as(self, answer_type: AnswerType) -> None:
+        """Read its traces as another type does, before the first was read."""
+        self.answer_type = answer_type
+        self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
 
     def read(self, completions: Iterable[Completion]) -> list[str | None]:
         """The form of each trace; one that was cut at its limit gave no answer."""

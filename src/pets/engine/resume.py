@@ -26,6 +26,7 @@ __all__ = [
     "answers",
     "bounded_config",
     "config_of",
+    "kept_going",
     "lost_traces",
     "new_allocator",
     "note_end",
@@ -107,6 +108,12 @@ def config_of(settings: RunSettings) -> RunConfig:
         return RunConfig.from_plain(settings.more["plan"])
     except (KeyError, TypeError) as error:
         raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
+
+
+def kept_going(settings: RunSettings) -> RunSettings:
+    """The settings of a run that goes on whatever its first traces said."""
+    config = replace(config_of(settings), keep_going=True)
+    return replace(settings, more={**settings.more, "plan": config.to_plain()})
 
 
 def total_so_far(settings: RunSettings, questions: int) -> int:

@@ -18,6 +18,7 @@ from pets.engine.budget import price_of
 from pets.engine.config import DialectName, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
+from pets.engine.first_traces import FirstTraces
 from pets.engine.ledger import RunLedger
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer
@@ -27,6 +28,7 @@ from pets.engine.resume import (
     answers,
     bounded_config,
     config_of,
+    kept_going,
     lost_traces,
     new_allocator,
     note_end,
@@ -129,10 +131,12 @@ class Engine(Session):
         sampler: Samplers | None = None,
         concurrency: int | None = None,
         top_up: str | None = None,
+        keep_going: bool = False,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> Self:
         """The run of that number, or the last, taken up where it stopped; ``top_up`` gives it more budget.
 
+        ``keep_going``: also where its first traces cast no vote.
         What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
         """
         self = cls.__new__(cls)
@@ -141,6 +145,8 @@ class Engine(Session):
             stored = stack.enter_context(opened.open_run(run))
             if "stream" in stored.settings.more:
                 raise StateError(f"run {stored.id} is a stream; `pets stream --resume` goes on with it.")
+            if keep_going:
+                stored.change(kept_going(stored.settings))
             config = config_of(stored.settings)
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
@@ -194,6 +200,7 @@ class Engine(Session):
         driver.check_ready()
         driver.draining = False
         self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
+        over = False
         try:
             if self.stored_run is None:
                 await driver.run(self.problems)
@@ -201,8 +208,9 @@ class Engine(Session):
                 async with RunLedger(self.stored_run) as ledger:
                     driver.ledger = ledger
                     await driver.run(self.problems)
+            over = driver.satisfied or not driver.draining
         finally:
-            self._finalize(driver)
+            self._finalize(driver, over)
         return self.solution()
 
     def drain(self) -> None:
@@ -294,6 +302,7 @@ class Engine(Session):
             fetcher,
             asking,
             monitor=None if target is None else TargetMonitor(target),
+            first_traces=None if config.keep_going else FirstTraces.of(allocator.budget),
             on_trace=self._count,
         )
         if self.stored_run is not None:
@@ -311,19 +320,17 @@ class Engine(Session):
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
+        if driver.first_traces is not None:
+            driver.first_traces.count_stored(run, driver.answer_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
         adopt_run(driver.allocator, run, driver.labels_of(self.problems), self._kind)
 
-    def _finalize(self, driver: Driver) -> None:
+    def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""
         run = self.stored_run
         if run is not None:
             note_end(run, driver)
-            if (
-                driver.allocator.told
-                and not driver.allocator.budget.reserved
-                and (driver.satisfied or not driver.draining)
-            ):
+            if over and driver.allocator.told:
                 run.finish()
         self.faults.update(driver.fetcher.faults)
         driver.fetcher.faults.clear()

@@ -25,9 +25,10 @@ from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
+from pets.engine.first_traces import FirstTraces
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import adopt_run, config_of, lost_traces, note_end
+from pets.engine.resume import adopt_run, config_of, kept_going, lost_traces, note_end
 from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
@@ -190,16 +191,20 @@ class Stream(Session):
         samplers: Callable[[StreamSettings], Sequence[Sampler]],
         on_answer: Callable[[Answer], None],
         *,
+        keep_going: bool = False,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> Self:
         """The stream of that number, or the last, taken up where it stopped.
 
-        Questions that were not answered are asked on; those that come again are not asked again.
+        Questions that were not answered are asked on; those that come again are not asked again. ``keep_going``: also
+        where its first traces cast no vote.
         """
         with ExitStack() as stack:
             opened = stack.enter_context(Store.open(store, create=False))
             stored = stack.enter_context(opened.open_run(run))
+            if keep_going:
+                stored.change(kept_going(stored.settings))
             settings = StreamSettings.from_run(stored.settings)
             self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm)
             self._store, self.stored_run = opened, stored
@@ -257,6 +262,7 @@ class Stream(Session):
                 options=settings.options,
                 price=price_of(settings.model, config.price),
             ),
+            first_traces=None if config.keep_going else FirstTraces.of(budget),
             on_answer=self._on_answer,
             on_close=self._watch,
         )
@@ -283,6 +289,8 @@ class Stream(Session):
             run.write([], lost)
             self.lost = len(lost)
         problems = list(run.problems())
+        if driver.first_traces is not None and problems:
+            driver.first_traces.count_stored(run, driver.answer_name(problems[0]))
         answered = run.answered()
         self._known = {problem.id for problem in problems}
         questions = {problem.id: driver.open_question(problem, place) for place, problem in enumerate(problems)}

@@ -1,0 +1,151 @@
+"""A run's first traces are read before more go out: a budget is not spent on traces that cast no vote.
+
+The first 20 traces, or a tenth of the budget where that is fewer, are launched alone, one per question where the policy
+allows it. As soon as half of them were read the rest of the run goes on; once more than half cast no vote it stops.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Literal
+
+from pets.answers.base import AnswerType
+from pets.core.budget import Budget
+from pets.engine.question import OpenQuestion
+from pets.errors import FirstTracesError
+from pets.samplers import Completion
+from pets.store import RunView, StoredTrace
+from pets.store.records import LOST
+
+__all__ = ["Choose", "FirstTraces", "Outcome", "excerpt_of", "outcome_of"]
+
+MOST_TRACES = 20
+BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
+FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
+EXCERPT_CHARS = 300
+REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
+
+Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
+Choose = Callable[[Sequence[tuple[OpenQuestion, Completion]], bool], AnswerType | None]
+"""Chooses the answer type of questions that do not say from the traces so far; ``None`` waits for more, if any come."""
+
+
+def outcome_of(trace: StoredTrace) -> Outcome:
+    """What became of a trace.
+
+    >>> outcome_of(StoredTrace("q", 0, "42")), outcome_of(StoredTrace("q", 1, finish="length"))
+    ('read', 'cut')
+    """
+    if trace.error is not None:
+        return "failed"
+    if trace.answer is not None:
+        return "read"
+    if trace.finish == "length":
+        return "cut"
+    return "refused" if trace.finish in REFUSALS else "unreadable"
+
+
+def excerpt_of(text: str) -> str:
+    """A trace's text, short enough to be shown: its beginning and its end.
+
+    >>> excerpt_of("a" * 200 + "b" * 200).count("a")
+    147
+    """
+    text = text.strip()
+    if len(text) <= EXCERPT_CHARS:
+        return text
+    half = EXCERPT_CHARS // 2 - 3
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+class FirstTraces:
+    """How the first ``size`` traces of a run were read, and whether more may go out.
+
+    ``choose`` decides on the answer type of questions whose own waits for traces; before that none of their traces is
+    counted.
+    """
+
+    def __init__(self, size: int, choose: Choose | None = None) -> None:
+        self.size = size
+        self.choose = choose
+        self.outcomes: Counter[Outcome] = Counter()
+        self._excerpts: dict[Outcome, str] = {}
+        self._answer_type = ""  # that could not read a trace
+        self._error = ""  # of a trace that failed
+
+    @classmethod
+    def of(cls, budget: Budget, choose: Choose | None = None) -> "FirstTraces":
+        """As many as the budget allows, each at the price of the dearest.
+
+        >>> [FirstTraces.of(Budget(total)).size for total in (5000, 160, 8)]
+        [20, 16, 3]
+        """
+        amount = budget.total if budget.window is None else budget.window.amount
+        return cls(max(FEWEST_TRACES, min(MOST_TRACES, amount // budget.currency.hold // BUDGET_SHARE)), choose)
+
+    @property
+    def passed(self) -> bool:
+        """Whether at least half of the first traces were read: the run goes on."""
+        return 2 * self.outcomes["read"] >= self.size
+
+    @property
+    def failed(self) -> bool:
+        """Whether more than half of the first traces cast no vote: the run stops."""
+        return not self.passed and 2 * (self.outcomes.total() - self.outcomes["read"]) > self.size
+
+    def room(self, in_flight: int) -> int:
+        """How many more may be launched while it is not known how the run begins."""
+        return self.size - self.outcomes.total() - in_flight
+
+    def count(self, trace: StoredTrace, answer_type: str) -> None:
+        """Take note of a trace that came back, or failed."""
+        outcome = outcome_of(trace)
+        self.outcomes[outcome] += 1
+        if outcome == "unreadable":
+            self._answer_type = answer_type
+        self._error = trace.error or self._error
+        self._quote(trace, outcome)
+
+    def count_stored(self, run: RunView, answer_type: str) -> None:
+        """Take note of the traces of an earlier time; texts are read only where the run will not go on."""
+        for trace in run.traces(texts=False):
+            if trace.error != LOST:
+                self.count(trace, answer_type)
+        if self.failed:
+            for trace in islice(run.traces(), self.size):
+                self._quote(trace, outcome_of(trace))
+
+    def _quote(self, trace: StoredTrace, outcome: Outcome) -> None:
+        if trace.text and outcome not in self._excerpts:
+            self._excerpts[outcome] = excerpt_of(trace.text)
+
+    def error(self, max_tokens: int | None) -> FirstTracesError:
+        """What went wrong, in one line with what to do about it, and one of the traces."""
+        bad = [(outcome, number) for outcome, number in self.outcomes.most_common() if outcome != "read"]
+        seen = self.outcomes.total()
+        counts = " and ".join(f"{number} of {seen} {self._words(outcome, max_tokens)}" for outcome, number in bad)
+        worst = bad[0][0]
+        return FirstTracesError(
+            f"{counts}: {self._remedy(worst, max_tokens)}, or go on as it is with --keep-going.",
+            self._excerpts.get(worst, ""),
+        )
+
+    def _words(self, outcome: Outcome, max_tokens: int | None) -> str:
+        limit = "the server's own limit" if max_tokens is None else f"{max_tokens:,} tokens"
+        words = {
+            "cut": f"traces were cut at {limit}",
+            "refused": "traces were refused by the server's content filter",
+            "unreadable": f"traces hold no answer that `{self._answer_type}` can read",
+            "failed": f"traces failed ({self._error.rstrip('.')})",
+        }
+        return words[outcome]
+
+    def _remedy(self, outcome: Outcome, max_tokens: int | None) -> str:
+        if outcome == "cut":
+            return "raise --max-tokens" if max_tokens is not None else "give the server a longer context"
+        remedies = {
+            "refused": "ask another model, or in other words",
+            "unreadable": "choose how answers are read with --answer",
+            "failed": "mend the server",
+        }
+        return remedies[outcome]
