@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
+from pets.store import Store
 
 from ..waiting import PATIENCE_S, until
 from .conftest import Scripted, asked
@@ -306,3 +309,64 @@ def test_a_question_that_is_refused_does_not_end_the_run():
     )
     solution = solve(asked(["q1", "q2", "q3"]), sampler=sampler, budget="4x")
     assert [answer.answer for answer in solution.answers] == ["C", None, "C"] and solution.spent == 12
+
+
+class Frame:
+    """As much of pandas' DataFrame as is used; a missing value is NaN there."""
+
+    columns = ("question", "answer")
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": float("nan")}]
+
+
+class PolarsFrame:
+    """As much of polars' DataFrame as is used."""
+
+    def to_dicts(self):
+        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
+
+
+@pytest.mark.parametrize(
+    "questions", [Frame(), PolarsFrame(), [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?"}]]
+)
+def test_questions_come_as_a_data_frame_or_as_records(questions):
+    solution = solve(questions, sampler=Scripted(lambda prompt, seed: "The answer is 4."), budget="2x", answer="number")
+    assert [(answer.id, answer.answer, answer.gold) for answer in solution.answers] == [
+        ("1", "4", "4"),
+        ("2", "4", None),
+    ]
+
+
+def test_a_record_that_is_no_question_is_named_by_its_number():
+    with pytest.raises(InputError, match="question 2: "):
+        solve([{"question": "2 + 2?"}, {"gold": "4"}], sampler=Scripted())
+
+
+def test_inside_a_loop_the_main_threads_interrupt_stops_the_run_and_keeps_its_store(tmp_path):
+    code = f"""
+import asyncio, os, signal, threading
+from pets import solve
+from pets.samplers import Completion, Sampler
+
+class Slow(Sampler):
+    async def sample(self, prompt, n, seed, sampling):
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        await asyncio.sleep(600)
+
+async def cell():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a notebook's kernel does
+    try:
+        solve(["2 + 2?"], sampler=Slow(), budget=1, store={str(tmp_path / "runs.db")!r})
+    except KeyboardInterrupt:
+        print("stopped", [thread.name for thread in threading.enumerate() if thread.name == "pets-solve"])
+
+asyncio.run(cell())
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert result.stdout == "stopped []\n"
+    with Store.open(tmp_path / "runs.db") as store:
+        assert store.runs()[0].state == "stopped" and store.runs()[0].lost == 1

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ from pets.engine.resume import (
 )
 from pets.errors import InputError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
+from pets.questions.files import problem_from
 from pets.registry import as_sampler
 from pets.samplers import Prompt, Sampler
 from pets.samplers.local import LocalSampler
@@ -45,7 +47,7 @@ from pets.store import Run, RunSettings, Store, StoredTrace
 
 __all__ = ["Engine", "Questions", "Session", "make_samplers", "question_set_of", "solve"]
 
-Questions = str | Path | QuestionSet | Iterable[str | Problem]
+Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 Samplers = str | Sampler | Sequence[str | Sampler]
 
 
@@ -84,10 +86,11 @@ class Engine(Session):
             for answer in engine.answers():
                 print(answer.id, answer.answer, answer.certificate)
 
-    ``questions`` is a file, a named set, or the questions themselves. Without an ``endpoint`` the local model answers;
-    several endpoints share the work; ``sampler`` takes any other source of traces. With a ``store`` the run is durable
-    and :meth:`resume` goes on with it. ``on_trace`` is called with every trace when it has been counted. The options
-    are those of :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
+    ``questions`` is a file, a named set, a DataFrame of pandas or polars, or the questions themselves: texts, or
+    records with the fields of a file. Without an ``endpoint`` the local model answers; several endpoints share the
+    work; ``sampler`` takes any other source of traces. With a ``store`` the run is durable and :meth:`resume` goes on
+    with it. ``on_trace`` is called with every trace when it has been counted. The options are those of
+    :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
     ``policy="okg"``, ``temperature=0.7``, ...).
     """
 
@@ -400,39 +403,75 @@ def _run_to_end(work: Coroutine[Any, Any, Solution]) -> Solution:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    outcome: list[Solution | BaseException] = []
+    outcome: Future[Solution] = Future()
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def noted() -> Solution:
+        task = asyncio.current_task()
+        assert task is not None
+        running.set_result((asyncio.get_running_loop(), task))
+        return await work
 
     def run() -> None:
         try:
-            outcome.append(asyncio.run(work))
+            outcome.set_result(asyncio.run(noted()))
         except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
-            outcome.append(error)
+            outcome.set_exception(error)
 
     thread = threading.Thread(target=run, name="pets-solve")
     thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:  # a notebook's Stop: nothing more is asked, and a store is left whole
+        loop, task = running.result()
+        with suppress(RuntimeError):  # it has ended meanwhile
+            loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()
 
 
 def question_set_of(questions: Questions) -> QuestionSet:
-    """A set's name, a file, a set, or questions one by one; a plain string among them is asked as a chat.
+    """A set's name, a file, a set, a DataFrame, or questions one by one: texts, records as in a file, or problems.
 
-    >>> question_set_of(["What is 2 + 2?"]).problems[0].prompt.is_chat
-    True
+    >>> question_set_of(["What is 2 + 2?", {"question": "2 + 3?", "gold": 5}]).problems[1].gold
+    '5'
     """
     if isinstance(questions, QuestionSet):
         return questions
     if isinstance(questions, str | Path):
         return find_questions(questions)
-    problems = tuple(
-        Problem(f"q{number}", Prompt.question(question)) if isinstance(question, str) else question
-        for number, question in enumerate(questions, 1)
-    )
+    problems = tuple(_problem(number, question) for number, question in enumerate(_rows(questions), 1))
     if not problems:
         raise InputError("there are no questions; give at least one.")
     return QuestionSet("questions", problems)
+
+
+def _rows(questions: Iterable[str | Problem | Mapping[str, Any]]) -> Iterable[str | Problem | Mapping[str, Any]]:
+    """The rows of a DataFrame of pandas or polars, which only they import; whatever else is given as it is."""
+    if hasattr(questions, "to_dicts"):
+        rows: list[dict[str, Any]] = questions.to_dicts()
+    elif hasattr(questions, "to_dict") and hasattr(questions, "columns"):
+        rows = questions.to_dict("records")
+    else:
+        return questions
+    return [{name: value for name, value in row.items() if not _is_missing(value)} for row in rows]
+
+
+def _is_missing(value: object) -> bool:
+    """Whether pandas says that nothing is there: NaN, NA or NaT."""
+    return value != value if isinstance(value, float) else type(value).__name__ in ("NAType", "NaTType")
+
+
+def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Problem:
+    if isinstance(question, Problem):
+        return question
+    if isinstance(question, str):
+        return Problem(f"q{number}", Prompt.question(question))
+    try:
+        return problem_from(dict(question), number)
+    except InputError as error:
+        raise InputError(f"question {number}: {error}") from None
 
 
 def _samplers(
