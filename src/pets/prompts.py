@@ -8,12 +8,14 @@ from typing import Any, Literal, Self
 from pets.confidence import Confidence
 from pets.errors import InputError
 
-__all__ = ["TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "text_bytes"]
+__all__ = ["TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "is_cut", "text_bytes"]
 
 Role = Literal["system", "user", "assistant"]
 
 TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
 MESSAGE_TOKENS = 8  # that it may add to each message
+# What servers say of a trace that they ended: at its token limit, by a filter, or because it went round in circles.
+CUT_FINISHES = frozenset({"length", "max_tokens", "model_length", "content_filter", "repetition"})
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 
 
@@ -174,6 +176,15 @@ class Completion:
     raw: Mapping[str, Any] | None = field(default=None, hash=False)
     size: int | None = None
     claimed_more: bool = False
+
+
+def is_cut(finish: str) -> bool:
+    """Whether a server ended a trace before its end, so that it casts no vote.
+
+    >>> is_cut("repetition"), is_cut("stop")
+    (True, False)
+    """
+    return finish.lower() in CUT_FINISHES
 
 
 def text_bytes(text: str) -> int:

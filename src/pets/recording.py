@@ -25,6 +25,7 @@ from pets.errors import InputError, PetsError, PoolError
 from pets.plans.stream import RecordedAnswer
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
+from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Sampler, Sampling, Seeds
@@ -194,7 +195,7 @@ def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = Fa
     told = any(trace.confidences is not None for trace in traces)
     return PooledQuestion(
         problem.id,
-        tuple(None if trace.finish == "length" else read(trace.text) or None for trace in traces),
+        tuple(None if is_cut(trace.finish) else read(trace.text) or None for trace in traces),
         problem.gold or None,  # a pool has no empty one
         None if estimated else tuple(trace.tokens for trace in traces),
         confidences["tail"] if told else None,
@@ -243,6 +244,7 @@ def _write(beside: Path, terms: dict[str, object]) -> None:
     """Whole or not at all: what a file's traces are is not lost to a full disk."""
     fresh = beside.with_name(f"{beside.name}.new")
     try:
+        fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(terms, indent=1) + "\n", "utf-8")
         fresh.replace(beside)
     except OSError as error:

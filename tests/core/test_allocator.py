@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pets.core.allocator import Allocator
+from pets.core.allocator import MAX_DEBT, Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
 from pets.core.tally import Tally, majority
@@ -711,3 +711,10 @@ def test_what_breaks_off_is_made_up_for_under_any_load(open_at_once, room):
             leave(allocator, id)
             waiting.remove(id)
     assert paid <= 1.02 * allocator.budget.total
+
+
+def test_what_a_server_that_only_times_out_costs_is_not_remembered_for_ever():
+    allocator = Allocator(Uniform(), Budget.per_window(10, 160))
+    for number in range(3):
+        assert allocator.charge([Trace("q", number)] * MAX_DEBT)
+    assert allocator.debt == MAX_DEBT

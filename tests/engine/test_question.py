@@ -106,11 +106,10 @@ def test_a_comparison_that_is_broken_off_leaves_the_classes_as_they_were():
     assert question.restore(["1"]) == {"1": "1"} and question.restore(["2"]) == {"2": "1"}
 
 
-def test_a_trace_that_was_cut_gave_no_answer():
-    assert opened().read([Completion("The answer is B.", "length", 9), Completion("The answer is B.", "stop", 9)]) == [
-        None,
-        "B",
-    ]
+@pytest.mark.parametrize("finish", ["length", "repetition", "content_filter", "MAX_TOKENS"])
+def test_a_trace_that_was_cut_gave_no_answer(finish):
+    traces = [Completion("The answer is B.", reason, 9) for reason in (finish, "stop")]
+    assert opened().read(traces) == [None, "B"]
 
 
 def test_a_vote_that_was_cut_off_counts_the_prefix_and_all_where_the_prefix_is_empty():

@@ -1,6 +1,7 @@
 """Responses to voted requests: whole, in events, and what PETS says in them."""
 
 import json
+import math
 
 
 def events(gateway, question="torn", **fields):
@@ -37,3 +38,12 @@ def test_log_probabilities_come_only_where_they_were_asked_for(gateway):
     weighted = {"weighted": True}
     assert gateway.ask("torn", pets=weighted).json()["choices"][0]["logprobs"] is None
     assert gateway.ask("torn", pets=weighted, logprobs=True).json()["choices"][0]["logprobs"]["content"]
+
+
+def test_what_json_has_no_word_for_is_null(gateway, monkeypatch):
+    choice = {"message": {"content": "A"}, "logprobs": {"content": [{"logprob": math.nan, "bytes": (math.inf, 1.5)}]}}
+    monkeypatch.setattr("pets.gateway.responses._choice", lambda vote: choice)
+    for stream in (False, True):
+        text = gateway.ask(stream=stream).text
+        assert "NaN" not in text and "Infinity" not in text
+    assert gateway.ask().json()["choices"][0]["logprobs"] == {"content": [{"logprob": None, "bytes": [None, 1.5]}]}

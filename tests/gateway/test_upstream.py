@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.upstream import Upstream, api_error
 from pets.mock import MockModel
@@ -105,3 +105,9 @@ def test_a_list_of_models_that_echoes_the_key_is_redacted(status):
 
     words = asyncio.run(models())
     assert "[redacted]" in words and "UPSTREAM" not in words
+
+
+def test_an_address_with_a_password_is_refused_and_not_shown():
+    with pytest.raises(InputError, match="password") as error:
+        build_gateway("ftp://me:secret123@host", OnlineGrid())
+    assert "secret123" not in str(error.value)

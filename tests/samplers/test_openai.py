@@ -619,3 +619,10 @@ def test_a_server_without_a_list_of_models_says_nothing_of_its_context():
         return await OpenAISampler("http://x/v1", "m", transport=transport).max_model_len()
 
     assert asyncio.run(length(404, b"nothing here")) is None and asyncio.run(length(200, b"<html>")) is None
+
+
+@pytest.mark.parametrize("address", ["http://me:{}@127.0.0.1:9/v1", "ftp://{}@host", "//{}@[", "{}@host"])
+def test_an_address_with_a_password_is_refused_and_not_shown(address):
+    with pytest.raises(InputError, match="password") as error:
+        OpenAISampler(address.format("secret123"), "m")
+    assert "secret123" not in str(error.value)

@@ -37,6 +37,7 @@ from pets.types import Launch, Question, Trace, Verdict
 __all__ = ["Allocator"]
 
 SNAPSHOT_VERSION = 2
+MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 
 
@@ -65,7 +66,7 @@ class Allocator:
         self._arrived = 0  # questions ever added
         self._leaving: set[str] = set()  # withdrawn, with traces in flight
         self._given_up: set[str] = set()  # asked no more, their votes kept
-        self._debt: deque[Trace] = deque()  # paid for beside the plan, to be made up for
+        self._debt: deque[Trace] = deque(maxlen=MAX_DEBT)  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
         self._queue = queue_for(policy, budget, horizon, seed)
         self._keep_traces = policy.sees == "traces"

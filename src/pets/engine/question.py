@@ -15,6 +15,7 @@ from pets.answers.base import AnswerType, Classes
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_votes
 from pets.engine.budget import TokenPrice
+from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Message, Prompt
@@ -215,7 +216,7 @@ class OpenQuestion:
 
     def read(self, completions: Iterable[Completion]) -> list[str | None]:
         """The form of each trace; one that was cut at its limit gave no answer."""
-        return [None if c.finish == "length" else self.answer_type.extract(c.text) for c in completions]
+        return [None if is_cut(c.finish) else self.answer_type.extract(c.text) for c in completions]
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
         """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""

@@ -58,7 +58,7 @@ def completion_body(vote: Vote, metadata: Mapping[str, Any]) -> bytes:
     """The response in one piece: the choice of the best trace as the server gave it."""
     body = _envelope(vote, "chat.completion")
     body["choices"] = [{**_choice(vote), "index": 0}]
-    return json.dumps(body | {"usage": _usage(vote), "pets": metadata}).encode()
+    return _serialized(body | {"usage": _usage(vote), "pets": metadata})
 
 
 def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
@@ -104,4 +104,20 @@ def _delta(delta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _event(data: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
+    return b"data: " + _serialized(data) + b"\n\n"
+
+
+def _serialized(data: dict[str, Any]) -> bytes:
+    """JSON; what a server sent as NaN or Infinity, which JSON has no word for, is null."""
+    try:
+        return json.dumps(data, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_finite(data), allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -39,7 +39,7 @@ class Upstream:
         self._key, self._redactor, self._timeout = key, Redactor(key), timeout
         self._local = servers if isinstance(servers, LocalSampler) else None
         urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
-        self.urls = [_checked(url) for url in urls]
+        self.urls = [url.rstrip("/") for url in urls]
         if self._local is None and not self.urls:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
         self.samplers: list[Sampler] = (
@@ -47,6 +47,8 @@ class Upstream:
             if self._local is None
             else [self._local]
         )
+        for url in self.urls:  # now that no password is in it
+            _check_address(url)
         self._clients: list[httpx.AsyncClient] = []
 
     @property
@@ -147,8 +149,7 @@ def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:
     return ApiError("The upstream server gives no answers now.", status=503, code="upstream_busy", retry_after=wait_s)
 
 
-def _checked(url: str) -> str:
+def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InputError(f"{url!r} is no address of a server; give one such as http://localhost:8000/v1.")
-    return url.rstrip("/")

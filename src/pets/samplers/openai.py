@@ -85,6 +85,11 @@ class OpenAISampler(Sampler):
     ) -> None:
         if key and not (key.isascii() and key.isprintable()):  # httpx's own error would show it
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
+        if _has_login(url):
+            raise InputError(
+                "the server's address holds a user name or a password, which would be stored and shown with it. "
+                "Leave it out, and give it as the key."
+            )
         self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
         self._base = url.rstrip("/")
         # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
@@ -298,6 +303,14 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _has_login(url: str) -> bool:
+    """
+    >>> _has_login("http://me:secret@localhost:8000/v1"), _has_login("http://localhost:8000/v1/@me")
+    (True, False)
+    """
+    return "@" in (url.partition("//")[2] or url).partition("/")[0]
 
 
 _parsed_url = lru_cache(maxsize=64)(httpx.URL)  # parsing takes longer than sending
