@@ -39,7 +39,17 @@ BARE = 5  # requests of each client to the upstream itself
 def gateway(upstream: str, store: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The URL and the process of ``pets serve``."""
     command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "--store", str(store)]
-    command += ["--upstream", f"{upstream}/v1", "--answer", "choice:options=4", "--port", "0", "--log-level", "WARNING"]
+    command += [
+        "--upstream",
+        f"{upstream}/v1",
+        "--answer",
+        "choice:options=4",
+        "--port",
+        "0",
+        "--log-level",
+        "WARNING",
+        "--no-check",
+    ]
     command += ["--concurrency", "20000", *more]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -1,5 +1,6 @@
 """``pets serve`` from the shell."""
 
+import json
 import os
 import re
 import signal
@@ -27,7 +28,7 @@ def test_served_stopped_and_remembered(popen, tmp_path):
     headers = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
     with running(MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
         command = [*MAIN, "serve", "--upstream", upstream, "--policy", "online_grid", "--answer", "choice"]
-        command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5"]
+        command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5", "--log-level", "INFO"]
         environment = os.environ | {"PETS_UPSTREAM_KEY": "sk-up"}
         for turn in range(2):
             process = popen(command, stderr=subprocess.PIPE, env=environment)
@@ -40,6 +41,50 @@ def test_served_stopped_and_remembered(popen, tmp_path):
             _, log = process.communicate(timeout=PATIENCE_S)
             assert process.returncode in (0, -signal.SIGTERM) and "sk-up" not in log
             assert re.search(r'"status": (200|429)', log) and headers["authorization"][7:] not in log
+
+
+MOCK = MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="sk-upstream")
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_the_start_says_how_to_ask_and_the_line_works_as_pasted(popen, tmp_path, keys):
+    store, environment = tmp_path / "g.db", os.environ | {"PETS_UPSTREAM_KEY": "sk-upstream"}
+    if keys:
+        made = subprocess.run([*MAIN, "keys", "add", "a", "--store", str(store)], check=True, capture_output=True)
+        environment["PETS_KEY"] = made.stdout.decode().strip()
+    with running(MOCK) as upstream:
+        command = [*MAIN, "serve", "--upstream", upstream, "--store", str(store), "--port", "0", "--answer", "choice"]
+        process = popen(command, stderr=subprocess.PIPE, env=environment)
+        first, dashboard, models, curl = [process.stderr.readline() for _ in range(4)]
+        url = first.split()[0]
+        assert ("Requests need a key" in first) is keys and url.endswith("/v1")
+        assert dashboard == f"Dashboard: {url.removesuffix('v1')}\n"
+        assert models == "Models: pets/mock; without pets/ they pass through\n"
+        pasted = curl.removeprefix("Try: ").replace("curl", "curl -s --noproxy '*'").replace("17 x 23", "easy")
+        done = subprocess.run(
+            ["sh", "-c", pasted], capture_output=True, env=environment, check=True, timeout=PATIENCE_S
+        )
+        assert json.loads(done.stdout)["pets"]["answer"] == "A"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "says"),
+    [
+        (lambda url: url.removesuffix("/v1"), "sk-upstream", "its address is"),
+        (lambda url: url, "sk-wrong123", "refuses this key (401)"),
+        (lambda url: url, "", "wants a key (401). Give it as PETS_UPSTREAM_KEY"),
+        (lambda url: "http://127.0.0.1:9/v1", "", "--no-check starts without it"),
+    ],
+)
+def test_an_upstream_that_cannot_serve_is_one_line_before_anything_is_served(monkeypatch, change, key, says):
+    monkeypatch.setenv("PETS_UPSTREAM_KEY", key)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with running(MOCK) as upstream:
+        result = CliRunner().invoke(cli, ["serve", "--upstream", change(upstream), "--port", "0"])
+    assert isinstance(result.exception, InputError) and says in str(result.exception)
+    assert "sk-" not in str(result.exception) and "\n" not in str(result.exception)
 
 
 def test_limits_as_people_write_them():

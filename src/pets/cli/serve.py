@@ -1,9 +1,13 @@
 """``pets serve``: an OpenAI-compatible gateway that answers by vote."""
 
+import asyncio
+import json
 import math
 import os
 import re
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -12,6 +16,7 @@ import click
 
 import pets.gateway
 from pets.cli._groups import option, verb
+from pets.cli._terminal import terminal_text
 from pets.cli.options import LocalModelOptions
 from pets.core.budget import Currency
 from pets.core.policy import Policy
@@ -28,6 +33,7 @@ __all__ = ["SpendOptions", "serve"]
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SHOWN_MODELS = 8
 DEFAULT_POLICY, DEFAULT_MEAN_BUDGET = "price:rounds=3", 16.0
 
 
@@ -46,6 +52,13 @@ class UpstreamOptions:
     model: str | None = option("Without --upstream: a GGUF file; SmolLM2-135M-Instruct if not given.")
     timeout: float = option("How many seconds a request may take.", 600.0)
     concurrency: int = option("How many traces are in flight at most.", 256, at_least=1)
+    check: bool = option(
+        "Look for the upstream and its models before serving. With --no-check it may come later; votes get a 503 until "
+        "then.",
+        True,
+        flags=("--check/--no-check",),
+    )
+    wait: float = option("How many seconds to wait for the upstream to come up.", 0.0, metavar="SECONDS")
     rpm: int | None = option("How many requests per minute each upstream server takes.", at_least=1)
     tpm: int | None = option("How many tokens per minute each upstream server takes.", at_least=1)
 
@@ -178,16 +191,35 @@ def serve(
         settings=_settings(upstream, voting, spend, requests, gateway),
         drift=drift,
     )
+    models = asyncio.run(state.upstream.find_models(upstream.wait)) if upstream.check else []
     if gateway.store is None:
         click.echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
-    access = "Ctrl-C stops." if state.keys.required else "Everybody may ask (pets keys add). Ctrl-C stops."
     pets.gateway.serve(
         state,
         gateway.host,
         gateway.port,
         grace=gateway.grace,
-        ready=lambda url: click.echo(f"{url}/v1  {access}", err=True),
+        ready=lambda url: click.echo(
+            _welcome(url, models, keys=state.keys.required, settings=state.settings), err=True
+        ),
     )
+
+
+def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings) -> str:
+    """What an operator wants to know of a gateway that has begun: addresses, models, who may ask, how to try it."""
+    url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    access = "Requests need a key." if keys else "Everybody may ask (pets keys add)."
+    lines = [f"{url}/v1  {access} Ctrl-C stops.", f"Dashboard: {url}/"]
+    names = [terminal_text(name) for name in models[:SHOWN_MODELS]]
+    if names:
+        more = f" and {len(models) - len(names)} more" if len(models) > len(names) else ""
+        plain = f"; without {settings.prefix} they pass through" if settings.passthrough else ""
+        lines.append(f"Models: {', '.join(settings.prefix + name for name in names)}{more}{plain}")
+    message = {"role": "user", "content": "What is 17 x 23?"}
+    body = json.dumps({"model": settings.prefix + (models[0] if models else "NAME"), "messages": [message]})
+    key = """ -H "Authorization: Bearer $PETS_KEY\"""" if keys else ""
+    lines.append(f"Try: curl {url}/v1/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}")
+    return "\n".join(lines)
 
 
 def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:
@@ -209,6 +241,8 @@ def _settings(
 ) -> Settings:
     if not 0 < upstream.timeout < math.inf:
         raise InputError(f"--timeout is a number of seconds, more than 0; got {upstream.timeout:g}.")
+    if not 0 <= upstream.wait < math.inf:
+        raise InputError(f"--wait is a number of seconds, 0 or more; got {upstream.wait:g}.")
     return Settings(
         answer=voting.answer,
         max_traces=voting.max_traces,

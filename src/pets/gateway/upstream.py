@@ -1,5 +1,7 @@
 """The servers behind a gateway: samplers for votes, the models they list, and requests that pass through."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -8,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.openai.models import parse_models
 from pets.openai.redaction import Redactor
@@ -19,6 +22,7 @@ from pets.samplers.openai import OpenAISampler, body_of_reply, http_client, in_p
 __all__ = ["Upstream", "api_error"]
 
 MODELS_TIMEOUT_S = 10.0
+POLL_S = 1.0  # between two looks for a server that is not there yet
 MAX_MODELS_BYTES = 4 << 20
 MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
 SENT_HEADERS = ("accept", "content-type", "authorization")
@@ -103,6 +107,44 @@ class Upstream:
         if response.status_code != httpx.codes.OK:
             raise error_from(response.status_code, response.headers, content)
         return parse_models(content)
+
+    async def find_models(self, wait_s: float = 0.0) -> list[str]:
+        """The names of the models behind, asked for before serving; waits ``wait_s`` seconds for a server to come up.
+
+        ``InputError`` where no server is there, or none of them will serve; a server without a list of models has none.
+        """
+        if self._local is not None:
+            return [self._local.weights.name]
+        clock = asyncio.get_running_loop().time
+        end = clock() + wait_s
+        try:
+            while True:
+                try:
+                    return [model["id"] for model in await self.models()]
+                except RefusedError as error:
+                    return await self._without_list(error)
+                except SamplerError as error:
+                    if clock() >= end:
+                        words = "Start it first, or wait for it with --wait SECONDS; --no-check starts without it."
+                        raise InputError(f"{error} {words}") from error
+                await asyncio.sleep(min(POLL_S, max(0.0, end - clock())))
+        finally:
+            await self.close()  # the event loop that serves opens its own connections
+
+    async def _without_list(self, error: RefusedError) -> list[str]:
+        """What a refusal to list models means: a wrong key or address is told, no list is none."""
+        url = self.urls[0]
+        if error.status in (401, 403):
+            asked = "refuses this key" if self._key else "wants a key"
+            words = f"{url} {asked} ({error.status}). Give it as PETS_UPSTREAM_KEY (or OPENAI_API_KEY)."
+            raise InputError(words) from error
+        if not url.endswith("/v1"):
+            with contextlib.suppress(SamplerError):
+                async with self._request("GET", "/v1/models", timeout=MODELS_TIMEOUT_S) as response:
+                    if response.status_code == httpx.codes.OK:
+                        raise InputError(f"{url} is not where the API is; its address is {url}/v1.") from error
+        LOGGER.warning("%s lists no models (%s)", url, error)
+        return []
 
     async def close(self) -> None:
         """Close every connection and end a local model; a second call does nothing."""
