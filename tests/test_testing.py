@@ -10,7 +10,6 @@ from pets.errors import RefusedError
 from pets.mock import MockModel, running, synthetic
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import Sampler
-from pets.samplers.cached import CachedSampler
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.recorded import RecordedSampler
 from pets.testing import check_sampler
@@ -87,7 +86,6 @@ def test_samplers_that_keep_the_law_pass():
     assert sampler.closed >= 2
     traces = {QUESTION: [Completion(text, "stop", 1) for text in "abcdefgh"]}
     check_sampler(RecordedSampler(traces), QUESTION, refused=Prompt("unknown"))
-    check_sampler(CachedSampler(RecordedSampler(traces)), QUESTION)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,12 +1,12 @@
-"""``pets demo``: the comparison on recorded traces, and one line with exit 2 for a mistake."""
+"""``pets demo``: the recorded comparison, the live model or why there is none, and one line for a mistake."""
 
-import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from pets.cli.demo import run_demo
+from pets.cli.demo import DemoOptions, run_demo
 from pets.cli.main import cli
 from pets.errors import BudgetError, InputError
 from pets.pools import load
@@ -19,33 +19,35 @@ SMALL = replace(STARTER, questions=STARTER.questions[:16])
 def show(capfd):
     """``show(report, ...)``: what the demo on 16 recorded questions prints, words and all."""
 
-    def run(report, questions=16, budget="6x", *, replay=True):
-        run_demo(questions, budget, replay=replay, report=report, pool=SMALL)
+    def run(report, *, model=False):
+        run_demo(DemoOptions(4, "2x", model, report), SMALL)
         out, words = capfd.readouterr()
-        return out, " ".join(words.split())
+        return " ".join(out.split()), " ".join(words.split())
 
     return run
 
 
-def test_both_policies_spend_the_whole_budget_and_the_same_traces_give_the_same_table(show, tmp_path):
-    out, _ = show(tmp_path / "page.html")
-    assert re.findall(r"(okg|uniform) +│ +(\d+) ", out) == [("okg", "96"), ("uniform", "96")]
-    assert "least certain answers" in out and "Averages, 16 recorded questions" in out and "\x1b" not in out
-    assert show(tmp_path / "other.html")[0] == out
-
-
-def test_it_says_that_no_model_ran_and_where_the_page_is(show, tmp_path):
-    _, words = show(tmp_path / "page.html", 4, "2x")
-    assert "no model runs" in words and "page.html" in words
+def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_path):
+    out, words = show(tmp_path / "page.html")
+    assert "16 questions were answered 64 times each" in out and "no answer has a third" in out and "\x1b" not in out
+    assert "Left out: --no-model" in out and "page.html" in words
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert "no model runs" in page and page.count("<polyline") == 2 and "http" not in page
+    assert page.count("<polyline") == 2 and "http" not in page and "--no-model" in page
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    assert show(tmp_path / "other.html")[0] == out  # the same draws
 
 
-def test_where_the_model_cannot_run_recorded_traces_stand_in(show, monkeypatch, tmp_path):
+def test_where_the_model_cannot_run_the_recorded_part_stands_alone(show, monkeypatch, tmp_path):
     monkeypatch.setattr("pets.samplers.local.find_spec", lambda name: None)
-    _, words = show(tmp_path / "page.html", 4, "2x", replay=False)
-    assert "No model can run here" in words and "pip install" in words and "no model runs" in words
+    out, _ = show(tmp_path / "page.html", model=True)
+    assert "No model can run here" in out and "pip install" in out
+    assert "No model can run here" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_the_live_model_answers_the_first_questions(show, weights, tmp_path):
+    out, _ = show(tmp_path / "page.html", model=True)
+    assert "the first 4 questions of the set, 8 traces as okg decides" in out
+    assert "of 4 votes are those of the traces that were recorded earlier" in out
 
 
 @pytest.mark.parametrize(
@@ -59,33 +61,41 @@ def test_a_mistake_is_found_before_anything_runs(monkeypatch, tmp_path, budget, 
     def never(*args, **settings):
         pytest.fail("it ran")
 
-    for name in ("load", "LocalSampler", "RecordedSampler", "averaged"):
+    for name in ("load", "LocalSampler", "compare_recorded"):
         monkeypatch.setattr(f"pets.cli.demo.{name}", never)
     with pytest.raises(error, match=message):
-        run_demo(4, budget, replay=True, report=tmp_path / report)
+        run_demo(DemoOptions(4, budget, True, tmp_path / report))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_page_that_cannot_be_written_after_all_names_the_option(show, tmp_path):
     with pytest.raises(InputError, match=r"cannot be written .* --report"):
-        show(tmp_path / ("long" * 100), 4, "2x")
+        show(tmp_path / ("long" * 100))
 
 
-@pytest.mark.parametrize(("words", "message"), [(["--questions", "0"], "--questions"), (["--report", "."], "--report")])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--first", "0"], "--first"),
+        (["--report", "."], "--report"),
+        (["--questions", "4"], "--questions is now --first."),
+        (["--replay"], "--replay is now --no-model."),
+    ],
+)
 def test_an_option_that_makes_no_sense_is_exit_2(words, message):
     result = CliRunner().invoke(cli, ["demo", *words])
     assert result.exit_code == 2 and message in result.output
 
 
 @pytest.mark.slow
-def test_the_verb_takes_the_averages_over_the_whole_shipped_pool(monkeypatch, tmp_path):
+def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, ["demo", "--replay", "--questions", "4", "--budget", "2x"])
+    result = CliRunner().invoke(cli, ["demo", "--no-model"])
     assert result.exit_code == 0, result.output
-    assert "Averages, 300 recorded questions" in " ".join(result.stdout.split())
-    assert (tmp_path / "pets-demo.html").exists()
+    assert "The same vote for" in result.stdout and "300 questions were answered" in result.stdout
+    assert Path("pets-demo.html").exists()
 
 
 def test_help_teaches():
     result = CliRunner().invoke(cli, ["demo", "--help"])
-    assert result.exit_code == 0 and "same traces" in result.output
+    assert result.exit_code == 0 and "300 recorded questions" in result.output

@@ -92,6 +92,15 @@ def test_verbs_are_completed_without_importing_them():
     assert [item.value for item in cli.shell_complete(click.Context(cli), "--ver")] == ["--version"]
 
 
+def test_ctrl_c_means_the_same_for_every_verb(monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pets.cli.demo.run_demo", interrupted)
+    result = CliRunner().invoke(cli, ["demo"])
+    assert result.exit_code == 130 and result.stderr == "\nStopped.\n"
+
+
 def test_a_mistake_is_one_line_and_exit_2():
     out = run("questions", "no-such-set")
     assert out.returncode == 2 and out.stderr.startswith("pets: ") and out.stderr.count("\n") == 1

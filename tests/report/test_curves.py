@@ -14,7 +14,7 @@ def test_streams_have_a_row_of_their_own(pool_result, tmp_path):
     labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes[::2]]
     assert labels == [["uniform", "okg:prior=1", "asc", "dsc"], ["online_grid (stream)", "uniform (stream)"]]
     assert figure.get_suptitle().startswith(
-        "toy: target whole (the vote of all traces drawn)\n14 questions x 16 traces"
+        "toy: how often a vote is the vote of all traces drawn\n14 questions x 16 traces"
     )
     assert save(figure, tmp_path / "toy.png").read_bytes().startswith(PNG)
 
@@ -29,7 +29,7 @@ def test_accuracy_is_bounded_by_pass_at_1_and_the_full_vote(pool_result):
 
 def test_without_gold_there_is_no_accuracy(without_gold):
     figure = draw_curves(without_gold)
-    assert len(figure.axes) == 1 and "target disjoint" in figure.get_suptitle()
+    assert len(figure.axes) == 1 and "the policy cannot draw" in figure.get_suptitle()
     (ceiling,) = figure.axes[0].texts
     assert ceiling.get_text().endswith(f"{without_gold.ceiling.mean():.3f}")
 

@@ -1,139 +1,223 @@
-"""What the demo shows: a table, a plot, the least certain answers, and the same as a page."""
+"""What the demo shows, printed and as a page: what okg saves on recorded traces, where they went, the live votes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import numpy as np
 import plotext
 from rich.console import Console
 from rich.table import Table
 
+from pets.cli._tables import print_table
 from pets.engine import Answer
 from pets.errors import InputError
 from pets.pools import Pool
 from pets.questions import question_set
-from pets.replay import replay, traces_at_mean
-from pets.report.html import ComparedRun, VotedQuestion, comparison_page
+from pets.replay import PoolResult, Result, read_answers, replay, traces_at_mean
+from pets.report.difficulty import leader_share
+from pets.report.html import BandedCurve, DemoPage, DifficultyClass, VotedQuestion, demo_page
 
-__all__ = ["POLICIES", "PolicyRun", "averaged", "print_report", "savings", "write_page"]
+__all__ = ["OURS", "LivePart", "RecordedPart", "compare_recorded", "print_live", "print_recorded", "write_page"]
 
-POLICIES = ("okg", "uniform")
+OURS, THEIRS = POLICIES = ("okg", "uniform")
 REPETITIONS = 5
-TRACES_PER_QUESTION = 8
-ANSWERS_SHOWN = 6  # the least certain ones
-BAR_CHARACTERS = 32
+LEVEL = 0.95
+MEAN_BUDGET = 8  # traces per question at which the two are compared
+CURVE_POINTS = 80
+COLOURS = {OURS: "orange", THEIRS: "blue"}  # as in every figure
+CLASSES = (
+    ("nearly all agree (over 90 %)", 0.9),
+    ("most agree (60 to 90 %)", 0.6),
+    ("an answer leads (33 to 60 %)", 1 / 3),
+    ("no answer has a third", 0.0),
+)
+"""How difficult a question is, by the share of its recorded votes that the leading answer has at least."""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRun:
-    """One policy's answers and its self-consistency after every trace."""
+class RecordedPart:
+    """Both policies on the same recorded traces."""
 
-    policy: str
-    answers: tuple[Answer, ...]
-    consistency: float
-    accuracy: float
-    curve: tuple[float, ...]
-    population: Mapping[str, str | None]
+    questions: int
+    size: int
+    mean_budget: int
+    curves: tuple[BandedCurve, ...]
+    consistency: Mapping[str, float]
+    gain: tuple[float, float]
+    classes: tuple[DifficultyClass, ...]
 
     @property
-    def points(self) -> tuple[tuple[float, float], ...]:
-        """(mean traces per question, self-consistency) after every trace."""
-        return tuple((traces / len(self.answers), value) for traces, value in enumerate(self.curve, 1))
+    def title(self) -> str:
+        """What is saved, where something is."""
+        ours, theirs = (curve.crossing for curve in self.curves)
+        if ours is None or theirs is None or ours >= theirs:
+            return f"{OURS} and {THEIRS} on {self.questions} recorded questions"
+        return f"The same vote for {ours / theirs:.0%} of the traces"
 
-    def least_certain(self) -> list[Answer]:
-        """The answers to look at first."""
-        return sorted(self.answers, key=lambda answer: answer.certificate or 0.0)[:ANSWERS_SHOWN]
-
-
-def savings(ours: PolicyRun, theirs: PolicyRun) -> str:
-    """After how many traces each first reached what ``theirs`` had in the end."""
-    level = theirs.consistency
-    our_traces, their_traces = (
-        next((traces for traces, value in enumerate(run.curve, 1) if value >= level), None) for run in (ours, theirs)
-    )
-    if our_traces is None or their_traces is None:
-        return f"{ours.policy} did not reach {theirs.policy}'s self-consistency of {level:.1%} this time."
-    reached = f"A self-consistency of {level:.1%}, {theirs.policy}'s in the end: first reached by {ours.policy} after"
-    share = f": {1 - our_traces / their_traces:.0%} saved" if our_traces < their_traces else ""
-    return f"{reached} {our_traces} traces, by {theirs.policy} after {their_traces}{share}."
-
-
-def averaged(pool: Pool) -> str:
-    """What a single run cannot show: both policies over the whole recorded pool, a few times."""
-    (replayed,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
-    ours, theirs = (replayed.result(policy) for policy in POLICIES)
-    at = TRACES_PER_QUESTION * ours.questions
-    gain = 100 * (ours.consistency[:, at] - theirs.consistency[:, at])
-    levels = (traces_at_mean(result, 0.95) for result in (ours, theirs))
-    return (
-        f"Averages, {ours.questions} recorded questions, {REPETITIONS} draws of {ours.size} traces: at "
-        f"{TRACES_PER_QUESTION} traces per question {POLICIES[0]} is {gain.mean():+.1f} ± {gain.std(ddof=1):.1f} "
-        f"points ahead; for a self-consistency of 0.95 it needs {next(levels):.1f}, {POLICIES[1]} {next(levels):.1f}."
-    )
-
-
-def print_report(runs: Sequence[PolicyRun], averages: str, console: Console) -> None:
-    """Print the table, the plot and the least certain answers."""
-    ours, theirs = runs
-    table = Table()
-    for name in ("policy", "traces", "self-consistency", "accuracy"):
-        table.add_column(name, justify="left" if name == "policy" else "right")
-    for run in runs:
-        table.add_row(run.policy, f"{len(run.curve):,}", f"{run.consistency:.1%}", f"{run.accuracy:.1%}")
-    gains = (ours.consistency - theirs.consistency, ours.accuracy - theirs.accuracy)
-    table.add_row("gain, points", "", *(f"{100 * gain:+.1f}" for gain in gains))
-    console.print(table)
-    console.print(savings(ours, theirs))
-    console.print(averages)
-    _plot(runs)
-    console.print(f"The least certain answers of {ours.policy}:")
-    for answer in ours.least_certain():
-        votes = sorted(answer.votes.items(), key=lambda vote: -vote[1])
-        console.print(f"  {_short(answer.id)}  certain {answer.certificate:.0%}, {answer.traces} traces", markup=False)
-        for label, count in votes[:3]:
-            bar = "█" * max(1, round(BAR_CHARACTERS * count / sum(answer.votes.values())))
-            console.print(f"    {label[:14]:14} {bar} {count}", markup=False)
-
-
-def write_page(path: Path, runs: Sequence[PolicyRun], averages: str, source: str, sampled: int) -> None:
-    """Write the same as a page of HTML."""
-    ours, theirs = runs
-    compared = [ComparedRun(r.policy, len(r.curve), r.consistency, r.accuracy, r.points) for r in runs]
-    voted = [
-        VotedQuestion(
-            _short(row.id),
-            row.answer,
-            tuple(row.votes.items()),
-            row.certificate or 0.0,
-            ours.population[row.id],
-            row.gold,
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found, in whole sentences; the first defines what is counted."""
+        ends = (f"{_after(curve)} with {curve.name}" for curve in self.curves)
+        shares = (f"{self.consistency[policy]:.1%} with {policy}" for policy in POLICIES)
+        mean, deviation = self.gain
+        question = f"How often does a vote over fewer of these traces give the same answer as all {self.size}?"
+        points = f"{mean:+.1f} ± {deviation:.1f} points over {REPETITIONS} draws"
+        return (
+            f"{self.questions} questions were answered {self.size} times each. {question}",
+            f"{LEVEL:.0%} of the answers are the same {', '.join(ends)}.",
+            f"With {self.mean_budget} traces per question: {', '.join(shares)} ({points}).",
         )
-        for row in ours.least_certain()
-    ]
-    notes = [
-        f"{len(ours.answers)} questions; {sampled:,} traces were sampled, those that both policies asked for once.",
-        "Self-consistency: the share of questions whose vote is the vote of 128 recorded traces. Accuracy: is right.",
-        f"On so few questions one vote is {100 / len(ours.answers):.1f} points of self-consistency. {averages}",
-    ]
-    lead = f"Traces from {source}. {savings(ours, theirs)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LivePart:
+    """What the live model did, in words, and its answers beside the vote of all recorded traces."""
+
+    words: str
+    answers: tuple[Answer, ...] = ()
+    population: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """How many of the answers are the recorded vote."""
+        same = sum(answer.answer is not None and answer.answer == self.population[answer.id] for answer in self.answers)
+        return f"{same} of {len(self.answers)} votes are those of the traces that were recorded earlier."
+
+    def questions(self) -> tuple[VotedQuestion, ...]:
+        """Every question, in the order of the set."""
+        texts = {problem.id: str(problem.prompt.content) for problem in question_set("starter").problems}
+        return tuple(
+            VotedQuestion(
+                texts[row.id].rsplit("Question: ", 1)[1].removesuffix("\nAnswer:"),
+                row.answer,
+                tuple((answer, round(votes)) for answer, votes in row.votes.items()),
+                row.certificate or 0.0,
+                self.population[row.id],
+                row.gold,
+            )
+            for row in self.answers
+        )
+
+
+def compare_recorded(pool: Pool) -> RecordedPart:
+    """Both policies on the same draws of the pool, a few times."""
+    (replayed,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
+    results = {policy: replayed.result(policy) for policy in POLICIES}
+    mean_budget = min(MEAN_BUDGET, replayed.size)
+    at = mean_budget * replayed.questions
+    gain = 100 * (results[OURS].consistency[:, at] - results[THEIRS].consistency[:, at])
+    return RecordedPart(
+        replayed.questions,
+        replayed.size,
+        mean_budget,
+        tuple(_banded(result) for result in results.values()),
+        {policy: float(result.consistency[:, at].mean()) for policy, result in results.items()},
+        (float(gain.mean()), float(gain.std(ddof=1))),
+        _classes(pool, replayed, at),
+    )
+
+
+def _banded(result: Result) -> BandedCurve:
+    """Mean and deviation over the draws, from one trace per question on."""
+    last = result.consistency.shape[1] - 1
+    at = np.unique(np.linspace(min(result.questions, last), last, CURVE_POINTS).round().astype(int))
+    values = result.consistency[:, at]
+    rows = zip(at / result.questions, values.mean(axis=0), values.std(axis=0, ddof=1), strict=True)
+    crossing = traces_at_mean(result, LEVEL)
+    points = tuple((float(traces), float(mean), float(deviation)) for traces, mean, deviation in rows)
+    return BandedCurve(result.policy, points, crossing if np.isfinite(crossing) else None)
+
+
+def _classes(pool: Pool, replayed: PoolResult, at: int) -> tuple[DifficultyClass, ...]:
+    """What each policy gave to questions of each difficulty after ``at`` traces."""
+    shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
+    given = {
+        policy: np.mean([allocation.at(at) for allocation in replayed.result(policy).allocations], axis=0)
+        for policy in POLICIES
+    }
+    classes, above = [], 1.1
+    for label, least in CLASSES:
+        own = (shares >= least) & (shares < above)
+        above = least
+        if own.any():
+            traces = tuple((policy, float(given[policy][own].mean())) for policy in POLICIES)
+            classes.append(DifficultyClass(label, int(own.sum()), traces))
+    return tuple(classes)
+
+
+def print_recorded(recorded: RecordedPart, console: Console) -> None:
+    """Print the sentences, the curves, and where the traces went."""
+    console.print(f"{recorded.title}\n", style="bold", markup=False)
+    for sentence in recorded.sentences:
+        console.print(sentence, markup=False)
+    _plot(recorded)
+    table = Table(title=_given(recorded), title_justify="left")
+    table.add_column("agreement", overflow="fold")
+    for name in ("questions", *POLICIES):
+        table.add_column(name, justify="right")
+    for group in recorded.classes:
+        table.add_row(group.label, str(group.questions), *(f"{traces:.1f}" for _, traces in group.traces))
+    print_table(table, console)
+
+
+def print_live(live: LivePart, console: Console) -> None:
+    """Print every question with its votes."""
+    console.print(f"\nLive: {live.words}", markup=False)
+    for question in live.questions():
+        answer = "no answer" if question.answer is None else question.answer
+        votes = ", ".join(f"{label} ×{number}" for label, number in question.shown()) or "no votes"
+        console.print(f"  {question.text} {answer} (certain {question.certificate:.0%}): {votes}", markup=False)
+    if live.answers:
+        console.print(live.verdict, markup=False)
+
+
+def write_page(path: Path, recorded: RecordedPart, live: LivePart) -> None:
+    """Write the same as a page of HTML."""
+    recorded_note = f"Recorded part: {REPETITIONS} draws; bands are one standard deviation over them"
+    notes = (
+        f"{recorded_note}. Both policies see the same traces.",
+        "The model has 135 million parameters and is often wrong: more traces show what it thinks, not what is right.",
+        "The live questions are the first of the set, none left out.",
+        "Certain: the probability that the answer is the vote over infinitely many traces. Recorded vote: that of 128.",
+    )
+    text = demo_page(
+        DemoPage(
+            recorded.title,
+            " ".join(recorded.sentences),
+            recorded.curves,
+            LEVEL,
+            _given(recorded),
+            recorded.classes,
+            f"{live.words} {live.verdict}" if live.answers else live.words,
+            live.questions(),
+            notes,
+        )
+    )
     try:
-        path.write_text(comparison_page("PETS: where the budget went", lead, compared, voted, notes), "utf-8")
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise InputError(f'the report "{path}" cannot be written ({error.strerror}). Name another: --report.') from None
 
 
-def _plot(runs: Sequence[PolicyRun]) -> None:
+def _after(curve: BandedCurve) -> str:
+    return "never" if curve.crossing is None else f"after {curve.crossing:.1f} traces per question"
+
+
+def _given(recorded: RecordedPart) -> str:
+    return f"Traces per question, {recorded.mean_budget} on average, by how much the recorded traces agree."
+
+
+def _plot(recorded: RecordedPart) -> None:
     plotext.clear_figure()
-    for run in runs:
-        across, up = zip(*run.points, strict=True)
-        plotext.plot(list(across), list(up), label=run.policy)
-    plotext.title("self-consistency against mean traces per question")
-    plotext.plot_size(width=min(90, plotext.terminal_width() or 90), height=18)
+    for curve in recorded.curves:
+        across, up, _ = zip(*curve.points, strict=True)
+        plotext.plot(list(across), list(up), label=curve.name, color=COLOURS[curve.name])
+    plotext.title("questions with the vote of all traces, against traces per question")
+    plotext.xticks([1, *range(8, recorded.size + 1, 8)])
+    least = min(mean for curve in recorded.curves for _, mean, _ in curve.points)
+    tenths = [tenth / 10 for tenth in range(11) if tenth / 10 >= least]
+    plotext.yticks(tenths, [f"{tenth:.0%}" for tenth in tenths])
+    plotext.plot_size(width=min(80, plotext.terminal_width() or 80), height=16)
     click.echo(plotext.build())  # click drops the colours where stdout is no terminal
-
-
-def _short(id: str) -> str:
-    """The question itself, without the examples before it."""
-    prompts = {problem.id: problem.prompt.content for problem in question_set("starter").problems}
-    return str(prompts[id]).rsplit("Question: ", 1)[1].removesuffix("\nAnswer:")

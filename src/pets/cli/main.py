@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,7 +17,7 @@ from pets.errors import PetsError
 __all__ = ["VERBS", "cli", "main"]
 
 VERBS: Mapping[str, str] = {
-    "demo": "Compare okg and uniform on a small real model.",
+    "demo": "Show what okg saves, recorded and live.",
     "figures": "Draw the figures and tables of the paper anew.",
     "fit": "Make a plan for a stream from a recorded pool.",
     "forecast": "Say what budget reaches 99 %, from a run or a pool.",
@@ -51,6 +52,7 @@ Words used here:
   plan         what `fit` learns from a pool, for `stream` and `serve`
 """
 
+INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell expects it
 MODULES = {"top-up": "solve"}  # verbs that live in another verb's file
 
 
@@ -68,6 +70,14 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"pets.cli.{MODULES.get(cmd_name, cmd_name)}")
         verb: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return verb
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; Ctrl-C means the same for every one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nStopped.", err=True)
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs, none of them imported."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from pets.replay import PoolResult
 from pets.replay.results import Floats, Result
-from pets.report.style import GREY, blank, quiet_grid, style_of, trace_axis
+from pets.report.style import GREY, blank, places_of, quiet_grid, style_of, trace_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def draw_curves(pool: PoolResult) -> "Figure":
     judged = pool.pass_at_1 is not None
     figure = blank(13 if judged else 7, 4.5 * len(shown) + 0.7)
     grid = figure.subplots(len(shown), 1 + judged, squeeze=False)
-    places = {policy: place for place, policy in enumerate(dict.fromkeys(r.policy for r in pool.results))}
+    places = places_of(dict.fromkeys(r.policy for r in pool.results))
     for row, (name, results) in zip(grid, shown.items(), strict=True):
         _consistency(row[0], pool, results, places)
         row[0].set_title(name, fontsize=10, loc="left")
@@ -86,9 +86,9 @@ def draw_curves(pool: PoolResult) -> "Figure":
 def title_of(pool: PoolResult) -> str:
     """Pool, target, and what was averaged."""
     config = pool.config
-    vote = "weighted by confidence, " if config.weighted else ""
+    weights = ", weighted by confidence" if config.weighted else ""
     return (
-        f"{pool.pool}: target {config.target} ({vote}{TARGETS[config.target]})\n"
+        f"{pool.pool}: how often a vote is {TARGETS[config.target]}{weights}\n"
         f"{pool.questions} questions x {pool.size} traces, {config.repetitions} repetitions"
     )
 

@@ -1,127 +1,214 @@
-"""A comparison of runs as one page of HTML: no scripts, nothing from outside, light and dark, readable on a phone."""
+"""The demo as one page of HTML: no scripts, nothing from outside, light and dark, readable on a phone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["ComparedRun", "VotedQuestion", "comparison_page"]
+from pets.report.style import GREY, colour_of
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 300, 52, 40, 12, 12
+__all__ = ["BandedCurve", "DemoPage", "DifficultyClass", "VotedQuestion", "demo_page"]
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 290, 44, 42, 14, 10  # narrow, so that a phone shrinks no letters
+VOTES_SHOWN = 4  # answers with a part of the bar of their own; the others share the last one
+ANSWER_CHARACTERS = 28
 STYLE = """
-:root { --ink: #1b1f24; --paper: #fff; --faint: #6b7280; --line: #e5e7eb; --a: #0072b2; --b: #d55e00; --c: #9aa4b2; }
+:root { --ink: #1b1f24; --paper: #fff; --faint: #5f6875; --line: #e5e7eb; }
+:root { --first: #3f7d5c; --second: #8a94a3; --third: #aeb6c2; --rest: #d3d8df; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e8eb; --paper: #14171a; --faint: #9aa4b2; --line: #2b3138; }
-  :root { --a: #2f86bd; --b: #c2571a; --c: #5b6572; }
+  :root { --first: #4f9a73; --second: #6f7a88; --third: #525c68; --rest: #39414a; }
 }
 body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 44rem; padding: 1rem; }
-h1 { font-size: 1.5rem; }
+body { margin: 0 auto; max-width: 40rem; overflow-wrap: break-word; padding: 1rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
 h2 { font-size: 1.15rem; margin-top: 2rem; }
 .faint { color: var(--faint); }
-table { border-collapse: collapse; width: 100%; }
-td, th { border-bottom: 1px solid var(--line); padding: .35rem .5rem; text-align: right; }
-td:first-child, th:first-child { text-align: left; }
-svg { height: auto; max-width: 100%; }
+svg { display: block; height: auto; max-width: 100%; width: 36rem; }
 svg text { fill: var(--faint); font: 12px system-ui, sans-serif; }
-.question { margin: .9rem 0; }
-.bar { border-radius: 4px; display: flex; height: 1.25rem; margin-top: .25rem; overflow: hidden; }
-.bar span { box-sizing: border-box; color: #fff; font-size: .8rem; overflow: hidden; padding: 0 .3rem; }
-.bar span { white-space: nowrap; }
-.bar span:nth-child(1) { background: var(--a); }
-.bar span:nth-child(2) { background: var(--b); }
-.bar span:nth-child(n+3) { background: var(--c); border-left: 1px solid var(--paper); }
+.row { margin: .8rem 0; }
+.bar { display: flex; height: 1.1rem; margin: .2rem 0; }
+.bar span { border-left: 1px solid var(--paper); box-sizing: border-box; }
+.votes span:nth-child(1) { background: var(--first); }
+.votes span:nth-child(2) { background: var(--second); }
+.votes span:nth-child(3) { background: var(--third); }
+.votes span:nth-child(n+4) { background: var(--rest); }
+.given { align-items: center; display: grid; gap: .5rem; grid-template-columns: 4.5rem 1fr 3rem; }
+.given b { font-weight: 400; text-align: right; }
+.given i { border-radius: 2px; display: block; height: .8rem; }
 """
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """One policy's run: its ends, and (mean traces per question, self-consistency) on the way there."""
+class BandedCurve:
+    """A policy's self-consistency against mean traces per question: (traces, mean, deviation) at each point.
+
+    ``crossing`` is where the mean curve reaches the page's level, ``None`` where it never does.
+    """
 
     name: str
-    traces: int
-    consistency: float
-    accuracy: float
-    curve: tuple[tuple[float, float], ...]
+    points: tuple[tuple[float, float, float], ...]
+    crossing: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DifficultyClass:
+    """Questions of one difficulty, and the traces per question that each policy gave them."""
+
+    label: str
+    questions: int
+    traces: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class VotedQuestion:
-    """One question's votes, with the probability that the leader is the population vote."""
+    """One question's votes, with the probability that the leader is the vote over infinitely many traces."""
 
     text: str
     answer: str | None
-    votes: tuple[tuple[str, float], ...]
+    votes: tuple[tuple[str, int], ...]
     certificate: float
     population: str | None
     gold: str | None
 
+    def shown(self) -> list[tuple[str, int]]:
+        """The leading answers with their votes, and what all others have together."""
+        ranked = sorted(self.votes, key=lambda vote: -vote[1])
+        rest = sum(number for _, number in ranked[VOTES_SHOWN:])
+        number = len(ranked) - VOTES_SHOWN
+        others = [(f"{number} other{'' if number == 1 else 's'}", rest)] if rest else []
+        return [(_cut(answer), number) for answer, number in ranked[:VOTES_SHOWN]] + others
 
-def comparison_page(
-    title: str, lead: str, runs: Sequence[ComparedRun], questions: Sequence[VotedQuestion], notes: Sequence[str]
-) -> str:
-    """The page: what was done, the table, the curves, the questions that are least sure."""
-    rows = "".join(
-        f"<tr><td>{escape(run.name)}</td><td>{run.traces:,}</td><td>{run.consistency:.1%}</td>"
-        f"<td>{run.accuracy:.1%}</td></tr>"
-        for run in runs
-    )
-    answers = "".join(map(_question, questions))
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+
+@dataclass(frozen=True, slots=True)
+class DemoPage:
+    """What the page tells: the recorded comparison, where the traces went, and the live model's votes."""
+
+    title: str
+    lead: str
+    curves: tuple[BandedCurve, ...]
+    level: float
+    given: str
+    classes: tuple[DifficultyClass, ...]
+    live: str
+    questions: tuple[VotedQuestion, ...]
+    notes: tuple[str, ...]
+
+
+def demo_page(page: DemoPage) -> str:
+    """The page as HTML."""
+    most = max((traces for group in page.classes for _, traces in group.traces), default=1.0)
+    parts = [
+        f"<h1>{escape(page.title)}</h1><p>{escape(page.lead)}</p>",
+        _plot(page.curves, page.level),
+        f'<h2>Where the traces went</h2><p class="faint">{escape(page.given)}</p>',
+        *(_class(group, most) for group in page.classes),
+        f'<h2>Live, on this machine</h2><p class="faint">{escape(page.live)}</p>',
+        *map(_question, page.questions),
+        f'<h2>What this is</h2><ul class="faint">{"".join(f"<li>{escape(note)}</li>" for note in page.notes)}</ul>',
+    ]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(lead)}</p>"
-        "<table><thead><tr><th>policy</th><th>traces</th><th>self-consistency</th><th>accuracy</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table><h2>Self-consistency against mean traces per question</h2>{_plot(runs)}"
-        f'<h2>The least certain answers</h2>{answers}<h2>What this is</h2><ul class="faint">{items}</ul>'
-        "</body></html>\n"
+        f"<style>{STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
     )
 
 
-def _plot(runs: Sequence[ComparedRun]) -> str:
-    most = max(x for run in runs for x, _ in run.curve)
-    least = min(0.9, *(y for run in runs for _, y in run.curve))
+def _cut(answer: str) -> str:
+    return answer if len(answer) <= ANSWER_CHARACTERS else f"{answer[: ANSWER_CHARACTERS - 1]}…"
 
-    def place(x: float, y: float) -> str:
-        across = LEFT + (WIDTH - LEFT - RIGHT) * x / most
-        down = TOP + (HEIGHT - TOP - BOTTOM) * (1 - y) / (1 - least)
-        return f"{across:.1f},{down:.1f}"
 
-    lines = "".join(
-        f'<polyline fill="none" stroke="var(--{"ab"[at % 2]})" stroke-width="2.5" '
-        f'points="{" ".join(place(x, y) for x, y in run.curve)}"/>'
-        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - BOTTOM - 12 - 18 * at}" text-anchor="end" '
-        f'style="fill:var(--{"ab"[at % 2]});font-weight:600">{escape(run.name)}</text>'
-        for at, run in enumerate(runs)
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """From traces and self-consistency to places in the picture."""
+
+    most: float
+    least: float
+
+    def x(self, traces: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * traces / self.most
+
+    def y(self, consistency: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - consistency) / (1 - self.least)
+
+    def place(self, traces: float, consistency: float) -> str:
+        inside = min(1.0, max(self.least, consistency))
+        return f"{self.x(traces):.1f},{self.y(inside):.1f}"
+
+
+def _plot(curves: Sequence[BandedCurve], level: float) -> str:
+    points = [point for curve in curves for point in curve.points]
+    least = min(9, int(10 * min(mean - deviation for _, mean, deviation in points))) / 10
+    axes = _Axes(max(traces for traces, *_ in points), max(0.0, least))
+    frame = _frame(axes) + _text(LEFT, TOP - 3, "self-consistency", anchor="start")
+    line = (
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{axes.y(level):.1f}" y2="{axes.y(level):.1f}" '
+        f'stroke="{GREY}" stroke-dasharray="4 3"/>'
     )
-    marks = "".join(
-        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{place(0, y).split(",")[1]}" y2="{place(0, y).split(",")[1]}" '
-        f'stroke="var(--line)"/><text x="{LEFT - 8}" y="{float(place(0, y).split(",")[1]) + 4}" '
-        f'text-anchor="end">{y:.0%}</text>'
-        for y in (least, (1 + least) / 2, 1.0)
+    drawn = "".join(_curve(axes, curve, level) for curve in curves)
+    words = "; ".join(f"{c.name} reaches {level:.0%} at {c.crossing:.1f}" for c in curves if c.crossing is not None)
+    label = escape(f"Self-consistency against mean traces per question. {words}")
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{frame}{line}{drawn}</svg>'
+
+
+def _frame(axes: _Axes) -> str:
+    """Grid, numbers and the name of the axis of traces."""
+    tenths = range(round(10 * axes.least), 11)
+    grid = "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{axes.y(t / 10):.1f}" y2="{axes.y(t / 10):.1f}" '
+        f'stroke="var(--line)"/>{_text(LEFT - 6, axes.y(t / 10) + 4, f"{t / 10:.0%}", anchor="end")}'
+        for t in tenths
     )
+    step = next((step for step in (1, 2, 4, 8, 16, 32, 64) if axes.most / step <= 8), 128)
     ticks = "".join(
-        f'<text x="{place(x, 1).split(",")[0]}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:g}</text>'
-        for x in range(0, round(most) + 1, max(1, round(most) // 8))
+        _text(axes.x(traces), HEIGHT - BOTTOM + 16, str(traces)) for traces in range(0, int(axes.most) + 1, step)
     )
-    middle = f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">mean traces per question</text>'
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{marks}{ticks}{middle}{lines}</svg>'
+    return grid + ticks + _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "traces per question, on average")
+
+
+def _curve(axes: _Axes, curve: BandedCurve, level: float) -> str:
+    """The mean, a band of one deviation, and a dot with its number where the level is reached."""
+    colour = colour_of(curve.name)
+    upper = [axes.place(traces, mean + deviation) for traces, mean, deviation in curve.points]
+    lower = [axes.place(traces, mean - deviation) for traces, mean, deviation in reversed(curve.points)]
+    means = " ".join(axes.place(traces, mean) for traces, mean, _ in curve.points)
+    mark = ""
+    if curve.crossing is not None:
+        x, y = axes.x(curve.crossing), axes.y(level)
+        words, style = f"{curve.name} {curve.crossing:.1f}", f"fill:{colour};font-weight:600"
+        name = _text(x + 4, y + 17, words, anchor="start" if x < WIDTH - 100 else "end", style=style)
+        mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>{name}'
+    return (
+        f'<polygon points="{" ".join(upper + lower)}" fill="{colour}" opacity="0.2"/>'
+        f'<polyline points="{means}" fill="none" stroke="{colour}" stroke-width="2"/>{mark}'
+    )
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "middle", style: str = "") -> str:
+    attributes = f' style="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{attributes}>{escape(words)}</text>'
+
+
+def _class(group: DifficultyClass, most: float) -> str:
+    bars = "".join(
+        f'<div class="given"><span>{escape(name)}</span>'
+        f'<i style="background:{colour_of(name)};width:{traces / most:.1%}"></i><b>{traces:.1f}</b></div>'
+        for name, traces in group.traces
+    )
+    return (
+        f'<div class="row">{escape(group.label)} <span class="faint">({group.questions} questions)</span>{bars}</div>'
+    )
 
 
 def _question(question: VotedQuestion) -> str:
-    total = sum(weight for _, weight in question.votes) or 1.0
-    ranked = sorted(question.votes, key=lambda vote: -vote[1])
-    shares = "".join(
-        f'<span style="width:{weight / total:.1%}" title="{escape(answer)}: {weight:g}">'
-        f"{escape(answer)} {weight:g}</span>"
-        for answer, weight in ranked
-    )
-    right = "no vote" if question.answer is None else escape(question.answer)
-    summary = (
-        f"answer {right}, certain {question.certificate:.0%}; vote of the whole pool {escape(str(question.population))}"
-    )
-    gold = "" if question.gold is None else f"; right is {escape(question.gold)}"
+    total = sum(number for _, number in question.votes)
+    shown = question.shown()
+    parts = "".join(f'<span style="width:{number / total:.2%}"></span>' for _, number in shown)
+    counts = ", ".join(f"{escape(answer)} ×{number}" for answer, number in shown) or "no votes"
+    answer = "no answer" if question.answer is None else escape(_cut(question.answer))
+    recorded = "none" if question.population is None else escape(_cut(question.population))
+    gold = "" if question.gold is None else f"; right: {escape(question.gold)}"
     return (
-        f'<div class="question">{escape(question.text)}<br><span class="faint">{summary}{gold}</span>'
-        f'<div class="bar">{shares}</div></div>'
+        f'<div class="row">{escape(question.text)} <b>{answer}</b> '
+        f'<span class="faint">certain {question.certificate:.0%}; recorded vote: {recorded}{gold}</span>'
+        f'<div class="bar votes">{parts}</div><span class="faint">{counts}</span></div>'
     )

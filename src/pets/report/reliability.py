@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pets.replay.calibration import Calibration
-from pets.report.style import GREY, blank, quiet_grid, style_of
+from pets.report.style import GREY, blank, places_of, quiet_grid, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,9 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> "Fi
     figure = blank(6.0, 6.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     above.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=(0, (6, 3)), zorder=2)
-    for place, (label, calibration) in enumerate(calibrations.items()):
+    places = places_of(calibrations)
+    for label, calibration in calibrations.items():
+        place = places[label]
         _diagram(above, place, f"{label}: calibration error {calibration.error:.4f}", calibration)
         _counts(below, place, calibration)
     above.set(ylabel="share that is the vote of all traces drawn", ylim=(-0.02, 1.02))

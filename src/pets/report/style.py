@@ -5,7 +5,8 @@ is imported only when something is drawn.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["GREY", "PALETTE", "blank", "check_matplotlib", "save", "style_of", "trace_axis"]
+__all__ = [
+    "GREY",
+    "PALETTE",
+    "blank",
+    "check_matplotlib",
+    "colour_of",
+    "places_of",
+    "quiet_grid",
+    "save",
+    "style_of",
+    "trace_axis",
+]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart by colour-blind readers; without the yellow, which white paper swallows."""
 GREY = "#777777"
+FIXED_PLACES = {"uniform": 0, "okg": 1}
 DASHES = ("-", "--", ":")
 MARKERS = "osD^vPX"
 
@@ -39,6 +52,21 @@ def save(figure: "Figure", path: Path) -> Path:
     """Write the figure as PNG and hand back where."""
     figure.savefig(path, dpi=150, format="png")
     return path
+
+
+def places_of(policies: Iterable[str]) -> dict[str, int]:
+    """Which style each policy has: uniform and okg always the same, the others by their order.
+
+    >>> places_of(["asc", "okg", "okg:prior=1"])
+    {'asc': 2, 'okg': 1, 'okg:prior=1': 3}
+    """
+    free = count(len(FIXED_PLACES))
+    return {policy: FIXED_PLACES[policy] if policy in FIXED_PLACES else next(free) for policy in policies}
+
+
+def colour_of(policy: str) -> str:
+    """The colour that uniform or okg has in every figure and on every page; others are grey."""
+    return PALETTE[FIXED_PLACES[policy]] if policy in FIXED_PLACES else GREY
 
 
 def style_of(place: int) -> dict[str, Any]:
