@@ -1,6 +1,7 @@
 """A missing optional dependency is one line that names the extra."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -43,8 +44,6 @@ WITHOUT_AN_EXTRA = [
     ("replay starter --plots plots", "matplotlib", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),
     ("figures --output figures", "matplotlib", "plots"),
-    ("mock starter", "uvicorn", "mock"),
-    ("serve --upstream " + NOTHING, "uvicorn", "serve"),
     ("serve --answer math --upstream " + NOTHING, "math_verify", "math"),
 ]
 
@@ -60,6 +59,15 @@ def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_p
     assert isinstance(result.exception, PetsError), result.output
     assert "is not installed" in str(result.exception) and f'pip install "pets-llm[{extra}]"' in str(result.exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["math.jsonl", "some.parquet"]
+
+
+@pytest.mark.parametrize(("line", "extra"), [("mock starter", "mock"), (f"serve --upstream {NOTHING}", "serve")])
+def test_a_service_says_what_is_missing(line, extra):
+    """In a process of its own: other tests have imported the services here."""
+    code = "import sys; sys.modules['uvicorn'] = None; from pets.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *line.split()], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f'pets: uvicorn is not installed. Try: pip install "pets-llm[{extra}]"\n'
 
 
 def test_the_weights_are_pinned_wherever_they_are_installed():
