@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import betainc
 
-from pets.core.certificate import EXACT_QUESTIONS, EXACT_VOTES, certificate, expected_consistency, p_leader_after
-from pets.core.dirichlet import p_leader_counts
-from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior
+from pets.core.certificate import (
+    EXACT_QUESTIONS,
+    EXACT_VOTES,
+    certificate,
+    expected_consistency,
+    p_good,
+    p_leader_after,
+)
+from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
+from pets.core.prior import HEADS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
 from pets.errors import InputError
 
@@ -34,6 +42,15 @@ def every_continuation(counts, K, a, m):
     return sum(chances) / len(chances)
 
 
+def symmetric(counts, K, a):
+    """Dir_K(a) and these counts, as alpha of the answers seen and of the others."""
+    return tuple(n + a for n in counts), ((a, K - len(counts)),)
+
+
+def leads_after(counts, K, a, m, zone=0.0):
+    return p_leader_after(counts, *symmetric(counts, K, a), m, zone)
+
+
 @pytest.mark.parametrize(
     ("counts", "K", "m"),
     [
@@ -51,11 +68,11 @@ def every_continuation(counts, K, a, m):
 )
 @pytest.mark.parametrize("a", [0.02, 0.6, 1.6])
 def test_it_is_the_sum_over_every_order_and_continuation(counts, K, m, a):
-    assert p_leader_after(counts, K, a, m) == pytest.approx(every_continuation(counts, K, a, m), abs=1e-7)
+    assert leads_after(counts, K, a, m) == pytest.approx(every_continuation(counts, K, a, m), abs=1e-7)
 
 
 def test_several_rivals_behind_at_different_counts():
-    assert p_leader_after((3, 2, 1), 3, 0.6, 5) == pytest.approx(every_continuation((3, 2, 1), 3, 0.6, 5), abs=1e-7)
+    assert leads_after((3, 2, 1), 3, 0.6, 5) == pytest.approx(every_continuation((3, 2, 1), 3, 0.6, 5), abs=1e-7)
 
 
 descending = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(lambda n: tuple(sorted(n, reverse=True)))
@@ -65,27 +82,27 @@ descending = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(lambda n: t
 @given(descending, st.integers(0, 3), st.integers(0, 70), st.sampled_from(STRENGTHS))
 def test_it_is_a_probability_that_one_more_vote_for_the_leader_raises(counts, unseen, m, a):
     K = len(counts) + unseen
-    now = p_leader_after(counts, K, a, m)
-    more = p_leader_after((counts[0] + 1, *counts[1:]), K, a, m)
+    now = leads_after(counts, K, a, m)
+    more = leads_after((counts[0] + 1, *counts[1:]), K, a, m)
     assert 0.0 <= now <= 1.0 and more >= now - 1e-7
     assert now >= 1.0 / K - 1e-7  # nobody is likelier to win than the leader
 
 
 def test_the_limits_are_the_vote_now_and_the_population_vote():
     for counts, K, a in [((3, 2), 2, 1.6), ((4, 2, 1), 8, 0.2), ((3, 3), 4, 0.6)]:
-        assert p_leader_after(counts, K, a, 0) == 1.0
-        gaps = [abs(p_leader_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, EXACT_VOTES)]
+        assert leads_after(counts, K, a, 0) == 1.0
+        gaps = [abs(leads_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, EXACT_VOTES)]
         assert gaps[0] > 2 * gaps[1] > 4 * gaps[2] and gaps[2] < 0.01
 
 
 def test_a_lead_that_cannot_be_caught_up_is_certain():
-    assert p_leader_after((9, 2), 4, 1.6, 6) == 1.0 > p_leader_after((9, 2), 4, 1.6, 7)
+    assert leads_after((9, 2), 4, 1.6, 6) == 1.0 > leads_after((9, 2), 4, 1.6, 7)
 
 
 def test_the_certificate_mixes_the_strengths_by_their_posterior():
     prior, tally = LearnedPrior(), Tally((3, 1), options=4)
     weights = prior.posterior(tally)
-    finite = weights @ [p_leader_after((3, 1), 4, a, 60) for a in STRENGTHS]
+    finite = weights @ [leads_after((3, 1), 4, a, 60) for a in STRENGTHS]
     forever = weights @ [p_leader_counts((3, 1), a, 4) for a in STRENGTHS]
     assert certificate(tally, prior, 64) == pytest.approx(finite, abs=1e-8)
     assert certificate(tally, prior) == certificate(tally, prior, math.inf) == pytest.approx(forever, abs=1e-8)
@@ -120,8 +137,92 @@ def test_traces_without_an_answer_leave_fewer_votes_to_come():
 def test_trace_length_counts_where_the_prior_knows_lengths():
     easy, hard = (0.95, 0.01, 0.01, 0.01, 0.01, 0.01), (0.01, 0.01, 0.01, 0.01, 0.01, 0.95)
     prior = LearnedPrior((easy, hard), (1000.0,))
-    short, long = Tally((2,), mean_tokens=300.0), Tally((2,), mean_tokens=9000.0)
+    short, long = Tally((2,), mean_tokens=300.0, options=8), Tally((2,), mean_tokens=9000.0, options=8)
     assert certificate(short, prior, 64) > certificate(long, prior, 64) + 0.2
+
+
+def every_continuation_in_the_zone(counts, alpha, m, zone):
+    """P(no answer ends ahead of the leader by more than the zone), over every continuation of the urn."""
+    total = 0.0
+    for rest in product(range(len(alpha)), repeat=m):
+        urn, weight = list(alpha), 1.0
+        for k in rest:
+            weight *= urn[k] / sum(urn)
+            urn[k] += 1
+        votes = [n + rest.count(k) for k, n in enumerate(counts)]
+        total += weight * (max(votes) - votes[0] <= zone * sum(votes) + 1e-9)
+    return total
+
+
+@pytest.mark.parametrize("zone", [0.1, 0.3])
+@pytest.mark.parametrize(
+    ("counts", "alpha", "m"),
+    [
+        ((2, 2), (2.6, 2.6), 6),
+        ((2, 1, 0), (2.5, 1.3, 0.2), 6),
+        ((1, 1, 1), (1.1, 1.4, 1.1), 6),
+        ((3, 2, 0, 0), (7.0, 2.2, 0.2, 0.2), 5),
+    ],
+)
+def test_the_zone_after_some_votes_is_the_sum_over_every_continuation(counts, alpha, m, zone):
+    seen = sum(n > 0 for n in counts)
+    certain = p_leader_after(counts[:seen], alpha[:seen], tuple((a, 1) for a in alpha[seen:]), m, zone)
+    assert certain == pytest.approx(every_continuation_in_the_zone(counts, alpha, m, zone), abs=1e-9)
+
+
+@pytest.mark.parametrize("zone", [0.02, 0.1, 0.25])
+@pytest.mark.parametrize(
+    "alpha",
+    [
+        (5.0, 3.0, 1.2),
+        (1.2, 1.2, 1.2, 1.2, 0.2, 0.2),
+        (12.0, 9.0, 4.0, 0.6, 0.6),
+        (8.0, 6.0, 6.0, 2.0),
+        (1.6, *[0.6] * 7),
+    ],
+)
+def test_the_zone_of_the_population_is_that_of_a_million_draws(alpha, zone):
+    theta = np.random.default_rng(7).dirichlet(alpha, 1_000_000)
+    share = float((theta[:, 1:].max(axis=1) - theta[:, 0] <= zone).mean())
+    assert p_good(alpha, (), zone) == pytest.approx(share, abs=0.006)
+
+
+@given(st.floats(0.3, 40.0), st.floats(0.3, 40.0), st.floats(0.01, 0.6))
+def test_for_two_options_the_zone_is_a_closed_form(a, b, zone):
+    assert p_good((a,), ((b, 1),), zone) == pytest.approx(1.0 - betainc(a, b, (1 - zone) / 2), abs=1e-12)
+
+
+def test_a_wider_zone_is_easier_to_be_in():
+    prior, tally = LearnedPrior(), Tally((6, 5, 1))
+    for B in (40, None):
+        certain = [certificate(tally, prior, B, zone=zone) for zone in (0.0, 0.05, 0.1, 0.2, 0.4)]
+        assert certain == sorted(certain) and certain[-1] > certain[0] + 0.2
+    with pytest.raises(InputError, match="0 <= zone < 1"):
+        certificate(tally, prior, zone=1.0)
+
+
+def test_open_sets_know_a_head_and_a_tail_that_scatters():
+    """One answer in three traces and a tail of ever new ones: symmetric priors take the tail for rivals."""
+    rng = np.random.default_rng(3)
+    tallies, right = [], 0
+    for _ in range(400):
+        head = rng.random(64) < rng.uniform(0.2, 0.7)
+        path = [
+            "head" if hit else str(tail) for hit, tail in zip(head.tolist(), rng.integers(100, size=64), strict=True)
+        ]
+        tallies.append(Tally.of(path[:6]))
+        right += majority(path[:6]) == majority(path)
+    prior = fit_prior({tally: tallies.count(tally) for tally in set(tallies)})
+    symmetric_shares = np.array(prior.shares[0])
+    headless = LearnedPrior(prior.shares, (), (*symmetric_shares, *[1e-12] * len(HEADS)))
+    with_heads, without = (expected_consistency(tallies, belief, 64)[0] for belief in (prior, headless))
+    assert abs(with_heads - right / 400) < 0.6 * abs(without - right / 400)
+
+
+def test_the_leader_under_any_dirichlet_is_the_first_of_all_of_them():
+    alpha, unseen = (4.2, 2.1, 4.2), ((0.3, 5), (1.5, 1))
+    everyone = [*alpha, *[0.3] * 5, 1.5]
+    assert p_leader(alpha, unseen) == pytest.approx(p_argmax(everyone)[0], abs=1e-12)
 
 
 def test_simulated_batches_are_as_right_as_they_say():

@@ -58,7 +58,7 @@ def test_a_table_is_the_mean_spend_of_the_rule_itself():
 def test_a_learned_batch_is_worth_most_after_it_is_paid_for(counts, log_price, left, pending):
     counts = tuple(sorted(counts, reverse=True))
     prior, tally = LearnedPrior(), Tally(counts, pending=pending, options=4)
-    gains = prior.posterior(tally) @ batch_gains(counts, 4, STRENGTHS)
+    gains = prior.posterior(tally) @ batch_gains(counts, 4, STRENGTHS)[0]
     net = {int(k): gain - math.exp(log_price) * k for k, gain in zip(BATCHES, gains, strict=True)}
     best = max(net, key=net.get)
     wanted = max(0, math.ceil(best / left) - pending) if net[best] > 0 else 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.core.lookahead import BATCHES, batch_gains
-from pets.core.prior import STRENGTHS, LearnedPrior, fit_prior, log_evidence, slots
+from pets.core.prior import HEADS, STRENGTHS, TAIL_SLOTS, LearnedPrior, _headed, fit_prior, log_evidence, slots
 from pets.core.tally import Tally
 
 
@@ -31,6 +31,35 @@ def set_partitions(n):
 def test_the_likelihood_of_all_partitions_sums_to_one(n, K):
     total = sum(ways * np.exp(log_evidence(c, K)) for c, ways in set_partitions(n).items() if len(c) <= K)
     assert total == pytest.approx(np.ones(len(STRENGTHS)), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 3, 6])
+def test_the_likelihood_with_a_head_sums_to_one_too(n):
+    total = sum(ways * np.exp([log for log, _ in _headed(c)]) for c, ways in set_partitions(n).items())
+    assert total == pytest.approx(np.ones(len(HEADS)), rel=1e-9)
+
+
+def test_the_posterior_with_a_head_is_bayes_rule_over_who_it_is():
+    """The marginal likelihood of one more vote, from the posterior's parts and from the evidence itself."""
+    for place, (log, parts) in enumerate(_headed((3, 1))):
+        assert math.fsum(part.weight for part in parts) == pytest.approx(1.0)
+        totals = [math.fsum(part.alpha) + math.fsum(a * many for a, many in part.unseen) for part in parts]
+        again = math.fsum(part.weight * part.alpha[0] / A for part, A in zip(parts, totals, strict=True))
+        assert math.exp(_headed((4, 1))[place][0] - log) == pytest.approx(again, rel=1e-9)
+        assert all(sum(many for _, many in part.unseen) + 2 == TAIL_SLOTS + 1 for part in parts)
+
+
+def test_the_mixture_is_a_posterior_and_its_draws_have_its_mean():
+    prior = fit_prior({Tally((4,)): 30, Tally((2, 1, 1)): 10, Tally((1, 1, 1, 1)): 5})
+    for tally in (Tally((3, 2)), Tally((3, 2), options=4)):
+        parts = prior.mixture(tally)
+        assert math.fsum(part.weight for part in parts) == pytest.approx(1.0)
+        mean = math.fsum(
+            part.weight * part.alpha[0] / (math.fsum(part.alpha) + math.fsum(a * many for a, many in part.unseen))
+            for part in parts
+        )
+        rng = np.random.default_rng(0)
+        assert np.mean([prior.draw(tally, rng)[0] for _ in range(3000)]) == pytest.approx(mean, abs=0.02)
 
 
 def draw(rng, a, K, traces):
@@ -57,7 +86,7 @@ def test_lengths_tell_easy_questions_from_hard_ones():
     easy, hard = prior.shares[prior.mark(1000.0)], prior.shares[prior.mark(9000.0)]
     assert sum(easy[:3]) > 0.85 and sum(hard[3:]) > 0.85
     pair = Tally((1,), mark=prior.mark(1000.0)), Tally((1,), mark=prior.mark(9000.0))
-    assert prior.gain(pair[0]) < prior.gain(pair[1])
+    assert prior.log_gain(pair[0]) < prior.log_gain(pair[1])
 
 
 def test_without_tokens_there_is_one_class_and_without_votes_no_lesson():
@@ -70,14 +99,14 @@ def test_the_posterior_is_bayes_rule():
     tally = Tally((3, 1), options=4)
     weights = np.array(prior.shares[0]) * np.exp(log_evidence((3, 1), 4))
     np.testing.assert_allclose(prior.posterior(tally), weights / weights.sum())
-    gains = prior.posterior(tally) @ batch_gains((3, 1), 4, STRENGTHS)
-    assert prior.gain(tally) == pytest.approx(max(gains / BATCHES))
+    gains = prior.posterior(tally) @ batch_gains((3, 1), 4, STRENGTHS)[0]
+    assert prior.log_gain(tally) == pytest.approx(math.log(max(gains / BATCHES)))
 
 
 def test_pending_traces_lower_the_gain_as_votes_in_proportion():
     prior = LearnedPrior()
-    assert prior.gain(Tally((4, 2), pending=3)) < prior.gain(Tally((4, 2)))
-    assert math.isfinite(prior.gain(Tally((), pending=2)))
+    assert prior.log_gain(Tally((4, 2), pending=3)) < prior.log_gain(Tally((4, 2)))
+    assert math.isfinite(prior.log_gain(Tally((), pending=2)))
 
 
 def test_open_sets_keep_slots_for_what_was_not_seen():
@@ -88,16 +117,15 @@ def test_open_sets_keep_slots_for_what_was_not_seen():
 def test_pending_traces_have_their_gain_on_the_way(counts, pending):
     counts = tuple(sorted(counts, reverse=True))
     prior, tally = LearnedPrior(), Tally(counts, pending=pending)
-    gains = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
+    gains = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)[0]
     gains = dict(zip(BATCHES.tolist(), gains, strict=True))
     left = max((gains[k] - gains[pending]) / (k - pending) for k in gains if k > pending)
-    assert prior.gain(tally) == pytest.approx(
-        min(left, prior.gain(Tally(counts))) / (1 + pending), rel=1e-9, abs=1e-300
-    )
+    alone = math.exp(prior.log_gain(Tally(counts)))
+    assert math.exp(prior.log_gain(tally)) == pytest.approx(min(left, alone) / (1 + pending), rel=1e-9, abs=1e-299)
 
 
 @given(st.lists(st.integers(1, 9), max_size=4), st.integers(1, 70))
 def test_traces_in_flight_lower_the_gain_of_the_next(counts, pending):
     counts = tuple(sorted(counts, reverse=True))
-    alone, beside = (LearnedPrior().gain(Tally(counts, pending=p)) for p in (0, pending))
-    assert 0.0 <= beside <= alone / (1 + pending) * (1 + 1e-9)
+    alone, beside = (LearnedPrior().log_gain(Tally(counts, pending=p)) for p in (0, pending))
+    assert beside <= alone - math.log1p(pending) + 1e-9

@@ -101,3 +101,28 @@ def test_the_cost_aware_index_is_the_gain_over_the_tokens_of_the_class():
     assert policy.tokens[0] < policy.tokens[-1]
     blind = make_policy("okg:prior=1").index(tally, View())
     assert policy.index(tally, View()) == pytest.approx(blind - math.log(policy.tokens[-1]))
+
+
+def test_a_zone_leaves_near_ties_alone():
+    """Two answers level after 30 traces each, and a question that three traces left open."""
+    tie, fresh = Tally((30, 30), options=2), Tally((2, 1), options=2)
+    plain, zoned = OKG(), OKG(zone=0.2)
+    assert plain.index(tie, View()) - plain.index(fresh, View()) > zoned.index(tie, View()) - zoned.index(fresh, View())
+    assert zoned.zone == 0.2 and plain.zone == 0.0
+
+
+def test_a_zone_is_a_share_and_needs_the_learned_prior():
+    with pytest.raises(InputError, match="0 <= zone < 1"):
+        OKG(zone=1.5)
+    with pytest.raises(InputError, match="learned prior"):
+        OKG(prior=1.0, zone=0.1)
+
+
+def test_without_a_cap_a_long_run_goes_by_the_evidence():
+    """Far beyond 48 traces and 128 votes the default okg still serves every question, as 1 / KL says, loosely."""
+    theta = np.array([0.7, 0.8, 0.9])
+    allocator = run(OKG(), np.column_stack([theta, 1 - theta]), 1500, 3)
+    spent = np.array([allocator.tally(str(i)).launched for i in range(3)])
+    kl = theta * np.log(2 * theta) + (1 - theta) * np.log(2 * (1 - theta))
+    limit = 1 / kl / (1 / kl).sum()
+    np.testing.assert_allclose(spent / spent.sum(), limit, rtol=0.4)

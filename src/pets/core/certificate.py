@@ -1,13 +1,26 @@
 r"""Certificates: the probability that today's leader is the vote after B traces, or after infinitely many.
 
-Under the learned prior theta is Dir_K(a) with posterior weights over the strengths a. Given a, alpha_k = a + n_k, the
-m votes to come are Dirichlet-multinomial: independent negative binomials X_k ~ NB(alpha_k, p) given that they add up
-to m, for any p. So, with the leader's x votes to come and c_k = n_1 + x - n_k what rival k may get without passing it,
+Under the learned prior theta is a mixture of Dirichlets (:meth:`pets.core.prior.LearnedPrior.mixture`). Given one of
+them, alpha, the m votes to come are Dirichlet-multinomial: independent negative binomials X_k ~ NB(alpha_k, p) given
+that they add up to m, for any p. So, with the leader's x votes to come and c_k = n_1 + x - n_k what rival k may get
+without passing it,
 
     P(leader wins) = ∑_x P(X_1 = x) [z^{m-x}] ∏_{k≠1} (∑_{y<c_k} P(X_k = y) z^y + τ_k P(X_k = c_k) z^{c_k})
                      / P(∑ X = m),
 
-exact for any K. The coefficients are Cauchy integrals: one sum over the roots of unity on a circle of radius r < 1.
+for any number of answers. The coefficients are Cauchy integrals: one sum over the roots of unity on a circle of radius
+r < 1. Exact to 1e-6 where two or more rivals may tie with the leader, to 1e-10 elsewhere.
+
+**The zone.** With an indifference zone of epsilon the leader is *good* when no answer's share exceeds its share by
+more: after n + m votes rival k may have c_k = n_1 + x + floor(epsilon (n + m)) - n_k more, ties included. For
+infinitely many votes, with x = theta_1 and the rivals' shares of the rest phi ~ Dir(alpha_2, ...), a rival is too far
+ahead when phi_k > c = (x + epsilon) / (1 - x), so
+
+    P(not good) = ∫ f(x) [∑_k P(phi_k > c) - ∑_{j<k} P(phi_j > c, phi_k > c)] dx,   x < (1 - epsilon) / 2,
+
+exact where at most two shares can exceed c, that is for c >= 1/3, x >= (1 - 3 epsilon) / 4; for two options it is the
+closed form I_{(1 - epsilon) / 2}(alpha_1, alpha_2). Where the leader may well have less than that, the sum above is
+taken at two m, from no votes on, and extrapolated in 1 / m: within 0.005, on the timid side.
 
 **Ties.** A final tie goes to the answer launched first. Of the leader and the answers T that it ends level with, the
 leader came first with chance V / (V + ∑_{k∈T} n_k), V = g n_1, given that it came first of the g answers that now
@@ -26,44 +39,52 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, roots_laguerre
+from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, roots_legendre
 
-from pets.core.dirichlet import p_leader_counts
+from pets.core.dirichlet import p_leader
 from pets.core.okg import voting_chance
-from pets.core.prior import STRENGTHS, LearnedPrior, slots
+from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["certificate", "expected_consistency", "p_leader_after"]
+__all__ = ["certificate", "expected_consistency", "p_good", "p_leader_after"]
 
 Array = NDArray[np.float64]
 
 EXACT_VOTES = 512  # votes to come that are summed exactly; beyond, the distance to infinity is taken to shrink as 1 / m
 ALIAS_TOLERANCE = 1e-11  # r^F: what the coefficient F places on leaks into the one sought
 LAGUERRE_NODES = 8
-NEGLIGIBLE_WEIGHT = 1e-9  # posterior weight of a strength that is not worth its sum
+LEGENDRE_NODES, PAIR_NODES = 64, 24
+SMALL_LEADER_CHANCE = 1e-3  # of a leader so small that several rivals can be too far ahead at once: left out below it
+LEAST_VOTES, MOST_VOTES = 32, 200  # from which, and twice as many, the zone of a small leader is extrapolated
 EXACT_QUESTIONS = 1000  # questions up to which the batch's interval is the Poisson-binomial's own
 
 
-def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None) -> float:
+def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zone: float = 0.0) -> float:
     """P(the leader is the vote after B traces in all, those drawn included); ``None`` or inf: the population vote.
+
+    With a ``zone`` it is P(no answer is then ahead of it by more than that share of the votes).
 
     >>> from pets.core.prior import fit_prior
     >>> prior = fit_prior({Tally((4,), options=4): 80, Tally((2, 1, 1), options=4): 20})
     >>> round(certificate(Tally((4,), options=4), prior, 64), 2), certificate(Tally((2, 2)), prior, 4)
     (1.0, 1.0)
+    >>> near_tie = Tally((11, 10), options=2)
+    >>> certificate(near_tie, prior) < 0.6 < certificate(near_tie, prior, zone=0.1)
+    True
     """
     if B is not None and not B >= 0:
         raise InputError(f"a certificate is for B >= 0 traces in all, or None for infinitely many; got {B}.")
+    if not 0.0 <= zone < 1.0:
+        raise InputError(f"an indifference zone is a difference of shares, 0 <= zone < 1; got {zone}. Try 0.1.")
     if not tally.counts:
         return 0.0
     if tally.mean_tokens:
         tally = replace(tally, mark=prior.mark(tally.mean_tokens))
-    weights, K = prior.posterior(tally), slots(tally)
     expected = math.inf if B is None else max(0.0, B - tally.returned) * voting_chance(tally)
-    kept = [(w, a) for w, a in zip(weights.tolist(), STRENGTHS, strict=True) if w > NEGLIGIBLE_WEIGHT]
-    wins = math.fsum(w * _after(tally.counts, K, a, expected) for w, a in kept)
-    return min(1.0, wins / math.fsum(w for w, _ in kept))
+    parts = prior.mixture(tally)
+    wins = math.fsum(part.weight * _after(tally.counts, part.alpha, part.unseen, expected, zone) for part in parts)
+    return min(1.0, wins)
 
 
 def expected_consistency(
@@ -92,39 +113,134 @@ def expected_consistency(
     return mean, low / p.size, min(high, p.size) / p.size
 
 
-def _after(counts: tuple[int, ...], K: int, a: float, votes: float) -> float:
+Unseen = tuple[tuple[float, int], ...]
+
+
+def _after(counts: tuple[int, ...], alpha: tuple[float, ...], unseen: Unseen, votes: float, zone: float) -> float:
     """P(leader wins) after an expected number of further votes."""
     if votes == math.inf:
-        return p_leader_counts(counts, a, K)
+        return p_good(alpha, unseen, zone) if zone else p_leader(alpha, unseen)
     if votes > EXACT_VOTES:
-        forever = p_leader_counts(counts, a, K)
-        return forever + (p_leader_after(counts, K, a, EXACT_VOTES) - forever) * EXACT_VOTES / votes
+        forever = _after(counts, alpha, unseen, math.inf, zone)
+        return forever + (p_leader_after(counts, alpha, unseen, EXACT_VOTES, zone) - forever) * EXACT_VOTES / votes
     few = math.floor(votes)
     part = votes - few
-    now = p_leader_after(counts, K, a, few)
-    return now if part < 1e-12 else (1.0 - part) * now + part * p_leader_after(counts, K, a, few + 1)
+    now = p_leader_after(counts, alpha, unseen, few, zone)
+    return now if part < 1e-12 else (1.0 - part) * now + part * p_leader_after(counts, alpha, unseen, few + 1, zone)
 
 
 @lru_cache(maxsize=1 << 17)
-def p_leader_after(counts: tuple[int, ...], K: int, a: float, m: int) -> float:
-    """P(the leader of the counts leads after m more votes) under Dir_K(a); ``counts`` positive, descending.
+def p_leader_after(
+    counts: tuple[int, ...], alpha: tuple[float, ...], unseen: Unseen, m: int, zone: float = 0.0
+) -> float:
+    """P(the leader of the counts leads after m more votes) under Dir(alpha); ``counts`` positive, descending.
 
-    >>> round(p_leader_after((1,), 2, 1.0, 2), 12)        # 2 of Beta(2, 1)'s votes: both go to the rival 1 time in 6
+    ``alpha`` are the answers' own, ``unseen`` (alpha, number) of those without a vote. With a ``zone``, P(nobody is
+    then ahead of the leader by more than that share of all votes).
+
+    >>> round(p_leader_after((1,), (2.0,), ((1.0, 1),), 2), 12)    # Beta(2, 1): both votes go to the rival 1 time in 6
     0.833333333333
+    >>> round(p_leader_after((1,), (2.0,), ((1.0, 1),), 2, zone=0.4), 12)
+    1.0
     """
     lead = counts[0]
-    rivals = [*counts[1:], *[0] * (K - len(counts))]
-    if m == 0 or not rivals or m < lead - rivals[0]:
+    slack = math.floor(zone * (sum(counts) + m) + 1e-9)
+    rivals = [*zip(counts[1:], alpha[1:], [1] * (len(counts) - 1), strict=True), *((0, a, many) for a, many in unseen)]
+    rivals = [(votes, a, many) for votes, a, many in rivals if many]
+    gap = lead + slack - max((votes for votes, _, _ in rivals), default=0)
+    if m == 0 or not rivals or m < gap:
         return 1.0
-    A, p = sum(counts) + K * a, m / (m + sum(counts) + K * a)
+    return _not_behind(lead, alpha[0], rivals, m, gap, slack if zone else None)
+
+
+def _not_behind(
+    lead: int, first: float, rivals: list[tuple[int, float, int]], m: int, gap: int, slack: int | None
+) -> float:
+    """P(no rival passes the leader in m votes to come); a rival needs ``gap`` of them to draw level with the bar."""
+    A = first + math.fsum(a * many for _, a, many in rivals)
+    p = m / (m + A)
     x = np.arange(m + 1)
-    mine = _negative_binomial(lead + a, p, x)
+    mine = _negative_binomial(first, p, x)
     total = float(_negative_binomial(A, p, np.array([m]))[0])
-    open_x = x[: (m - (lead - rivals[0])) // 2 + 1]  # the leader's votes that leave a rival enough to draw level
+    open_x = x[: (m - gap) // 2 + 1]  # the leader's votes that leave a rival enough
     settled = x[len(open_x) :]
-    sure = float(mine[settled] @ _negative_binomial(A - lead - a, p, m - settled))
-    doubtful = float(mine[open_x] @ _not_passed(rivals, lead, a, p, m, open_x))
+    sure = float(mine[settled] @ _negative_binomial(A - first, p, m - settled))
+    doubtful = float(mine[open_x] @ _not_passed(rivals, lead, slack, p, m, open_x))
     return min(1.0, max(0.0, (sure + doubtful) / total))
+
+
+@lru_cache(maxsize=1 << 17)
+def p_good(alpha: tuple[float, ...], unseen: Unseen, zone: float) -> float:
+    """P(no share exceeds the first one by more than ``zone``, > 0) under Dir(alpha and the unseen ones).
+
+    >>> round(p_good((3.0, 2.0), (), 0.1), 12) == round(1 - float(betainc(3, 2, 0.45)), 12)
+    True
+    """
+    rivals: dict[float, int] = {}
+    for a, many in [*((a, 1) for a in alpha[1:]), *unseen]:
+        if many:
+            rivals[a] = rivals.get(a, 0) + many
+    if not rivals:
+        return 1.0
+    rest = math.fsum(a * many for a, many in rivals.items())
+    first, top = alpha[0], (1.0 - zone) / 2.0
+    if sum(rivals.values()) == 1:
+        return 1.0 - float(betainc(first, rest, top))
+    if betainc(first, rest, max(0.0, (1.0 - 3.0 * zone) / 4.0)) > SMALL_LEADER_CHANCE:
+        m = min(MOST_VOTES, max(LEAST_VOTES, math.ceil(4.0 * (first + rest))))
+        return min(1.0, 2.0 * _good_after(rivals, first, zone, 2 * m) - _good_after(rivals, first, zone, m))
+    third = max(0.0, (1.0 - 2.0 * zone) / 3.0)  # the leader's share under which two rivals can both be too far ahead
+    x, weights = _nodes(first, rest, third, top, LEGENDRE_NODES)
+    doubt = float(weights @ _one_ahead(rivals, rest, (x + zone) / (1.0 - x)))
+    if third:
+        x, weights = _nodes(first, rest, 0.0, third, PAIR_NODES)
+        c = (x + zone) / (1.0 - x)
+        doubt += float(weights @ (_one_ahead(rivals, rest, c) - _two_ahead(rivals, rest, c)))
+    return min(1.0, max(0.0, 1.0 - doubt))
+
+
+def _good_after(rivals: dict[float, int], first: float, zone: float, m: int) -> float:
+    """P(of m votes no rival gets the zone's share more than the first), between the whole leads about its edge."""
+    edge = max(0.0, zone * m - 0.5)
+    below = math.floor(edge)
+    unvoted = [(0, a, many) for a, many in rivals.items()]
+    low, high = (_not_behind(0, first, unvoted, m, slack, slack) for slack in (below, below + 1))
+    return low + (edge - below) * (high - low)
+
+
+def _one_ahead(rivals: dict[float, int], rest: float, c: Array) -> Array:
+    """E[rivals k with phi_k > c], at each c."""
+    total: Array = np.sum([many * betainc(rest - a, a, 1.0 - c) for a, many in rivals.items()], axis=0)
+    return total
+
+
+def _two_ahead(rivals: dict[float, int], rest: float, c: Array) -> Array:
+    """E[pairs of rivals with phi_j > c and phi_k > c], at each c < 1/2."""
+    t, w = roots_legendre(PAIR_NODES)
+    c = c[:, None]
+    u = c + (1.0 - 2.0 * c) * (t + 1.0) / 2.0  # phi_j, between c and 1 - c
+    above = 1.0 - c / (1.0 - u)
+    total = np.zeros(len(c))
+    levels = sorted(rivals)
+    for place, a in enumerate(levels):
+        density = np.exp((a - 1.0) * np.log(u) + (rest - a - 1.0) * np.log1p(-u) - betaln(a, rest - a))
+        for b in levels[place:]:
+            pairs = rivals[a] * (rivals[a] - 1) / 2 if b == a else rivals[a] * rivals[b]
+            others = rest - a - b
+            if pairs:
+                chance = betainc(others, b, above) if others > 1e-12 else 1.0
+                total += pairs * (density * chance * w).sum(axis=1)
+    return total * (1.0 - 2.0 * c[:, 0]) / 2.0
+
+
+def _nodes(first: float, rest: float, low: float, top: float, count: int) -> tuple[Array, Array]:
+    """Nodes and weights that integrate over x ~ Beta(first, rest) on [low, top]: Gauss-Legendre where its mass is."""
+    mass = max(float(betainc(first, rest, top)), 1e-280)
+    low = max(low, float(betaincinv(first, rest, 1e-16 * mass)))
+    t, w = roots_legendre(count)
+    x = low + (top - low) * (t + 1.0) / 2.0
+    density = np.exp((first - 1.0) * np.log(x) + (rest - 1.0) * np.log1p(-x) - betaln(first, rest))
+    return x, w * (top - low) / 2.0 * density
 
 
 def _negative_binomial(alpha: float, p: float, x: NDArray[np.int64]) -> Array:
@@ -134,19 +250,28 @@ def _negative_binomial(alpha: float, p: float, x: NDArray[np.int64]) -> Array:
     return pmf
 
 
-def _not_passed(rivals: list[int], lead: int, a: float, p: float, m: int, x: NDArray[np.int64]) -> Array:
-    """P(the rivals' votes add up to m - x and none passes the leader's lead + x), for every x; shape (len(x),)."""
+def _not_passed(
+    rivals: list[tuple[int, float, int]], lead: int, slack: int | None, p: float, m: int, x: NDArray[np.int64]
+) -> Array:
+    """P(the rivals' votes add up to m - x and none passes the leader's lead + x), for every x; shape (len(x),).
+
+    ``rivals`` are (votes, alpha, number). With a ``slack`` they may have so many more than the leader.
+    """
     F = 2 * (m + 1)
     r = ALIAS_TOLERANCE ** (1.0 / F)
     f = np.arange(F // 2 + 1)
     y = np.arange(m + 1)
     powers = r**y * np.exp(-2j * np.pi * (np.outer(f, y) % F) / F)
-    weights, taus = _ties(tuple(rivals), lead)
+    voters = tuple(votes for votes, _, many in rivals for _ in range(many if votes else 1))
+    weights, taus = (np.ones(1), dict.fromkeys(voters, np.ones(1))) if slack is not None else _ties(voters, lead)
     product = np.multiply.outer(weights, np.ones((len(f), len(x)), dtype=np.complex128))  # (nodes, f, x)
-    for votes, many in {n: rivals.count(n) for n in rivals}.items():
-        terms = powers * _negative_binomial(votes + a, p, y)
+    groups: dict[tuple[int, float], int] = {}
+    for votes, a, many in rivals:
+        groups[votes, a] = groups.get((votes, a), 0) + many
+    for (votes, a), many in groups.items():
+        terms = powers * _negative_binomial(a, p, y)
         below = np.cumsum(terms, axis=1)
-        cap = lead + x - votes
+        cap = lead + x + (slack or 0) - votes
         level = np.where(cap <= m, terms[:, np.minimum(cap, m)], 0.0)
         inside = np.where(cap > 0, below[:, np.clip(cap - 1, 0, m)], 0.0)
         product *= (inside + taus[votes][:, None, None] * level) ** many

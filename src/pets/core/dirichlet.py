@@ -29,7 +29,7 @@ from scipy.special import betainc, gammainc, gammaincinv, gammaln
 
 from pets.errors import InputError
 
-__all__ = ["R_plus", "U", "clear_memo", "log_R_plus", "log_R_plus_counts", "p_argmax", "p_leader_counts"]
+__all__ = ["R_plus", "U", "clear_memo", "log_R_plus", "log_R_plus_counts", "p_argmax", "p_leader", "p_leader_counts"]
 
 Row = NDArray[np.float64]
 
@@ -253,8 +253,24 @@ def p_leader_counts(counts: tuple[int, ...], prior: float, M: int) -> float:
     return float(_p_levels(*_levels(counts, prior, M, 0.0))[-1])
 
 
+@lru_cache(maxsize=MEMO_ENTRIES)
+def p_leader(alpha: tuple[float, ...], unseen: tuple[tuple[float, int], ...] = ()) -> float:
+    """P(the first option is the population vote) under alpha and the ``unseen`` ones, (alpha, number) each.
+
+    >>> round(p_leader((4.0,), ((1.0, 1),)), 12)
+    0.9375
+    """
+    copies: dict[float, int] = {}
+    for level, many in [*((level, 1) for level in alpha), *unseen]:
+        if many:
+            copies[level] = copies.get(level, 0) + many
+    levels = sorted(copies)
+    return float(_p_levels(levels, [copies[level] for level in levels])[levels.index(alpha[0])])
+
+
 def clear_memo() -> None:
     """Forget every memoized belief and lattice (benchmarks start cold with it)."""
     log_R_plus_counts.cache_clear()
+    p_leader.cache_clear()
     p_leader_counts.cache_clear()
     _lattice.cache_clear()

@@ -6,7 +6,7 @@ from pets.core.dirichlet import log_R_plus_counts
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["check_prior", "okg_index", "voting_chance"]
+__all__ = ["check_prior", "check_zone", "okg_index", "voting_chance"]
 
 
 def okg_index(tally: Tally, prior: float, unseen: int) -> float:
@@ -34,3 +34,11 @@ def check_prior(prior: float, unseen: int) -> None:
         raise InputError(f"a prior is a positive number of pseudo-votes for each option; got {prior}. Try 1.")
     if unseen < 1:
         raise InputError(f"an open answer set keeps at least 1 unseen slot; got unseen={unseen}.")
+
+
+def check_zone(zone: float, prior: float | str = "learned") -> None:
+    """Refuse what is no indifference zone, and one that the policy's gain cannot see."""
+    if not 0.0 <= zone < 1.0:
+        raise InputError(f"an indifference zone is a difference of shares, 0 <= zone < 1; got {zone}. Try 0.1.")
+    if zone and prior != "learned":
+        raise InputError(f"a zone needs the learned prior; got prior={prior}. Drop one of the two.")

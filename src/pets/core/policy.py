@@ -87,6 +87,7 @@ class Policy:
     solitary: ClassVar[bool] = False
     blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
+    zone: float = 0.0  # the lead that a rival needs to matter; policies that know the indifference zone have a field
 
     @property
     def warmup(self) -> int:

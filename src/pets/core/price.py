@@ -112,7 +112,7 @@ def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> 
     return -(-high // left)
 
 
-def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int, cap: int) -> int:
+def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int, cap: int, zone: float = 0.0) -> int:
     """:func:`batch` under a learned prior: 0 where no batch is worth its price, else a share of the best one.
 
     The tally's length class is that of its mean tokens. Traces in flight are part of the batch that was wanted.
@@ -121,7 +121,7 @@ def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int
     >>> [learned_batch(prior, Tally((3, 2), options=4), math.log(0.005), left, cap=64) for left in (0, 1, 3)]
     [1, 15, 5]
     """
-    gains, rate = _gains(prior, tally.counts, tally.nulls, tally.options, prior.mark(tally.mean_tokens))
+    gains, rate = _gains(prior, tally.counts, tally.nulls, tally.options, prior.mark(tally.mean_tokens), zone)
     price, room = math.exp(log_price), cap - tally.launched
     if room <= 0 or rate <= price:
         return 0
@@ -133,12 +133,13 @@ def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int
 
 @lru_cache(maxsize=1 << 16)
 def _gains(
-    prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int
+    prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int, zone: float
 ) -> tuple[NDArray[np.float64], float]:
     """Expected gain of BATCHES traces times the chance that a trace votes, (batches,); and the best one's a trace."""
     tally = Tally(counts, nulls, options=options, mark=mark)
-    gains: NDArray[np.float64] = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)
-    gains *= voting_chance(tally)
+    by_strength, log_scale = batch_gains(counts, slots(tally), STRENGTHS, zone)
+    gains: NDArray[np.float64] = prior.posterior(tally) @ by_strength
+    gains *= voting_chance(tally) * math.exp(log_scale)
     return gains, float((gains / BATCHES).max())
 
 

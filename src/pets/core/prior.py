@@ -1,4 +1,4 @@
-"""The learned prior: how strongly a model agrees with itself, from the batch itself (empirical Bayes).
+r"""The learned prior: how strongly a model agrees with itself, from the batch itself (empirical Bayes).
 
 A question's theta is Dir_K(a), and a, the strength per option, differs: near 0 where the model always says the same,
 large where its answers scatter. The batch's tallies have the Dirichlet-multinomial likelihood
@@ -8,9 +8,21 @@ large where its answers scatter. The batch's tallies have the Dirichlet-multinom
 (k answers seen, labels unnamed), so the shares of a few strengths follow by EM, with no training data and no gold.
 Strengths also go with trace length: questions are cut into classes by mean tokens, each with shares of its own,
 shrunk towards the batch's.
+
+**Open answer sets** have one answer that the model comes back to and a tail that scatters: no symmetric prior has both,
+so its certificates are too timid. For them the belief that certifies is a mixture of Dirichlets with a *head*, one
+answer of strength h among TAIL_SLOTS of a = t / TAIL_SLOTS each,
+
+    P(counts | h, t) = Gamma(h + t) / Gamma(h + t + n) ·
+                       (sum_j w_j + w_none),   w_j = (h)_{n_j} ∏_{i≠j} (a)_{n_i} TAIL_SLOTS! / (TAIL_SLOTS - k + 1)!,
+
+(x)_n rising: any of the answers seen may be the head, or none of them. Its shares are learned beside the others, and
+the posterior of one tally is again a mixture of Dirichlets (:meth:`LearnedPrior.mixture`).
 """
 
+import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,7 +34,7 @@ from scipy.special import gammaln
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.tally import Tally
 
-__all__ = ["STRENGTHS", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
+__all__ = ["HEADS", "STRENGTHS", "Dirichlet", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
 
 Array = NDArray[np.float64]
 
@@ -31,11 +43,26 @@ OPEN_SLOTS = 8  # of an answer set whose size is not known; one more than was se
 LENGTH_CLASSES = 5
 SHRINK_BATCH, SHRINK_CLASS = 2.0, 3.0  # pseudo-questions towards equal shares, and towards the batch's
 EM_STEPS = 60
+TAIL_SLOTS = 512
+HEADS = tuple((h, t) for h in (0.5, 2.0, 8.0) for t in (0.5, 2.0, 8.0, 40.0))  # of an open set, beside STRENGTHS
+OPEN_COMPONENTS = len(STRENGTHS) + len(HEADS)
+NEGLIGIBLE_WEIGHT = 2e-3  # posterior weight of a Dirichlet that is not worth its integral
+
+
+@dataclass(frozen=True, slots=True)
+class Dirichlet:
+    """One part of a posterior: its ``weight``, alpha of each answer seen, and of the unseen ones with their number."""
+
+    weight: float
+    alpha: tuple[float, ...]
+    unseen: tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedPrior:
     """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
+
+    ``open_shares`` are those of STRENGTHS and then HEADS among the questions with an open answer set.
 
     >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
     (0, 1)
@@ -43,6 +70,7 @@ class LearnedPrior:
 
     shares: tuple[tuple[float, ...], ...] = ((1 / len(STRENGTHS),) * len(STRENGTHS),)
     edges: tuple[float, ...] = ()
+    open_shares: tuple[float, ...] = (1 / OPEN_COMPONENTS,) * OPEN_COMPONENTS
 
     def mark(self, mean_tokens: float) -> int:
         """The length class of a question whose traces have this many tokens on average."""
@@ -56,20 +84,40 @@ class LearnedPrior:
         weights /= weights.sum()
         return weights
 
+    def _open_posterior(self, tally: Tally) -> Array:
+        """Shares of STRENGTHS and HEADS given one tally with an open answer set."""
+        log_weights = _logs(self.open_shares) + _open_evidence(tally.counts)
+        weights: Array = np.exp(log_weights - log_weights.max())
+        weights /= weights.sum()
+        return weights
+
+    def mixture(self, tally: Tally) -> list[Dirichlet]:
+        """The posterior of one tally's theta, parts of negligible weight left out; weights add up to 1."""
+        K, seen = slots(tally), len(tally.counts)
+        headed = _headed(tally.counts) if tally.options is None else ()
+        weights = self._open_posterior(tally) if headed else self.posterior(tally)
+        parts = [
+            Dirichlet(weight, tuple(n + a for n in tally.counts), ((a, K - seen),))
+            for weight, a in zip(weights.tolist(), STRENGTHS, strict=False)
+        ]
+        for weight, (_, dirichlets) in zip(weights.tolist()[len(STRENGTHS) :], headed, strict=True):
+            parts += [replace(part, weight=weight * part.weight) for part in dirichlets]
+        kept = [part for part in parts if part.weight > NEGLIGIBLE_WEIGHT]
+        total = math.fsum(part.weight for part in kept)
+        return [replace(part, weight=part.weight / total) for part in kept]
+
     def draw(self, tally: Tally, rng: np.random.Generator) -> Array:
-        """A draw of theta from the posterior of one tally, shape (K,): Dir(a + counts) with a from the posterior.
+        """A draw of theta from the posterior of one tally, shape (K,).
 
         The answers seen come first, in the order of their counts. The length class is that of the mean tokens.
         """
-        marked = replace(tally, mark=self.mark(tally.mean_tokens))
-        strength = STRENGTHS[int(rng.choice(len(STRENGTHS), p=self.posterior(marked)))]
-        alpha = np.full(slots(tally), strength)
-        alpha[: len(tally.counts)] += tally.counts
-        theta: Array = rng.dirichlet(alpha)
+        parts = self.mixture(replace(tally, mark=self.mark(tally.mean_tokens)))
+        part = parts[int(rng.choice(len(parts), p=[part.weight for part in parts]))]
+        theta: Array = rng.dirichlet([*part.alpha, *(a for a, many in part.unseen for _ in range(many))])
         return theta
 
-    def gain(self, tally: Tally) -> float:
-        """The best expected gain per trace over batches of traces, max_k gain(k) / k, less where traces are in flight.
+    def log_gain(self, tally: Tally, zone: float = 0.0) -> float:
+        """log max_k gain(k) / k, the best expected gain per trace over batches; less where traces are in flight.
 
         The gain of p pending traces is on its way: what is left for more is max_k (gain(p + k) - gain(p)) / k, and not
         more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
@@ -78,13 +126,14 @@ class LearnedPrior:
         """
         p = tally.pending
         on_way = int(min(p, BATCHES[-2])) if tally.counts else 0
-        gains = self.posterior(tally) @ batch_gains(_dealt(tally, p - on_way), slots(tally), STRENGTHS)
+        by_strength, log_scale = batch_gains(_dealt(tally, p - on_way), slots(tally), STRENGTHS, zone)
+        gains = self.posterior(tally) @ by_strength
         best = float((gains / BATCHES).max())
         if on_way:
             more = on_way < BATCHES
             left = gains[more] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
             best = min(best, float((left / (BATCHES[more] - on_way)).max()))
-        return best / (1 + p)
+        return math.log(max(best, 1e-300)) + log_scale - math.log1p(p)
 
 
 @lru_cache(maxsize=256)
@@ -115,6 +164,39 @@ def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     return evidence
 
 
+@lru_cache(maxsize=1 << 17)
+def _headed(counts: tuple[int, ...]) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
+    """For each of HEADS log P(counts | h, t), and the posterior: a Dirichlet for each answer that may be the head."""
+    return tuple(_head(counts, h, t) for h, t in HEADS)
+
+
+def _head(counts: tuple[int, ...], h: float, t: float) -> tuple[float, tuple[Dirichlet, ...]]:
+    seen = len(counts)
+    K = max(TAIL_SLOTS, seen)
+    a = t / K
+    rising = [math.lgamma(a + n) - math.lgamma(a) for n in counts]
+    base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(K + 1)
+    logs = [
+        base + math.lgamma(h + n) - math.lgamma(h) - tail - math.lgamma(K - seen + 2)
+        for n, tail in zip(counts, rising, strict=True)
+    ]
+    logs.append(base - math.lgamma(K - seen + 1))
+    most = max(logs)
+    log_sum = most + math.log(math.fsum(math.exp(log - most) for log in logs))
+    tail_alpha = tuple(n + a for n in counts)
+    parts = [
+        Dirichlet(math.exp(log - log_sum), (*tail_alpha[:j], counts[j] + h, *tail_alpha[j + 1 :]), ((a, K - seen + 1),))
+        for j, log in enumerate(logs[:-1])
+    ]
+    parts.append(Dirichlet(math.exp(logs[-1] - log_sum), tail_alpha, ((a, K - seen), (h, 1))))
+    return log_sum, tuple(parts)
+
+
+def _open_evidence(counts: tuple[int, ...]) -> Array:
+    """log P(counts | component) for STRENGTHS and then HEADS of an open answer set."""
+    return np.append(log_evidence(counts, slots(Tally(counts))), [log for log, _ in _headed(counts)])
+
+
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     """Shares by EM from a batch (tally -> number of questions), in length classes where tokens were recorded.
 
@@ -132,12 +214,26 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     flat = np.full(len(STRENGTHS), 1 / len(STRENGTHS))
     shares = _em(evidence, many, flat, SHRINK_BATCH)
     edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
-    prior = LearnedPrior((tuple(shares.tolist()),), edges)
+    prior = LearnedPrior((tuple(shares.tolist()),), edges, _open_shares(batch))
     if not edges or not lengths:
         return prior
     marks = np.array([prior.mark(tally.mean_tokens) for tally in tallies])
     rows = [_em(evidence[marks == c], many[marks == c], shares, SHRINK_CLASS) for c in range(len(edges) + 1)]
-    return LearnedPrior(tuple(tuple(row.tolist()) for row in rows), edges)
+    return LearnedPrior(tuple(tuple(row.tolist()) for row in rows), edges, prior.open_shares)
+
+
+def _open_shares(batch: Mapping[Tally, int]) -> tuple[float, ...]:
+    """Shares of STRENGTHS and HEADS by EM from the open answer sets of the batch; equal ones where there are none."""
+    states: Counter[tuple[int, ...]] = Counter()
+    for tally, questions in batch.items():
+        if tally.options is None and tally.votes:
+            states[tally.counts] += questions
+    flat = np.array(LearnedPrior().open_shares)
+    if not states:
+        return tuple(flat.tolist())
+    evidence = np.array([_open_evidence(counts) for counts in states])
+    many = np.array(list(states.values()), dtype=np.float64)
+    return tuple(_em(evidence, many, flat, SHRINK_BATCH).tolist())
 
 
 def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:

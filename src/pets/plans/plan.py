@@ -7,7 +7,7 @@ person can read, with a version that a later pets can tell:
 {"format": "pets-plan", "version": 1, "mean_budget", "rounds", "cap", "rho",
  "grids": [{"pattern", "share", "a", "b", "voting", "low", "high"}, ...],
  "prices": [[log price, mean spend], ...] | null,
- "prior": {"strengths", "shares", "edges"}, "provenance": {...}}
+ "prior": {"strengths", "shares", "edges", "open_shares"}, "provenance": {...}}
 """
 
 import itertools
@@ -110,6 +110,7 @@ class StreamPlan:
             grids=self.grid.rows if self.prices is None else None,
             shares=self.prior.shares,
             edges=self.prior.edges,
+            open_shares=self.prior.open_shares,
         )
 
     def budget_of(self, pattern: int) -> float:
@@ -155,6 +156,9 @@ def _check_prior(prior: LearnedPrior) -> None:
         raise InputError("the length classes of a prior are cut at rising edges, with a row of shares for each class.")
     if not all(len(row) == len(STRENGTHS) and min(row) > 0.0 and _distribution(row) for row in rows):
         raise InputError(f"a row of the prior has {len(STRENGTHS)} shares above 0 that add up to 1.")
+    open_shares, expected = prior.open_shares, len(LearnedPrior().open_shares)
+    if len(open_shares) != expected or min(open_shares) <= 0.0 or not _distribution(open_shares):
+        raise InputError(f"the open answer sets of a prior have {expected} shares above 0 that add up to 1.")
 
 
 def _distribution(shares: tuple[float, ...]) -> bool:
@@ -214,6 +218,7 @@ def to_plain(plan: StreamPlan) -> dict[str, Any]:
             "strengths": list(STRENGTHS),
             "shares": [list(row) for row in plan.prior.shares],
             "edges": list(plan.prior.edges),
+            "open_shares": list(plan.prior.open_shares),
         },
         "provenance": asdict(plan.provenance),
     }
@@ -254,6 +259,7 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
         prior=LearnedPrior(
             tuple(tuple(map(_number, _listed(row))) for row in _listed(prior["shares"])),
             tuple(map(_number, _listed(prior["edges"]))),
+            tuple(map(_number, _listed(prior.get("open_shares", list(LearnedPrior().open_shares))))),
         ),
         provenance=_provenance(data["provenance"]),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from pets.core.okg import check_prior, okg_index, voting_chance
+from pets.core.okg import check_prior, check_zone, okg_index, voting_chance
 from pets.core.policy import IndexPolicy, View
 from pets.core.prior import LearnedPrior, class_tokens, fit_prior
 from pets.core.tally import Tally
@@ -24,7 +24,8 @@ class OKG(IndexPolicy):
     """``prior``: "learned", or pseudo-votes for each option (the paper's is 1), with ``unseen`` slots of an open set.
 
     ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain per token instead of
-    gain per trace: a question's traces are expected to cost what its length class does. ``shares``, ``edges`` and
+    gain per trace: a question's traces are expected to cost what its length class does. ``zone``: the lead, as a share
+    of all traces, that a rival needs to matter; 0 is the paper's target. ``shares``, ``edges``, ``open_shares`` and
     ``tokens``: what it has learned.
 
     >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
@@ -39,8 +40,10 @@ class OKG(IndexPolicy):
     unseen: int = 1
     lengths: bool = True
     cost: Literal["traces", "tokens"] = "traces"
+    zone: float = 0.0
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
+    open_shares: tuple[float, ...] = LearnedPrior().open_shares
     tokens: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class OKG(IndexPolicy):
                 raise InputError(f'a prior is a number or "learned"; got {self.prior!r}.')
         else:
             check_prior(self.prior, self.unseen)
+        check_zone(self.zone, self.prior)
 
     @property
     def learns(self) -> bool:
@@ -68,18 +72,22 @@ class OKG(IndexPolicy):
     @property
     def belief(self) -> LearnedPrior:
         """The learned prior, if it has one."""
-        return LearnedPrior(self.shares, self.edges) if self.prior == "learned" else LearnedPrior()
+        return self._learned if self.prior == "learned" else LearnedPrior()
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """The same policy with the prior of this batch."""
         learned = fit_prior(batch, self.lengths)
         tokens = class_tokens(batch, learned) if self.cost == "tokens" else ()
-        return replace(self, shares=learned.shares, edges=learned.edges if self.marks else (), tokens=tokens)
+        edges = learned.edges if self.marks else ()
+        return replace(self, shares=learned.shares, edges=edges, open_shares=learned.open_shares, tokens=tokens)
+
+    @property
+    def _learned(self) -> LearnedPrior:
+        return LearnedPrior(self.shares, self.edges, self.open_shares)
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""
         price = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
             return okg_index(tally, self.prior, self.unseen) - price
-        gain = LearnedPrior(self.shares, self.edges).gain(tally)
-        return math.log(max(gain, 1e-300) * voting_chance(tally)) - price
+        return self._learned.log_gain(tally, self.zone) + math.log(voting_chance(tally)) - price

@@ -18,7 +18,7 @@ from typing import Literal, Self
 import numpy as np
 
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
-from pets.core.okg import check_prior, okg_index
+from pets.core.okg import check_prior, check_zone, okg_index
 from pets.core.patterns import K0, PATTERNS
 from pets.core.policy import QuotaPolicy, Training, View
 from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
@@ -41,6 +41,7 @@ class Price(QuotaPolicy):
     pseudo-votes for each option. :meth:`fit` fills in the rest: ``table`` holds ``(log price, mean spend)`` rows,
     ``grids`` those of the one-shot plan, ``shares`` and ``edges`` the learned prior. Without training they are those
     of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream itself.
+    ``zone``: the lead that a rival needs to matter, as a share of all traces (:mod:`pets.core.lookahead`).
 
     With ``use_up`` a question gets no less than what no other question could use,
 
@@ -67,10 +68,12 @@ class Price(QuotaPolicy):
     use_up: bool = False
     leave: int = 0
     cold: bool = False
+    zone: float = 0.0
     table: tuple[tuple[float, float], ...] | None = None
     grids: tuple[Row, ...] | None = None
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
+    open_shares: tuple[float, ...] = LearnedPrior().open_shares
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, str):
@@ -78,6 +81,9 @@ class Price(QuotaPolicy):
                 raise InputError(f'a prior is a number or "learned"; got {self.prior!r}.')
         else:
             check_prior(self.prior, self.unseen)
+        check_zone(self.zone, self.prior)
+        if self.zone and self.rounds == 1:
+            raise InputError("price with rounds=1 is a plan for the majority; a zone needs rounds=2 or more, or 0.")
         if self.rounds < 0 or self.warmup < 1:
             raise InputError(f"price needs rounds >= 0 and warmup >= 1; got {self.rounds} and {self.warmup}.")
         if self.leave < 0:
@@ -117,7 +123,7 @@ class Price(QuotaPolicy):
             for path, mean in zip(training.paths, means, strict=True)
         )
         prior = fit_prior(Counter(tallies))
-        return replace(self, shares=prior.shares, edges=prior.edges)
+        return replace(self, shares=prior.shares, edges=prior.edges, open_shares=prior.open_shares)
 
     @property
     def learns(self) -> bool:
@@ -136,7 +142,7 @@ class Price(QuotaPolicy):
         if not self.cold or len(voted) < COLD_QUESTIONS:
             return self
         prior = fit_prior(batch, self.lengths)
-        rule = replace(self, shares=prior.shares, edges=prior.edges)
+        rule = replace(self, shares=prior.shares, edges=prior.edges, open_shares=prior.open_shares)
         tallies = _spread(voted)
         paths = _redrawn(tallies, prior)
         if self.rounds == 1:
@@ -158,7 +164,7 @@ class Price(QuotaPolicy):
         if self.prior != "learned":
             return LearnedPrior()
         rule = self.trained
-        return LearnedPrior(rule.shares, rule.edges)
+        return LearnedPrior(rule.shares, rule.edges, rule.open_shares)
 
     def log_price(self, view: View) -> float | None:
         """The price at what is left; a single round has none."""
@@ -186,7 +192,7 @@ class Price(QuotaPolicy):
         """Traces to launch now at this price."""
         prior = self.prior
         if isinstance(prior, str):
-            return learned_batch(LearnedPrior(self.shares, self.edges), tally, log_price, left, cap)
+            return learned_batch(LearnedPrior(self.shares, self.edges), tally, log_price, left, cap, self.zone)
         return batch(lambda state: okg_index(state, prior, self.unseen), tally, log_price, left, cap)
 
 
