@@ -16,5 +16,5 @@ with running(MockModel(book)) as url:
 
 mean, low, high = solution.consistency
 print(f"{solution.spent} traces, expected self-consistency {mean:.2f} ({low:.2f} to {high:.2f})")
-for answer in sorted(solution.answers, key=lambda one: one.certificate)[:3]:
+for answer in sorted(solution.answers, key=lambda answer: answer.certificate)[:3]:
     print(f"least certain: {answer.id} = {answer.answer}, {answer.certificate:.2f}, votes {answer.votes}")
