@@ -4,8 +4,10 @@
 
 First self-consistency 1: okg's traces over uniform's, pooled over the GPQA pools (ratio of means) and averaged over the
 AIME 2024 models. At ``level``: okg's traces over those of the best rival of each LLM pool, the rival and its threshold
-chosen on half of the repetitions and both scored on the other half, both ways round (`pets.replay.compare`); losses by
-Holm-corrected paired tests at equal spend. Without recorded pools it says so and measures nothing.
+chosen on half of the repetitions and both scored on the other half, both ways round (`pets.replay.compare`), with a
+95 % interval over questions; the mean is geometric, over data sets. Beside it the null value: okg against itself on
+disjoint repetitions. Losses by Holm-corrected paired tests at equal spend, over questions. Without recorded pools it
+says so and measures nothing.
 """
 
 import argparse
@@ -13,20 +15,21 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 
 from benchmarks._pools import recorded
 from pets.pools import read_pools
-from pets.replay import Comparison, PoolResult, average_ratio, compare, reached, replay
+from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached, replay
 
+HEAD = f"{'pool':36}{'rival':14}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
 RIVALS = ["asc", "esc", "boinf", "its_adaptive", "dsc"]
 
 
 def first_one(result: PoolResult, policy: str) -> float:
-    """Mean traces a question at which the policy first reaches self-consistency 1."""
-    found = result.result(policy, "offline")
-    return float(np.nanmean(reached(found, 1.0).first))
+    """Mean traces per question at which the policy first reaches self-consistency 1."""
+    return float(np.nanmean(reached(result.result(policy, "offline"), 1.0).first))
 
 
 def against_uniform(results: Sequence[PoolResult]) -> dict[str, float]:
@@ -44,19 +47,30 @@ def against_uniform(results: Sequence[PoolResult]) -> dict[str, float]:
 
 
 def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, object]:
-    both: list[Comparison] = []
-    for parity in (0, 1):
-        both += compare(results, "okg", RIVALS, level, parity=parity)
-    for one in sorted(both, key=lambda c: c.pool):
-        print(f"{one.pool:36} rival {one.rival} {one.option}={one.values} ratio {one.ratio} equal {one.equal_ratio} "
-              f"advantage {one.advantage} p_holm {one.p_holm}")  # fmt: skip
+    both = [comparison for parity in (0, 1) for comparison in compare(results, "okg", RIVALS, level, parity=parity)]
+    print(HEAD)
+    for comparison in sorted(both, key=lambda c: c.pool):
+        print(line(comparison))
     losses = [c.pool for c in both if c.significant and (c.advantage or 0) < 0]
+    null = average_ratio(against_itself(results, "okg", level))
+    datasets = sorted({result.dataset for result in results})
+    print(f"\nokg over the best rival, geometric mean of {len(datasets)} data sets: {average_ratio(both)}")
+    print(f"okg over okg on disjoint repetitions (the null value):      {null}")
     return {
         "pools": len(results),
-        "ratio": round(average_ratio(both), 3),
-        "equal_ratio": round(average_ratio(both, equal=True), 3),
+        "datasets": datasets,
+        "ratio": asdict(average_ratio(both)),
+        "okg_over_okg": asdict(null),
         "significant_losses": losses,
     }
+
+
+def line(comparison: Comparison) -> str:
+    if comparison.ratio is None or comparison.low is None or comparison.high is None:
+        return f"{comparison.pool:36}{comparison.rival or 'no rival reaches it'}"
+    interval = f"{comparison.low:.3f} to {comparison.high:.3f}"
+    tests = f"{comparison.advantage:11.4f}{comparison.p_draws:9.3f}{comparison.p_questions:13.3f}"
+    return f"{comparison.pool:36}{comparison.rival:14}{comparison.ratio:7.3f}{interval:>22}{tests}"
 
 
 def main() -> None:

@@ -92,14 +92,18 @@ class Catalog(Mapping[str, type[Base]]):
             )
         options = self._options[name]
         values: dict[str, Any] = {}
-        for part in filter(None, text.split(",")):
+        whole = _whole_option(self[name])
+        if whole and text:
+            values[whole] = text
+        for part in filter(None, () if whole else text.split(",")):
             key, equals, value = part.partition("=")
             if key not in options or not equals:
                 raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")
             values[key] = _value(name, options[key], value, options)
         for key, option in options.items():
             if option.default is Parameter.empty and key not in values:
-                raise SpecError(f"{name}: {key} is missing. {_listing(name, options)}")
+                hint = f"Write {name}:{key.upper()}." if key == whole else _listing(name, options)
+                raise SpecError(f"{name}: {key} is missing. {hint}")
         try:
             return self[name](**values)
         except PetsError as error:
@@ -144,7 +148,7 @@ def answer_types() -> Catalog[AnswerType]:
     """Every answer type by name: the files of ``pets.answers`` and the entry points of group ``pets.answers``.
 
     >>> sorted(answer_types())
-    ['choice', 'json', 'math', 'number', 'text']
+    ['choice', 'json', 'math', 'number', 'python', 'regex', 'text', 'yesno']
     """
     return Catalog("answer type", pets.answers, AnswerType)  # type: ignore[type-abstract]
 
@@ -169,8 +173,10 @@ def make_policy(spec: str) -> Policy:
 
 
 def make_answer_type(spec: str) -> AnswerType:
-    """The answer type that ``name`` or ``name:option=value`` describes.
+    """The answer type that ``name``, ``name:option=value`` or, for some, ``name:text`` describes.
 
+    >>> make_answer_type("regex:a=(.*), b")
+    Regex(pattern='a=(.*), b')
     >>> make_answer_type("choice:options=4").canonical("(E)") is None
     True
     """
@@ -220,6 +226,8 @@ def spec_of(value: Policy | AnswerType) -> str | None:
     name = next((name for name, cls in catalog.items() if cls is type(value)), None)
     if name is None:
         return None
+    if whole := _whole_option(type(value)):
+        return f"{name}:{getattr(value, whole)}"
     settings = [
         f"{key}={_text(getattr(value, key))}"
         for key, option in _options(type(value)).items()
@@ -244,6 +252,11 @@ def _scan(package: ModuleType, base: type[Base]) -> dict[str, type[Base]]:
             if own and issubclass(candidate, base) and candidate is not base and _can_make(candidate):
                 classes[info.name] = candidate
     return classes
+
+
+def _whole_option(cls: type) -> str:
+    """The option that is all of a spec after the name, where the class has one."""
+    return getattr(cls, "spec_option", "")
 
 
 def _can_make(cls: type) -> bool:

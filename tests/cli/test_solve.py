@@ -7,12 +7,16 @@ import sqlite3
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from pets.cli._run import run_engine
 from pets.cli.main import cli
-from pets.errors import PetsError
+from pets.engine import Engine
+from pets.errors import FirstTracesError, PetsError
 from pets.mock import MockModel, running, synthetic
+from pets.samplers import Completion, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
@@ -66,11 +70,43 @@ def test_answers_are_lines_of_json_with_certificates(questions, serve):
     assert "Spent 40 traces of 40 traces." in result.stderr and "Expected self-consistency" in result.stderr
 
 
+def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions, serve, tmp_path):
+    _, at = serve(tokens=50)
+    out = tmp_path / "out.jsonl"
+    result = pets("solve", questions, *at, "--budget", "2x", "--max-tokens", 20, "--keep-going", "-o", out)
+    assert result.exit_code == 1
+    assert f"{out}: 0 of 10 questions answered." in result.stderr and "written" not in result.stderr
+    assert (
+        "NOT ONE QUESTION WAS ANSWERED: of 20 traces, 20 cut at their token limit. Raise --max-tokens." in result.stderr
+    )
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all((row["answer"], row["cut"], row["no_answer"]) == (None, 2, 2) and row["text"] for row in rows)
+
+
+def test_a_bad_start_is_told_in_one_line_with_one_of_its_traces(questions, serve):
+    mock, at = serve(tokens=50)
+    result = pets("solve", questions, *at, "--budget", "8x", "--max-tokens", 20)
+    assert mock.stats.traces == 8 and isinstance(result.exception, FirstTracesError)
+    assert str(result.exception).startswith("8 of 8 traces were cut at 20 tokens: raise --max-tokens")
+    assert "One of the traces:\n" in result.stderr and not result.stdout
+
+
+def test_votes_that_are_nearly_all_different_are_said_so():
+    class Chatty(Sampler):
+        async def sample(self, prompt, n, seed, sampling):
+            return [Completion(f"It may be {seed + i}.", "stop", 5, 5) for i in range(n)]
+
+    engine = Engine(["2 + 2?", "2 + 3?"], sampler=Chatty(), budget="8x", answer="number", policy="uniform")
+    result = CliRunner().invoke(click.command()(lambda: run_engine(engine, None)))
+    assert result.exit_code == 0
+    assert "Votes are nearly all different: 16 answers among 16 votes. Choose how" in result.stderr
+
+
 def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
     _, at = serve()
     store = tmp_path / "runs.db"
     for name in (questions.rename(tmp_path / "exam.jsonl"), "starter"):
-        assert pets("solve", name, *at, "--first", 2, "--budget", "1x", "--store", store).exit_code == 0
+        pets("solve", name, *at, "--first", 2, "--budget", "1x", "--store", store)
     rows = [json.loads(line) for line in pets("runs", "--store", store, "--format", "json").stdout.splitlines()]
     assert {row["run"]: row["set"] for row in rows} == {1: "exam", 2: "starter"}
 

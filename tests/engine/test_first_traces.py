@@ -10,7 +10,7 @@ from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig, solve
-from pets.engine.first_traces import FirstTraces, excerpt_of
+from pets.engine.first_traces import FirstTraces
 from pets.errors import BusyError, FirstTracesError
 from pets.plans import Stream, StreamSettings
 from pets.policies.uniform import Uniform
@@ -223,12 +223,6 @@ def test_no_trace_is_counted_before_its_answer_type_is_chosen(concurrency):
     assert solution.spent == 160 and answer == "A"
     most = min(16, concurrency)
     assert calls[-1] == (most, True, 0, READ.text) and all(not last for _, last, _, _ in calls[:-1])
-
-
-def test_an_excerpt_is_short_and_has_both_ends():
-    assert excerpt_of(" short ") == "short"
-    excerpt = excerpt_of("begin " + "x" * 5000 + " end")
-    assert len(excerpt) <= 300 and excerpt.startswith("begin") and excerpt.endswith("end")
 
 
 def test_solve_raises_what_the_first_traces_say():

@@ -10,7 +10,7 @@ from pets.answers.choice import Choice
 from pets.confidence import Confidence
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
-from pets.engine.question import OpenQuestion, answer_type_of, group_by_question, prompt_of
+from pets.engine.question import OpenQuestion, answer_type_of, excerpt_of, group_by_question, prompt_of
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt
 from pets.store import StoredTrace
@@ -55,6 +55,22 @@ def test_an_answer_counts_votes_failures_tokens_and_money():
     assert answer.cost == pytest.approx((20 + 2 * 40) / 1e6)
     assert (answer.warmup, answer.text, answer.gold) == ("2-1-1", "text 0", "A")
     assert "error" not in answer.to_plain()
+
+
+def test_a_question_without_an_answer_says_why_and_shows_a_part_of_a_trace():
+    traces = [StoredTrace("q", 0, text=" so " * 500, finish="length"), StoredTrace("q", 1, finish="content_filter"),
+              StoredTrace("q", 2, text="who knows", finish="stop"), StoredTrace("q", 3, error="gone")]  # fmt: skip
+    answer = opened(traces).answer(Verdict("q", None, (), 4, 4), sure)
+    assert (answer.cut, answer.refused, answer.unreadable, answer.failed, answer.no_answer) == (1, 1, 1, 1, 4)
+    assert answer.text.startswith("so  so") and len(answer.text) <= 300
+    voted = opened([*traces, trace(4, "A")]).answer(Verdict("q", "A", (("A", 1.0),), 5, 4), sure)
+    assert voted.text == "text 4"
+
+
+def test_an_excerpt_is_short_and_has_both_ends():
+    assert excerpt_of(" short ") == "short"
+    excerpt = excerpt_of("begin " + "x" * 5000 + " end")
+    assert len(excerpt) <= 300 and excerpt.startswith("begin") and excerpt.endswith("end")
 
 
 def test_the_surest_trace_of_the_answer_speaks_for_it_and_the_first_of_equals():

@@ -70,6 +70,22 @@ def test_a_question_that_is_a_text_alone_is_asked_with_an_instruction_and_resume
     assert prompts == {Prompt.chat("2 + 2?"), Prompt.chat("Add 2 and 2.")}
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCode(AnswerType):
+    runs_code = True
+
+    def canonical(self, answer):
+        return answer
+
+    def extract(self, text):
+        return threading.current_thread().name
+
+
+def test_code_of_the_users_own_runs_outside_the_event_loop():
+    solution = solve(asked(["q"]), sampler=Scripted(by_seed), budget=4, answer=OwnCode())
+    assert "MainThread" not in solution.answers[0].votes and sum(solution.answers[0].votes.values()) == 4
+
+
 def test_drain_brings_home_what_is_in_flight_and_run_goes_on_later():
     sampler = Scripted(by_seed)
 

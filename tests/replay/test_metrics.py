@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pets.replay.metrics import area, at_spend, frontier, reached, traces_at_mean
+from pets.replay.metrics import area, at_spend, reached, traces_at_mean
 from pets.replay.results import Result
 
 
@@ -12,9 +12,10 @@ def curve(*agree, questions=2, **changes):
     counts = np.array(agree, dtype=np.uint8)
     fields = {
         "pool": "p", "policy": "okg", "setting": "offline", "option": None, "values": (), "questions": questions,
-        "size": 2, "spent": None, "agree": counts, "correct": counts, "tokens": 10 * np.arange(counts.shape[1])
+        "size": 2, "spent": None, "agree": counts, "good": counts, "correct": counts,
+        "tokens": 10 * np.arange(counts.shape[1])
         + np.zeros_like(counts, dtype=np.uint16), "judged": np.full(len(agree), questions, dtype=float),
-        "ceiling": np.ones(len(agree)), "relative": False,
+        "ceiling": np.ones(len(agree)), "good_ceiling": np.ones(len(agree)), "relative": False,
     }  # fmt: skip
     return Result(**{**fields, **changes})
 
@@ -64,16 +65,13 @@ def test_area_is_the_mean_height():
     assert area(sweep([[2]], [[2]]))[0] == pytest.approx(0.75)  # up to 1 trace per question, level to 2
 
 
-def test_the_frontier_drops_what_a_cheaper_point_beats():
-    assert frontier(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.4, 0.7, 0.7])).tolist() == [0, 2]
-
-
-def test_traces_at_mean_of_a_curve_is_the_first_trace_there():
-    assert traces_at_mean(curve([0, 1, 2, 2], [0, 0, 1, 2]), 0.75) == 1.0
+def test_traces_at_mean_reads_the_rising_curve():
+    assert traces_at_mean(curve([0, 1, 2, 2], [0, 0, 1, 2]), 0.75) == pytest.approx(1.0)
+    assert traces_at_mean(curve([0, 2, 1, 2], questions=2), 0.75) == pytest.approx(0.75)  # luck at 0.5 is taken back
     assert np.isnan(traces_at_mean(curve([0, 1, 1]), 1.0))
 
 
-def test_traces_at_mean_of_a_sweep_interpolates_its_frontier():
-    swept = sweep([[2, 6, 8], [2, 6, 8]], [[0, 2, 1], [0, 2, 2]])
+def test_traces_at_mean_of_a_sweep_joins_its_points():
+    swept = sweep([[2, 6, 8], [2, 6, 8]], [[0, 2, 2], [0, 2, 2]])
     assert traces_at_mean(swept, 0.5) == pytest.approx(2.0) and traces_at_mean(swept, 1.0) == pytest.approx(3.0)
     assert traces_at_mean(swept, 1.0, slice(0, None, 2)) == pytest.approx(3.0)

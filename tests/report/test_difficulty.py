@@ -10,7 +10,7 @@ from pets.report.difficulty import draw_difficulty, leader_share, spreads
 def test_a_curve_spends_what_its_mean_curve_needs(pool_result):
     by_label = {spread.label: spread.traces for spread in spreads(pool_result)}
     for policy in ("uniform", "okg:prior=1"):
-        assert by_label[policy].mean() == pytest.approx(traces_at_mean(pool_result.result(policy), 0.99))
+        assert by_label[policy].mean() == pytest.approx(traces_at_mean(pool_result.result(policy), 0.99), abs=1 / 14)
 
 
 def test_a_sweep_spends_what_its_cheapest_good_value_spent(pool_result):

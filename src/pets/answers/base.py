@@ -50,6 +50,15 @@ class AnswerType(ABC):
     client_options: ClassVar[frozenset[str]] = frozenset()
     """The options that a gateway's clients may set, where they may choose the type."""
 
+    files_may_name: ClassVar[bool] = True
+    """Whether a file of questions may name it; what runs the user's code, or sends answers elsewhere, says False."""
+
+    runs_code: ClassVar[bool] = False
+    """Whether reading runs code of the user's, which may take its time: it is done outside the event loop."""
+
+    spec_option: ClassVar[str] = ""
+    """The option that all of a spec is after the type's name, as it stands: ``regex:PATTERN``; usually none."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.merges = cls.same is not AnswerType.same

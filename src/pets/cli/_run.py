@@ -4,10 +4,11 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.live import Live
@@ -18,12 +19,24 @@ from pets.cli._terminal import terminal_text
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
+from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, PetsError
 
-__all__ = ["ANSWER_COLUMNS", "INTERRUPTED", "interruptible", "progress_table", "run_engine", "stopped_early"]
+__all__ = [
+    "ANSWER_COLUMNS",
+    "INTERRUPTED",
+    "NOTHING_ANSWERED",
+    "answered_words",
+    "interruptible",
+    "progress_table",
+    "remarks",
+    "run_engine",
+    "stopped_early",
+]
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
-INTERRUPTED = 128 + signal.SIGINT  # the exit code
+INTERRUPTED = 128 + signal.SIGINT  # exit codes
+NOTHING_ANSWERED = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
 CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
@@ -61,7 +74,7 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
 def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
     try:
-        solution = asyncio.run(_run(engine, output))
+        solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:
         raise stopped_early(error, engine) from error
     except asyncio.CancelledError:
@@ -70,6 +83,8 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
         sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
+    if not summary.answered:
+        sys.exit(NOTHING_ANSWERED)
     return solution
 
 
@@ -82,7 +97,7 @@ def stopped_early(error: PetsError, session: Session) -> PetsError:
     return type(error)(f"{error} Run {session.stored_run.id} is kept; --resume goes on with it.")
 
 
-async def _run(engine: Engine, output: Path | None) -> Solution:
+async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSummary]:
     async with engine:
         with interruptible(engine.drain, "Waiting for the traces in flight."):
             watching = asyncio.create_task(_watch(engine))
@@ -92,9 +107,9 @@ async def _run(engine: Engine, output: Path | None) -> Solution:
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
-        _write(engine, output)
-        _print_summary(engine, solution)
-        return solution
+        summary = _write(engine, output)
+        _print_summary(engine, solution, summary)
+        return solution, summary
 
 
 async def _watch(engine: Engine) -> None:
@@ -144,20 +159,72 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _write(engine: Engine, output: Path | None) -> None:
-    written = write_output((answer.to_plain() for answer in engine.answers()), output, ANSWER_COLUMNS)
+def _write(engine: Engine, output: Path | None) -> AnswerSummary:
+    summary = AnswerSummary()
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for answer in engine.answers():
+            summary.add(answer)
+            yield answer.to_plain()
+
+    write_output(rows(), output, ANSWER_COLUMNS)
     if output is not None:
-        click.echo(f"{output}: {count(written, 'answer')} written.", err=True)
+        click.echo(f"{output}: {answered_words(summary)}.", err=True)
+    return summary
 
 
-def _print_summary(engine: Engine, solution: Solution) -> None:
+def answered_words(summary: AnswerSummary) -> str:
+    """How many questions have an answer."""
+    return f"{summary.answered:,} of {count(summary.questions, 'question')} answered"
+
+
+def remarks(summary: AnswerSummary) -> Iterator[str]:
+    """What a user should know of the answers: that there are none, and why; that no two votes agree."""
+    if summary.questions and not summary.answered:
+        yield f"NOT ONE QUESTION WAS ANSWERED: {_reasons(summary)}"
+    if not summary.answered and summary.excerpt:
+        yield f"One of the traces: {terminal_text(summary.excerpt)}"
+    if not summary.answered and summary.error:
+        yield f"The last error: {terminal_text(summary.error)}"
+    if summary.disagrees:
+        yield (
+            f"Votes are nearly all different: {summary.distinct:,} answers among {summary.votes:,.0f} votes. Choose "
+            "how answers are read with --answer, or have the model end with a short answer."
+        )
+
+
+def _reasons(summary: AnswerSummary) -> str:
+    """What became of the traces, and what to do about it."""
+    if not summary.traces:
+        return "no trace came back."
+    outcomes = {
+        "cut at their token limit": summary.cut,
+        "refused by the server's filter": summary.refused,
+        "without an answer that could be read": summary.unreadable,
+        "failed": summary.failed,
+    }
+    counts = ", ".join(f"{number:,} {words}" for words, number in outcomes.items() if number)
+    return f"of {count(summary.traces, 'trace')}, {counts}. {_remedy(summary)}"
+
+
+def _remedy(summary: AnswerSummary) -> str:
+    worst = max(summary.cut, summary.refused, summary.unreadable, summary.failed)
+    if summary.cut == worst:
+        return "Raise --max-tokens."
+    if summary.refused == worst:
+        return "Ask another model, or in other words."
+    return "Choose how answers are read with --answer." if summary.unreadable == worst else "Mend the server."
+
+
+def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {solution.cost:.4f} usd"
-    traces = f"{solution.traces:,} traces ({solution.failed:,} failed), {solution.tokens:,} tokens"
+    traces = f"{count(solution.traces, 'trace')} ({solution.failed:,} failed), {count(solution.tokens, 'token')}"
     words = [
-        f"{solution.questions:,} questions, {traces}{cost}.",
+        f"{answered_words(summary).capitalize()}, {traces}{cost}.",
         f"Spent {format_amount(solution.spent, solution.unit)} of {format_amount(solution.total, solution.unit)}.",
         f"Expected self-consistency {mean:.3f} ({low:.3f} to {high:.3f}).",
+        *remarks(summary),
     ]
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")

@@ -12,7 +12,15 @@ import click
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output, format_amount, growing_output
-from pets.cli._run import ANSWER_COLUMNS, INTERRUPTED, interruptible, stopped_early
+from pets.cli._run import (
+    ANSWER_COLUMNS,
+    INTERRUPTED,
+    NOTHING_ANSWERED,
+    answered_words,
+    interruptible,
+    remarks,
+    stopped_early,
+)
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
     FILE,
@@ -28,6 +36,7 @@ from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
 from pets.engine.run import make_samplers
+from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
@@ -168,6 +177,8 @@ def stream(
         complete = running.run()
     if not complete:
         sys.exit(INTERRUPTED)
+    if running.summary.questions and not running.summary.answered:
+        sys.exit(NOTHING_ANSWERED)
 
 
 @dataclass(slots=True)
@@ -181,9 +192,9 @@ class _RunningStream:
     problems: Sequence[Problem] | None
     parser: Callable[[StreamSettings], Parse]
     targets: Mapping[str, str | None] | None = None
-    answered: int = 0
+    summary: AnswerSummary = field(default_factory=AnswerSummary)
     agreed: int = 0
-    not_answered: int = 0  # lines that held no question, and questions that were refused
+    refused_lines: int = 0  # that held no question
     write: Callable[[Mapping[str, Any]], object] = field(init=False)
     _stream: Stream = field(init=False)
 
@@ -213,15 +224,12 @@ class _RunningStream:
         return problems_in(lines(sys.stdin.buffer), self.parser(self._stream.settings), self._refuse)
 
     def _refuse(self, line: int, reason: str) -> None:
-        self.not_answered += 1
+        self.refused_lines += 1
         self.write({"line": line, "error": reason})
 
     def _print(self, answer: Answer) -> None:
-        if answer.error is None or answer.traces:
-            self.answered += 1
-            self.agreed += answer.answer is not None and answer.answer == (self.targets or {}).get(answer.id)
-        else:
-            self.not_answered += 1
+        self.summary.add(answer)
+        self.agreed += answer.answer is not None and answer.answer == (self.targets or {}).get(answer.id)
         self.write(answer.to_plain())
 
     def _print_summary(self) -> None:
@@ -230,15 +238,16 @@ class _RunningStream:
         unit = budget.currency.unit
         share = f" ({budget.spent / budget.total:.1%})" if budget.total else ""
         spent, total = format_amount(budget.spent, unit), format_amount(budget.total, unit)
-        words = [f"{self.answered:,} questions answered, {spent} of {total}{share}."]
+        words = [f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.", *remarks(self.summary)]
         if self._stream.lost:
             words.append(
                 f"{self._stream.lost:,} traces were in flight when it was broken off: charged, without a vote."
             )
-        if self.not_answered:
-            words.append(f'{self.not_answered:,} not answered; a line with "error" says why of each.')
-        if self.targets is not None and self.answered:
-            words.append(f"Self-consistency with the vote of all traces drawn: {self.agreed / self.answered:.3f}.")
+        if not_asked := self.refused_lines + self.summary.questions - self.summary.asked:
+            words.append(f'{not_asked:,} not answered; a line with "error" says why of each.')
+        if self.targets is not None and self.summary.asked:
+            share_right = self.agreed / self.summary.asked
+            words.append(f"Self-consistency with the vote of all traces drawn: {share_right:.3f}.")
         if drift is not None:
             state = "ALARM" if drift.alarm else "none"
             words.append(f"Drift from the plan: {state} (p = {drift.p_value:.3g}, {drift.seen:,} warm-ups).")

@@ -766,7 +766,8 @@ class Driver:
         Long texts are read in one thread and answers compared in others, a text or a pair at a time. Every question
         has one of these waiting at most, so they take turns, however much one of them has.
         """
-        long = sum(len(completion.text) for completion in completions) > LONG_READ_CHARS
+        characters = sum(len(completion.text) for completion in completions)
+        long = question.answer_type.runs_code or characters > LONG_READ_CHARS
         if not long and not question.answer_type.merges:
             return question.read(completions)
         forms: list[str | None] = []

@@ -7,55 +7,23 @@ allows it. As soon as half of them were read the rest of the run goes on; once m
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Literal
 
 from pets.answers.base import AnswerType
 from pets.core.budget import Budget
-from pets.engine.question import OpenQuestion
+from pets.engine.question import OpenQuestion, Outcome, excerpt_of, outcome_of
 from pets.errors import FirstTracesError
 from pets.samplers import Completion
 from pets.store import RunView, StoredTrace
 from pets.store.records import LOST
 
-__all__ = ["Choose", "FirstTraces", "Outcome", "excerpt_of", "outcome_of"]
+__all__ = ["Choose", "FirstTraces"]
 
 MOST_TRACES = 20
 BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
 FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
-EXCERPT_CHARS = 300
-REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
 
-Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 Choose = Callable[[Sequence[tuple[OpenQuestion, Completion]], bool], AnswerType | None]
 """Chooses the answer type of questions that do not say from the traces so far; ``None`` waits for more, if any come."""
-
-
-def outcome_of(trace: StoredTrace) -> Outcome:
-    """What became of a trace.
-
-    >>> outcome_of(StoredTrace("q", 0, "42")), outcome_of(StoredTrace("q", 1, finish="length"))
-    ('read', 'cut')
-    """
-    if trace.error is not None:
-        return "failed"
-    if trace.answer is not None:
-        return "read"
-    if trace.finish == "length":
-        return "cut"
-    return "refused" if trace.finish in REFUSALS else "unreadable"
-
-
-def excerpt_of(text: str) -> str:
-    """A trace's text, short enough to be shown: its beginning and its end.
-
-    >>> excerpt_of("a" * 200 + "b" * 200).count("a")
-    147
-    """
-    text = text.strip()
-    if len(text) <= EXCERPT_CHARS:
-        return text
-    half = EXCERPT_CHARS // 2 - 3
-    return f"{text[:half]} ... {text[-half:]}"
 
 
 class FirstTraces:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pets.answers.base import AnswerType, Classes
 from pets.core.patterns import K0, NAMES, pattern
@@ -27,18 +27,25 @@ __all__ = [
     "Certify",
     "Compare",
     "OpenQuestion",
+    "Outcome",
     "QuestionTotals",
     "answer_type_of",
     "cached_answer_type",
+    "excerpt_of",
     "group_by_question",
     "instructed",
     "instructions",
+    "outcome_of",
     "prompt_of",
 ]
 
 Certify = Callable[[Tally], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""
+
+Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
+REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
+EXCERPT_CHARS = 300
 
 MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
@@ -73,16 +80,45 @@ def prompt_of(problem: Problem, system: str | None) -> Prompt:
     return Prompt((Message("system", system), *(message for message in content if message.role != "system")))
 
 
+def outcome_of(trace: StoredTrace) -> Outcome:
+    """What became of a trace.
+
+    >>> outcome_of(StoredTrace("q", 0, "42")), outcome_of(StoredTrace("q", 1, finish="length"))
+    ('read', 'cut')
+    """
+    if trace.error is not None:
+        return "failed"
+    if trace.answer is not None:
+        return "read"
+    if trace.finish == "length":
+        return "cut"
+    return "refused" if trace.finish in REFUSALS else "unreadable"
+
+
+def excerpt_of(text: str) -> str:
+    """A trace's text, short enough to be shown: its beginning and its end.
+
+    >>> excerpt_of("a" * 200 + "b" * 200).count("a")
+    147
+    """
+    text = text.strip()
+    if len(text) <= EXCERPT_CHARS:
+        return text
+    half = EXCERPT_CHARS // 2 - 3
+    return f"{text[:half]} ... {text[-half:]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One question's outcome, the same for every verb.
 
     ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces (``None`` where a
     weighted vote has another winner than the plain one). ``votes`` are in the order of first launch. ``traces`` were
-    paid for; of them ``no_answer`` cast no vote, and ``failed`` of these never came. ``cost`` is in dollars, where a
-    price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace that gave the
-    answer. ``complete`` is False where the question was stopped before it had all that it was to get. ``error`` says
-    why a question was given up, or not asked at all.
+    paid for; of them ``no_answer`` cast no vote: ``failed`` never came, ``cut`` were at their token limit, ``refused``
+    by the server's filter, ``unreadable`` for the answer type. ``cost`` is in dollars, where a price is known.
+    ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace that gave the answer; where there
+    is none, a part of one that gave none. ``complete`` is False where the question was stopped before it had all that
+    it was to get. ``error`` says why a question was given up, or not asked at all.
     """
 
     id: str
@@ -92,6 +128,9 @@ class Answer:
     traces: int = 0
     no_answer: int = 0
     failed: int = 0
+    cut: int = 0
+    refused: int = 0
+    unreadable: int = 0
     tokens: int = 0
     prompt_tokens: int = 0
     cost: float | None = None
@@ -133,10 +172,22 @@ def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
 class QuestionTotals:
     """What is kept of a question's traces: sums, and the surest trace of each form; there may be millions of these."""
 
-    __slots__ = ("best", "failed", "lost", "prompt_tokens", "tokens", "warmup")
+    __slots__ = (
+        "best",
+        "cut",
+        "excerpt",
+        "failed",
+        "lost",
+        "prompt_tokens",
+        "refused",
+        "tokens",
+        "unreadable",
+        "warmup",
+    )
 
     def __init__(self) -> None:
-        self.tokens = self.prompt_tokens = self.failed = 0
+        self.tokens = self.prompt_tokens = self.failed = self.cut = self.refused = self.unreadable = 0
+        self.excerpt = ""  # of a trace without an answer, until one has one
         self.lost = 0  # attempts that were charged and tried again
         self.best: tuple[BestTrace, ...] = ()
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
@@ -145,8 +196,12 @@ class QuestionTotals:
         """Count a trace that came back, or failed; ``kind`` is the confidence by which a trace is sure."""
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
-        self.failed += trace.error is not None
         self.lost += trace.wasted
+        outcome = outcome_of(trace)
+        if outcome != "read":
+            setattr(self, outcome, getattr(self, outcome) + 1)
+            if not self.best and not self.excerpt:
+                self.excerpt = excerpt_of(trace.text)
         if trace.number < K0:
             forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
             forms[trace.number] = MISSING if trace.error is not None else trace.answer
@@ -156,6 +211,7 @@ class QuestionTotals:
 
     def _keep_best(self, trace: StoredTrace, form: str, kind: str | None) -> None:
         sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, kind or "tail"))
+        self.excerpt = ""
         mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
         old = next((best for best in self.best if best.form == form), None)
         if old is None:
@@ -323,11 +379,14 @@ class OpenQuestion:
             traces=verdict.traces + totals.lost,
             no_answer=verdict.no_answer + totals.lost,
             failed=totals.failed + totals.lost,
+            cut=totals.cut,
+            refused=totals.refused,
+            unreadable=totals.unreadable,
             tokens=totals.tokens,
             prompt_tokens=totals.prompt_tokens,
             cost=None if price is None else round(price.dollars(totals.prompt_tokens, totals.tokens), 9),
             warmup=None if warmup is None else NAMES[warmup],
-            text=None if best is None else best.text,
+            text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,
             gold=self.problem.gold,
             error=error,

@@ -210,9 +210,11 @@ def _answer_type(spec: object) -> str:
 def _checked_spec(spec: str) -> str:
     """The spec itself: checked once, and one string for all questions that have it."""
     try:
-        make_answer_type(spec)
+        answer_type = make_answer_type(spec)
     except SpecError as error:
         raise InputError(str(error)) from None
+    if not answer_type.files_may_name:
+        raise InputError(f'"answer_type" is {spec!r}, which no file can name: give it with --answer, if you mean it.')
     return spec
 
 

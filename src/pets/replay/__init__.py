@@ -7,7 +7,7 @@ how much one policy beats the best of its rivals.
 import sys
 from types import ModuleType
 
-from pets.replay.compare import Comparison, average_ratio, compare
+from pets.replay.compare import Comparison, Estimate, against_itself, average_ratio, compare
 from pets.replay.config import BUDGETS, ReplayConfig
 from pets.replay.lab import replay
 from pets.replay.labelled import read_answers
@@ -15,8 +15,11 @@ from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, tra
 from pets.replay.results import PoolResult, Result
 from pets.replay.rows import Row, certificates, rows
 
-__all__ = ["BUDGETS", "LEVELS", "Comparison", "PoolResult", "ReplayConfig", "Result", "Row", "area", "at_spend"]
+__all__ = ["BUDGETS", "LEVELS", "Comparison", "Estimate", "PoolResult", "ReplayConfig", "Result", "Row"]
 __all__ += [
+    "against_itself",
+    "area",
+    "at_spend",
     "average_ratio",
     "certificates",
     "compare",

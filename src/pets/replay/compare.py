@@ -3,114 +3,180 @@
 A rival is a family: a stopping rule at any of its thresholds. Taking the best of a dozen rules at a dozen thresholds
 on the same repetitions that score it would flatter the winner. So, at self-consistency ``level``:
 
-1. On the even repetitions, each policy gets a *plan* that meets the level in the mean. For a curve that is a spend;
-   for a sweep two neighbouring values on its frontier of mean points and the share w of the second, so that their
-   mixture meets the level (a user can mix two thresholds by tossing a coin for each question). Rivals that never reach
-   the level are out; of the others, the one whose plan spends least is the pool's rival.
+1. On the even repetitions, each policy gets a *plan* that meets the level on its isotonic mean curve
+   (:mod:`pets.replay.levels`): shares of the questions at neighbouring points, spends for a curve and values for a
+   sweep (a user can mix two thresholds by tossing a coin for each question). Rivals that never reach the level are
+   out; of the others, the one whose plan spends least is the pool's rival.
 2. On the odd repetitions both plans are scored as they stand: what they spend, and what self-consistency they give.
 
-``ratio`` = our spend / the rival's on the odd repetitions. The plans may miss the level there, each by its own luck
-(on 30 questions one vote is 3 points, so both the spend and what it gave jump), so ``equal_ratio`` holds the rival's
-plan fixed and asks what our mean curve spends to give what that plan gave: the steadier of the two. The
-paired test is at equal spend: in each odd repetition, our self-consistency at exactly what the rival's plan spent
-in it, less the rival's; Student's t, two-sided, Holm-corrected over the pools. ``significant`` losses are those
-with a negative ``advantage`` and ``p_holm`` < 0.05.
+``ratio`` = our spend / the rival's there. Each plan may miss the level on the odd repetitions by its own luck; the mean
+over both halves (``parity=1`` swaps them: choose on the odd ones) is steadier. :func:`against_itself` is the null value
+of such figures: a policy against itself, which should be 1.
 
-With disjoint halves the level is a share of the ceiling. ``parity=1`` swaps the halves: choose on the odd ones.
+``low`` and ``high`` are the 95 % interval of ``ratio`` over *questions* (:mod:`pets.replay.resampling`): each resample
+plans and scores anew. ``advantage`` is our self-consistency less the rival's at exactly the rival's spend, with two
+tests, each two-sided and Holm-corrected over the pools: over *draws* (the odd repetitions, Student's t: would the same
+questions show it again?) and over *questions* (the bootstrap's deviation: would other questions?). ``significant`` is
+the second.
+
+:func:`average_ratio` is the geometric mean over data sets of the geometric means over their pools: eleven models that
+answer the same 30 questions are one data set. With disjoint halves the level is a share of the ceiling. On
+``pool.by_zone()`` everything is about zone-consistency.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from pets.errors import InputError
-from pets.replay.metrics import LEVEL_TOLERANCE, at_spend, frontier, mean_curve
+from pets.replay.levels import LEVEL_TOLERANCE, RisingCurve
+from pets.replay.metrics import at_spend, traces_at_mean
+from pets.replay.resampling import Points, question_table, resampled_weights, spaced_points
 from pets.replay.results import Floats, PoolResult, Result
 
-__all__ = ["Comparison", "average_ratio", "compare"]
+__all__ = ["Comparison", "Estimate", "against_itself", "average_ratio", "compare"]
+
+SWEEP_POINTS = 64  # of the curve that stands in for a sweep when a policy meets itself
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Ours and the best rival on one pool; spends are mean traces per question, ``None`` where there is none.
 
-    ``rival`` is ``None`` if no rival reaches the level on the even repetitions, ``spend`` if we do not.
+    ``rival`` is ``None`` if no rival reaches the level on the even repetitions, ``spend`` if we do not. ``replicates``
+    are the logarithms of the ratio in resamples of the questions.
     """
 
     pool: str
+    dataset: str
     level: float
     ours: str
-    rival: str | None
-    option: str | None
-    values: tuple[float, ...]
-    spend: float | None
-    consistency: float | None
-    rival_spend: float | None
-    rival_consistency: float | None
-    ratio: float | None
-    equal_ratio: float | None
-    advantage: float | None
-    p: float | None
-    p_holm: float | None = None
+    rival: str | None = None
+    option: str | None = None
+    values: tuple[float, ...] = ()
+    spend: float | None = None
+    consistency: float | None = None
+    rival_spend: float | None = None
+    rival_consistency: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    advantage: float | None = None
+    p_draws: float | None = None
+    p_questions: float | None = None
+    replicates: Floats | None = field(default=None, repr=False, compare=False)
 
     @property
     def significant(self) -> bool:
-        """Whether the difference at equal spend is more than luck, all pools considered."""
-        return self.p_holm is not None and self.p_holm < 0.05
+        """Whether the difference at equal spend would show on other questions, too, all pools considered."""
+        return self.p_questions is not None and self.p_questions < 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class SpendPoint:
-    """A point of a result, or the mixture of two: a share ``w`` of the questions at ``high``.
+class Estimate:
+    """A mean ratio and its 95 % interval over questions; NaN where there is none."""
 
-    It was made on the repetitions of this ``parity``, which spend ``planned``.
-    """
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A policy's mean points on the repetitions to choose on and on those to score on, (V,) each, and both bars."""
+
+    chosen: tuple[Floats, Floats]
+    scored: tuple[Floats, Floats]
+    bars: tuple[float, float]
+
+    def shares(self) -> Floats | None:
+        """The plan: shares of the questions at the points whose mixture meets the level where it is chosen."""
+        return RisingCurve.through(*self.chosen).shares_at(self.bars[0])
+
+    def level_spend(self) -> float:
+        """What the level costs where it is scored; NaN if it is never reached."""
+        return RisingCurve.through(*self.scored).traces_at(self.bars[1])
+
+    def clipped(self) -> "Reading":
+        """The same with bars that the curves reach."""
+        tops = (float(RisingCurve.through(*points).consistency[-1]) for points in (self.chosen, self.scored))
+        first, second = map(min, self.bars, tops)
+        return replace(self, bars=(first, second))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A policy's shares of the questions at its points, and what they spend where they were chosen and are scored."""
 
     result: Result
-    parity: int
-    planned: float
-    low: int
-    high: int
-    w: float
+    reading: Reading
+    shares: Floats
+
+    @property
+    def planned(self) -> float:
+        """Mean traces per question on the repetitions to choose on."""
+        return float(self.reading.chosen[0] @ self.shares)
+
+    @property
+    def spend(self) -> float:
+        """Mean traces per question on the repetitions to score on."""
+        return float(self.reading.scored[0] @ self.shares)
+
+    @property
+    def consistency(self) -> float:
+        """Self-consistency on the repetitions to score on."""
+        return float(self.reading.scored[1] @ self.shares)
 
     @property
     def values(self) -> tuple[float, ...]:
         """The values of the sweep that it uses; none for a curve."""
         if self.result.option is None:
             return ()
-        return tuple(self.result.values[point] for point in dict.fromkeys((self.low, self.high)))
-
-    @property
-    def scored(self) -> slice:
-        """The repetitions that it was not made on."""
-        return slice(1 - self.parity, None, 2)
-
-    def of(self, values: Floats) -> Floats:
-        """The mixture of ``values`` (R, V) in each scored repetition."""
-        scored = values[self.scored]
-        return (1.0 - self.w) * scored[:, self.low] + self.w * scored[:, self.high]
+        return tuple(self.result.values[point] for point in np.flatnonzero(self.shares > LEVEL_TOLERANCE).tolist())
 
 
 def compare(
     pools: Sequence[PoolResult], ours: str, rivals: Sequence[str], level: float = 0.99, *, parity: int = 0
 ) -> list[Comparison]:
-    """One comparison a pool; see the module for what is chosen and what is scored."""
-    if any(pool.config.repetitions < 4 for pool in pools):
-        raise InputError("a comparison chooses on half of the repetitions and scores on the rest; give it 4 or more.")
+    """One comparison per pool; see the module for what is chosen and what is scored."""
+    _check(pools)
     compared = [_pool(pool, ours, rivals, level, parity) for pool in pools]
+    tests = (holm([getattr(comparison, name) for comparison in compared]) for name in ("p_draws", "p_questions"))
     return [
-        replace(comparison, p_holm=p)
-        for comparison, p in zip(compared, holm([comparison.p for comparison in compared]), strict=True)
+        replace(comparison, p_draws=draws, p_questions=questions)
+        for comparison, draws, questions in zip(compared, *tests, strict=True)
     ]
 
 
-def average_ratio(compared: Sequence[Comparison], *, equal: bool = False) -> float:
-    """The mean of the pools' ratios (``equal``: of their equal ratios) where there is one; NaN if there is none."""
-    ratios = [comparison.equal_ratio if equal else comparison.ratio for comparison in compared]
-    finite = [ratio for ratio in ratios if ratio is not None]
-    return float(np.mean(finite)) if finite else float("nan")
+def against_itself(pools: Sequence[PoolResult], ours: str, level: float = 0.99) -> list[Comparison]:
+    """A policy against itself on disjoint repetitions, two comparisons per pool: the truth is 1.
+
+    The rival is the policy at 64 of its own points, as a sweep would have them, read on the even repetitions; ours is
+    the whole curve, read on the odd ones; and the other way round.
+    """
+    _check(pools)
+    return [_itself(pool, ours, level, parity) for pool in pools for parity in (0, 1)]
+
+
+def average_ratio(compared: Sequence[Comparison]) -> Estimate:
+    """The geometric mean over data sets of the pools' ratios, and its interval over questions where they have one."""
+    groups: dict[str, list[Comparison]] = {}
+    for comparison in compared:
+        if comparison.ratio is not None:
+            groups.setdefault(comparison.dataset, []).append(comparison)
+    if not groups:
+        return Estimate(np.nan, np.nan, np.nan)
+    logs = [np.mean([np.log(c.ratio or np.nan) for c in group]) for group in groups.values()]
+    mean = float(np.exp(np.mean(logs)))
+    resampled = [[c.replicates for c in group if c.replicates is not None] for group in groups.values()]
+    if not all(resampled):
+        return Estimate(mean, np.nan, np.nan)
+    return Estimate(mean, *_interval(np.mean([np.mean(group, axis=0) for group in resampled], axis=0)))
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
@@ -128,65 +194,61 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
+def _check(pools: Sequence[PoolResult]) -> None:
+    if any(pool.config.repetitions < 4 for pool in pools):
+        raise InputError("a comparison chooses on half of the repetitions and scores on the rest; give it 4 or more.")
+
+
 def _pool(pool: PoolResult, ours: str, rivals: Sequence[str], level: float, parity: int) -> Comparison:
-    result = pool.result(ours)
-    mine = _spend_point(result, level, parity)
-    plans = [plan for spec in rivals if (plan := _spend_point(pool.result(spec), level, parity)) is not None]
-    best = min(plans, key=lambda plan: plan.planned, default=None)
-    spend, consistency = _score(mine)
-    rival_spend, rival_consistency = _score(best)
-    advantage, p = (None, None) if best is None else _at_equal_spend(result, best)
-    return Comparison(
-        pool=pool.pool,
-        level=level,
-        ours=ours,
-        rival=None if best is None else best.result.policy,
-        option=None if best is None else best.result.option,
-        values=() if best is None else best.values,
-        spend=spend,
-        consistency=consistency,
-        rival_spend=rival_spend,
-        rival_consistency=rival_consistency,
-        ratio=None if spend is None or rival_spend is None else spend / rival_spend,
-        equal_ratio=None if best is None else _equal_ratio(result, best),
-        advantage=advantage,
-        p=p,
+    mine = _plan(pool.result(ours), level, parity)
+    plans = [plan for spec in rivals if (plan := _plan(pool.result(spec), level, parity)) is not None]
+    comparison = Comparison(pool.pool, pool.dataset, level, ours)
+    if mine is not None:
+        comparison = replace(comparison, spend=mine.spend, consistency=mine.consistency)
+    if not plans:
+        return comparison
+    best = min(plans, key=lambda plan: plan.planned)
+    comparison = replace(
+        comparison,
+        rival=best.result.policy,
+        option=best.result.option,
+        values=best.values,
+        rival_spend=best.spend,
+        rival_consistency=best.consistency,
     )
+    if mine is None:
+        return comparison
+    advantage, p_draws = _over_draws(mine.result, best, slice(1 - parity, None, 2))
+    comparison = replace(
+        comparison,
+        ratio=mine.spend / best.spend,
+        advantage=advantage,
+        p_draws=p_draws,
+    )
+    return _over_questions(comparison, pool, (mine.result, best.result), parity)
 
 
-def _spend_point(result: Result, level: float, parity: int) -> SpendPoint | None:
+def _plan(result: Result, level: float, parity: int) -> Plan | None:
     """What meets the level in the mean of the repetitions to choose on."""
-    part = slice(parity, None, 2)
-    traces, consistency = mean_curve(result, part)
-    bar = float(result.bar(level)[part].mean()) - LEVEL_TOLERANCE
-    points = np.arange(len(traces)) if result.option is None else frontier(traces, consistency)
-    good = consistency[points] >= bar
-    if not good.any():
-        return None
-    at = int(good.argmax())
-    high, low = int(points[at]), int(points[max(0, at - 1)])
-    if result.option is None or low == high:
-        return SpendPoint(result, parity, float(traces[high]), high, high, 1.0)
-    w = float((bar - consistency[low]) / (consistency[high] - consistency[low]))
-    return SpendPoint(result, parity, float((1.0 - w) * traces[low] + w * traces[high]), low, high, w)
+    points = spaced_points(result)
+    halves = [slice(parity, None, 2), slice(1 - parity, None, 2)]
+    chosen, scored = (
+        (result.traces[half][:, points].mean(axis=0), result.consistency[half][:, points].mean(axis=0))
+        for half in halves
+    )
+    first, second = (float(result.bar(level)[half].mean()) for half in halves)
+    reading = Reading(chosen, scored, (first, second))
+    shares = reading.shares()
+    return None if shares is None else Plan(result, reading, shares)
 
 
-def _score(plan: SpendPoint | None) -> tuple[float | None, float | None]:
-    """Mean spend and self-consistency of a plan on the scored repetitions."""
-    if plan is None:
-        return None, None
-    return _mean(plan.of(plan.result.traces)), _mean(plan.of(plan.result.consistency))
-
-
-def _mean(values: Floats) -> float:
-    return float(values.mean())
-
-
-def _at_equal_spend(mine: Result, rival: SpendPoint) -> tuple[float | None, float | None]:
-    """Mean of our self-consistency less the rival's at the rival's spend, and its p."""
+def _over_draws(mine: Result, rival: Plan, scored: slice) -> tuple[float | None, float | None]:
+    """Mean of our self-consistency less the rival's at the rival's spend, and its p over draws."""
+    points = spaced_points(rival.result)
     spends = np.full(mine.repetitions, np.nan)
-    spends[rival.scored] = rival.of(rival.result.traces)
-    differences = at_spend(mine, mine.consistency, spends)[rival.scored] - rival.of(rival.result.consistency)
+    spends[scored] = rival.result.traces[scored][:, points] @ rival.shares
+    values = rival.result.consistency[scored][:, points] @ rival.shares
+    differences = at_spend(mine, mine.consistency, spends)[scored] - values
     differences = differences[np.isfinite(differences)]
     if differences.size < 2:
         return None, None
@@ -196,10 +258,65 @@ def _at_equal_spend(mine: Result, rival: SpendPoint) -> tuple[float | None, floa
     return mean, float(2.0 * stdtr(differences.size - 1, -abs(mean) / error))
 
 
-def _equal_ratio(mine: Result, rival: SpendPoint) -> float | None:
-    """What our mean curve of the scored repetitions spends to give what the rival's plan gave, over its spend."""
-    traces, consistency = mean_curve(mine, rival.scored)
-    points = frontier(traces, consistency)
-    x, y = traces[points], consistency[points]
-    bar = _mean(rival.of(rival.result.consistency)) - LEVEL_TOLERANCE
-    return float(np.interp(bar, y, x)) / _mean(rival.of(rival.result.traces)) if bar <= y[-1] else None
+def _over_questions(
+    comparison: Comparison, pool: PoolResult, results: tuple[Result, Result], parity: int
+) -> Comparison:
+    """The comparison with its interval and test over questions; as it is where results keep no allocations.
+
+    A resample in which a curve never reaches the level is read at the most that it reaches.
+    """
+    if not all(result.allocations for result in results):
+        return comparison
+    logs, advantages = [], []
+    for mine, rival in zip(*(_readings(pool, result, comparison.level, parity) for result in results), strict=True):
+        plans = [Plan(results[0], reading.clipped(), _shares(reading.clipped())) for reading in (mine, rival)]
+        logs.append(np.log(max(plans[0].spend, LEVEL_TOLERANCE) / max(plans[1].spend, LEVEL_TOLERANCE)))
+        advantages.append(float(np.interp(plans[1].spend, *mine.scored)) - plans[1].consistency)
+    mean, error = float(np.mean(advantages)), float(np.std(advantages, ddof=1))
+    replicates = np.array(logs)
+    low, high = _interval(replicates)
+    p = float(2.0 * ndtr(-abs(mean) / error)) if error > LEVEL_TOLERANCE else 1.0
+    return replace(comparison, low=low, high=high, p_questions=p, replicates=replicates)
+
+
+def _shares(reading: Reading) -> Floats:
+    shares = reading.shares()
+    assert shares is not None, "a clipped bar is reached"
+    return shares
+
+
+def _readings(
+    pool: PoolResult, result: Result, level: float, parity: int, points: Points | None = None
+) -> Iterator[Reading]:
+    """The reading of a policy in each resample of the questions."""
+    weights = resampled_weights(pool)
+    places = spaced_points(result) if points is None else points
+    tables = [question_table(result, places, slice(half, None, 2)) for half in (parity, 1 - parity)]
+    ones = np.ones(len(weights))
+    bars = zip(*(level * (table.ceilings(weights) if result.relative else ones) for table in tables), strict=True)
+    curves = [zip(*table.curves(weights), strict=True) for table in tables]
+    for chosen, scored, (first, second) in zip(*curves, bars, strict=True):
+        yield Reading(chosen, scored, (float(first), float(second)))
+
+
+def _itself(pool: PoolResult, ours: str, level: float, parity: int) -> Comparison:
+    result = pool.result(ours)
+    spends = np.geomspace(result.questions, result.questions * result.size, SWEEP_POINTS).round().astype(np.int64)
+    sweep = np.unique(np.minimum(spends, result.agree.shape[1] - 1))
+    there = slice(parity, None, 2)
+    rival = RisingCurve.through(*(table[there][:, sweep].mean(axis=0) for table in (result.traces, result.consistency)))
+    spend = traces_at_mean(result, level, slice(1 - parity, None, 2))
+    rival_spend = rival.traces_at(float(result.bar(level)[there].mean()))
+    comparison = Comparison(pool.pool, pool.dataset, level, ours, ours, spend=spend, rival_spend=rival_spend)
+    if np.isnan(spend / rival_spend) or not result.allocations:
+        return comparison
+    pairs = zip(_readings(pool, result, level, parity), _readings(pool, result, level, 1 - parity, sweep), strict=True)
+    levels = np.array([[reading.clipped().level_spend() for reading in pair] for pair in pairs])
+    replicates = np.log(np.maximum(levels, LEVEL_TOLERANCE)) @ np.array([1.0, -1.0])
+    low, high = _interval(replicates)
+    return replace(comparison, ratio=spend / rival_spend, low=low, high=high, replicates=replicates)
+
+
+def _interval(logs: Floats) -> tuple[float, float]:
+    low, high = np.exp(np.percentile(logs, [2.5, 97.5])).tolist()
+    return low, high

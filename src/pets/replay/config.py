@@ -21,7 +21,9 @@ class ReplayConfig:
     ``target`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at most
     ``size`` each: the policy draws from one, the target is the vote of the other. ``train`` is the number of
     training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
-    ``certified`` are mean budgets at which the certificates of offline policies are checked.
+    ``zone`` is what another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good
+    (0: a good verdict is the target). ``certified`` are mean budgets at which certificates of offline policies are
+    checked.
 
     >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
     (30, 10)
@@ -34,6 +36,7 @@ class ReplayConfig:
     train: int | None = None
     budgets: tuple[float, ...] = BUDGETS
     certified: tuple[float, ...] = ()
+    zone: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -45,6 +48,8 @@ class ReplayConfig:
             raise InputError(f"online policies need at least 1 training question; got train={self.train}.")
         if not self.budgets or min(self.budgets) < 1:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
+        if not 0.0 <= self.zone < 1.0:
+            raise InputError(f"the zone is a share, 0 <= zone < 1; got {self.zone}.")
         if self.certified and (self.target != "whole" or self.weighted):
             raise InputError(
                 "certificates are checked against the majority vote of the whole pool; drop the other target."

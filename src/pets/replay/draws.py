@@ -5,7 +5,7 @@ many traces each question has had, and ``agree[q, n]``, ``correct[q, n]`` and ``
 Running votes are the winner after every prefix of every path, by the one tie rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ __all__ = [
     "NOBODY",
     "Codes",
     "Draw",
+    "Outcomes",
     "coded",
     "draw_traces",
     "running_votes",
@@ -33,6 +34,7 @@ __all__ = [
 Codes = NDArray[np.int32]
 Labels = Sequence[str | None]
 
+ROUNDING = 1e-9  # 0.1 x 20 votes is 2
 NOBODY = -1  # no answer, and the vote where none was cast
 
 
@@ -96,25 +98,71 @@ NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote e
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What the verdict after each of n = 0..P traces is worth, (N, P + 1) each.
+
+    ``agree``: it is the target; ``good``: no answer has a share of the target's votes that exceeds its own by more than
+    the zone; ``correct``: it is gold.
+    """
+
+    agree: Flags
+    good: Flags
+    correct: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judge:
+    """Scores verdicts, given as codes of each path's answers in the order of first launch (``ranks``).
+
+    ``target`` (N,) and ``gold`` (N,) are codes, ``within`` (N, K) the codes that are good enough.
+    """
+
+    ranks: tuple[dict[str, int], ...]
+    target: Codes
+    within: Flags
+    gold: Codes
+
+    def score(self, votes: Codes) -> Outcomes:
+        """The outcomes of verdicts (N, P + 1); no verdict is neither the target, nor good, nor correct."""
+        voted = votes != NOBODY
+        rows = np.arange(len(votes))[:, None]
+        return Outcomes(
+            agree=voted & (votes == self.target[:, None]),
+            good=voted & self.within[rows, np.maximum(votes, 0)],
+            correct=voted & (votes == self.gold[:, None]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Draw:
     """What is fixed before any policy runs. N questions with P traces each.
 
     ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are
-    neither drawn nor part of the target.
-    ``agree`` (N, P + 1) says whether the vote of the first n traces is the target, ``correct`` whether it is gold;
-    ``judged`` where gold is known, ``tied`` where two answers share the target's lead. ``tokens`` are cumulative.
+    neither drawn nor part of the target. ``outcomes`` are those of the vote, the verdict of every policy that has none
+    of its own; ``judge`` scores the others. ``judged`` says where gold is known, ``tied`` where two answers share the
+    target's lead. ``tokens`` are cumulative.
     """
 
     pool: LabelledPool
     repetition: int
     paths: Indices
     spare: tuple[Indices, ...]
-    agree: Flags
-    correct: Flags
+    outcomes: Outcomes
+    judge: Judge
     judged: Flags
     tied: Flags
     tokens: NDArray[np.int64] | None
     traces: dict[str, tuple[Trace, ...]]
+
+    @property
+    def agree(self) -> Flags:
+        """Whether the vote after n traces is the target, (N, P + 1)."""
+        return self.outcomes.agree
+
+    @property
+    def correct(self) -> Flags:
+        """Whether the vote after n traces is gold, (N, P + 1)."""
+        return self.outcomes.correct
 
     @property
     def size(self) -> int:
@@ -150,16 +198,14 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
     labels = [_taken(question.labels, path) for question, path in zip(pool.questions, paths, strict=True)]
     codes, ranks = coded(labels)
     votes = _weighted(pool, labels, ranks, paths) if config.weighted else running_votes(codes)
-    target, ties = _targets(pool, targets, ranks, config.weighted)
-    gold = [ranks[row].get(question.gold or "", NO_TRACE) for row, question in enumerate(pool.questions)]
-    voted = votes != NOBODY
+    judge, ties = _judge(pool, targets, ranks, config)
     return Draw(
         pool=pool,
         repetition=repetition,
         paths=paths,
         spare=tuple(spare),
-        agree=voted & (votes == np.array(target)[:, None]),
-        correct=voted & (votes == np.array(gold)[:, None]),
+        outcomes=judge.score(votes),
+        judge=judge,
         judged=np.array([question.gold is not None for question in pool.questions]),
         tied=np.array(ties),
         tokens=_tokens(pool, paths),
@@ -201,18 +247,39 @@ def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | No
     return weighted_majority(labels, top_p(labels, voting_weights(labels, confidences)))
 
 
-def _targets(
-    pool: LabelledPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], weighted: bool
-) -> tuple[list[int], list[bool]]:
-    """The target of each question as a code of its path, and whether it was a tie."""
-    codes, ties = [], []
-    for question, path, names in zip(pool.questions, targets, ranks, strict=True):
+def _judge(
+    pool: LabelledPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], config: ReplayConfig
+) -> tuple[Judge, list[bool]]:
+    """What each question's verdicts are held against, and whether its target was a tie."""
+    codes, ties, gold = [], [], []
+    within = np.zeros((len(ranks), max(1, *map(len, ranks))), dtype=np.bool_)
+    for row, (question, path, names) in enumerate(zip(pool.questions, targets, ranks, strict=True)):
         labels = _taken(question.labels, path)
-        confidences = [confidences_of(question)[j] for j in path.tolist()] if weighted else None
+        confidences = [confidences_of(question)[j] for j in path.tolist()] if config.weighted else None
         winner = _vote(labels, confidences)
         codes.append(names.get(winner or "", NO_TRACE))
+        gold.append(names.get(question.gold or "", NO_TRACE))
         ties.append(tied(labels, confidences))
-    return codes, ties
+        within[row, [names[label] for label in good_labels(names, labels, confidences, config.zone)]] = True
+        if codes[-1] >= 0:
+            within[row, codes[-1]] = True
+    return Judge(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties
+
+
+def good_labels(
+    verdicts: Iterable[str], target: Labels, confidences: Sequence[float | None] | None, zone: float
+) -> list[str]:
+    """The verdicts that no answer leads by more than ``zone`` in its share of the target's votes; none for zone 0.
+
+    >>> good_labels("ABC", ["A"] * 10 + ["B"] * 9 + ["C"], None, 0.1)
+    ['A', 'B']
+    """
+    weights = [1.0] * len(target) if confidences is None else top_p(target, voting_weights(target, confidences))
+    votes = weighted_votes(target, weights)
+    if zone == 0.0 or not votes:
+        return []
+    least = max(votes.values()) - (zone + ROUNDING) * sum(votes.values())
+    return [label for label in verdicts if votes.get(label, 0.0) >= least]
 
 
 def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ __all__ = ["Progress", "replay"]
 
 Progress = Callable[[int, int], None]
 
-ALLOCATIONS_KEPT = 3  # repetitions whose allocations are kept
 BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
 
 
@@ -187,8 +186,6 @@ def run_task(task: Task) -> list[Repetition]:
         walk = Walk(draw.traces, draw.pool.options, states)
         curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
         moments = tuple(_moments(curve, draw, task.config) for curve in curves)
-        if repetition >= ALLOCATIONS_KEPT:
-            curves = tuple(replace(curve, allocation=None) for curve in curves)
         outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.agree[:, -1].mean()), moments))
     return outcomes
 
@@ -196,7 +193,7 @@ def run_task(task: Task) -> list[Repetition]:
 def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floats]:
     """Certificates at each mean budget of an offline run."""
     allocation = curve.allocation
-    if allocation is None or allocation.order is None:
+    if allocation.order is None:
         return {}
     within = [budget for budget in config.certified if budget <= draw.size]
     return {
@@ -211,7 +208,7 @@ def _gathered(
     results = []
     for place, contender in enumerate(entrants):
         curves = [outcome.curves[place] for outcome in outcomes]
-        spent, agree, correct, tokens = stacked(curves, offline=contender.setting == "offline")
+        spent, agree, good, correct, tokens = stacked(curves, offline=contender.setting == "offline")
         results.append(
             Result(
                 pool=pool.name,
@@ -223,12 +220,14 @@ def _gathered(
                 size=size,
                 spent=spent,
                 agree=agree,
+                good=good,
                 correct=correct,
                 tokens=tokens,
                 judged=np.array([curve.judged for curve in curves], dtype=np.float64),
                 ceiling=np.array([curve.ceiling for curve in curves]),
+                good_ceiling=np.array([curve.good_ceiling for curve in curves]),
                 relative=config.target == "disjoint",
-                allocations=tuple(curve.allocation for curve in curves if curve.allocation is not None),
+                allocations=tuple(curve.allocation for curve in curves),
                 certified=_certified(pool.name, contender.name, [outcome.moments[place] for outcome in outcomes]),
             )
         )
@@ -245,6 +244,7 @@ def _gathered(
         tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
         results=tuple(results),
+        ids=tuple(question.id for question in pool.questions),
         note=pool.note,
         limit=limit,
         no_limit=no_limit,

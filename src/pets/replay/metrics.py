@@ -1,6 +1,6 @@
-"""Metrics of a curve: where a level is reached, what a matched budget buys, the area, the mean frontier.
+"""Metrics of a curve: where a level is reached, what a matched budget buys, the area, the mean curve.
 
-Points of a sweep are taken in the order of what they spent. Traces and tokens are means a question. NaN stands for
+Points of a sweep are taken in the order of what they spent. Traces and tokens are means per question. NaN stands for
 "not reached".
 """
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pets.replay.levels import LEVEL_TOLERANCE, RisingCurve
 from pets.replay.results import Floats, Result
 
-__all__ = ["LEVELS", "Reached", "area", "at_spend", "frontier", "mean_curve", "reached", "traces_at_mean"]
+__all__ = ["LEVELS", "Reached", "area", "at_spend", "mean_curve", "reached", "traces_at_mean"]
 
 LEVELS = (0.95, 0.99, 0.995, 1.0)
-LEVEL_TOLERANCE = 1e-9  # 0.95 x 100 is not 95
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,29 +87,7 @@ def mean_curve(result: Result, repetitions: slice = slice(None)) -> tuple[Floats
     return result.traces[repetitions].mean(axis=0), result.consistency[repetitions].mean(axis=0)
 
 
-def frontier(traces: Floats, consistency: Floats) -> NDArray[np.int64]:
-    """The points that beat every cheaper one, cheapest first.
-
-    >>> frontier(np.array([4.0, 2.0, 3.0, 5.0]), np.array([0.9, 0.7, 0.6, 0.9])).tolist()
-    [1, 0]
-    """
-    order = np.lexsort((-consistency, traces))
-    best = np.maximum.accumulate(consistency[order])
-    points: NDArray[np.int64] = order[np.concatenate([[True], best[1:] > best[:-1]])]
-    return points
-
-
 def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None)) -> float:
-    """Mean traces per question at which the mean curve reaches the level; NaN if it never does.
-
-    A sweep's points are averaged over repetitions value by value, and joined by straight lines along their frontier;
-    under its cheapest point there is nothing to join.
-    """
-    traces, consistency = mean_curve(result, repetitions)
-    bar = float(result.bar(level)[repetitions].mean()) - LEVEL_TOLERANCE
-    if result.option is None:
-        good = consistency >= bar
-        return float(traces[good.argmax()]) if good.any() else np.nan
-    points = frontier(traces, consistency)
-    x, y = traces[points], consistency[points]
-    return float(np.interp(bar, y, x)) if bar <= y[-1] else np.nan
+    """Mean traces per question at which the isotonic mean curve reaches the level; NaN if it never does."""
+    bar = float(result.bar(level)[repetitions].mean())
+    return RisingCurve.through(*mean_curve(result, repetitions)).traces_at(bar)

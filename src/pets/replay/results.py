@@ -1,7 +1,7 @@
 """Results of a replay: every repetition's curve or points, kept whole so that they can be plotted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,11 @@ class Result:
     """One policy on one pool: R repetitions of V points.
 
     An offline curve (``option`` is ``None``) has a point after every trace, 0 to N P; a sweep one for each of
-    ``values`` of ``option``, in their order. ``agree``, ``correct`` (R, V) count questions, ``traces`` (R, V) and
-    ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may be
-    fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in.
-    ``allocations`` are those of the first few repetitions, ``certified`` holds certificates if asked for.
+    ``values`` of ``option``, in their order. ``agree``, ``good``, ``correct`` (R, V) count questions, ``traces`` (R, V)
+    and ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may
+    be fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in,
+    ``good_ceiling`` of those whose verdict is good then. ``allocations`` are those of all repetitions, ``certified``
+    holds certificates if asked for.
     """
 
     pool: str
@@ -40,10 +41,12 @@ class Result:
     size: int
     spent: Counts | None
     agree: Counts
+    good: Counts
     correct: Counts
     tokens: Counts | None
     judged: Floats
     ceiling: Floats
+    good_ceiling: Floats
     relative: bool
     allocations: tuple[Allocation, ...] = ()
     certified: tuple[Certified, ...] = ()
@@ -64,6 +67,11 @@ class Result:
     def consistency(self) -> Floats:
         """Self-consistency at each point, (R, V)."""
         return self.agree / self.questions
+
+    @property
+    def zone_consistency(self) -> Floats:
+        """The share of questions whose verdict is good at each point, (R, V)."""
+        return self.good / self.questions
 
     @property
     def accuracy(self) -> Floats:
@@ -88,6 +96,11 @@ class Result:
         """The self-consistency that ``level`` asks of each repetition, (R,): with disjoint halves, of the ceiling."""
         return level * (self.ceiling if self.relative else np.ones(self.repetitions))
 
+    def by_zone(self) -> "Result":
+        """The same runs with zone-consistency in the place of self-consistency: every metric reads it so."""
+        allocations = tuple(allocation.by_zone() for allocation in self.allocations)
+        return replace(self, agree=self.good, ceiling=self.good_ceiling, allocations=allocations)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolResult:
@@ -95,7 +108,7 @@ class PoolResult:
 
     ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. Of each repetition: ``tied``,
     the targets in which two answers share the lead, and ``ceiling``, the agreement of all traces with the target.
-    ``limit`` is the attainable frontier, or ``None`` and ``no_limit`` says why.
+    ``ids`` are the questions'. ``limit`` is the attainable frontier, or ``None`` and ``no_limit`` says why.
     """
 
     pool: str
@@ -109,9 +122,19 @@ class PoolResult:
     tied: Floats
     ceiling: Floats
     results: tuple[Result, ...]
+    ids: tuple[str, ...] = ()
     note: str = ""
     limit: Frontier | None = None
     no_limit: str = ""
+
+    @property
+    def dataset(self) -> str:
+        """What was asked, whichever model answered: the pool's name up to its first dot."""
+        return self.pool.partition(".")[0]
+
+    def by_zone(self) -> "PoolResult":
+        """The same runs, scored on zone-consistency; the limit is that of self-consistency and left out."""
+        return replace(self, results=tuple(result.by_zone() for result in self.results), limit=None)
 
     def result(self, policy: str | Policy, setting: Setting | None = None) -> Result:
         """The result of a policy, given as it was replayed; the first one unless a setting is named."""
@@ -123,12 +146,13 @@ class PoolResult:
         raise InputError(f"pool {self.pool!r} has no result of {name!r}; it has {names}.")
 
 
-def stacked(curves: Sequence[Curve], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts | None]:
-    """``(spent, agree, correct, tokens)`` of all repetitions, (R, V), in the smallest types that hold them."""
+def stacked(curves: Sequence[Curve], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts, Counts | None]:
+    """``(spent, agree, good, correct, tokens)`` of all repetitions, (R, V), in the smallest types that hold them."""
     tokens = [curve.tokens for curve in curves if curve.tokens is not None]
     return (
         None if offline else _small([curve.traces for curve in curves]),
         _small([curve.agree for curve in curves]),
+        _small([curve.good for curve in curves]),
         _small([curve.correct for curve in curves]),
         _small(tokens) if len(tokens) == len(curves) else None,
     )

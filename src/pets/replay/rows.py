@@ -1,13 +1,14 @@
 """Results as rows: one for each pool, policy and metric, ready for JSON, CSV or Parquet."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from pets.replay.calibration import Calibration, calibrate
 from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
+from pets.replay.resampling import resampled_levels
 from pets.replay.results import Floats, PoolResult, Result
 
 __all__ = ["LIMIT_LEVELS", "Row", "certificates", "rows"]
@@ -24,8 +25,9 @@ class Row:
     ``ceiling``, ``traces_limit_...``), ``pool`` for certificates of all pools together; ``option`` and ``value`` are
     set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the
     ``reached`` repetitions of ``repetitions`` that have the metric. ``difference`` is the mean of what this policy
-    has more than ``against`` in the same repetitions, ``low`` and ``high`` its 95 % interval (Student's t). Traces
-    and tokens are means a question: times ``questions`` they are totals.
+    has more than ``against``, ``low`` and ``high`` its 95 % interval ``over`` draws (the same questions again:
+    Student's t of the repetitions' differences) or over questions (others of their kind: a paired bootstrap, for what
+    is read off the mean curve). Traces and tokens are means per question: times ``questions`` they are totals.
     """
 
     pool: str
@@ -44,6 +46,7 @@ class Row:
     difference: float | None = None
     low: float | None = None
     high: float | None = None
+    over: str | None = None
 
 
 def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:
@@ -69,19 +72,40 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
     yield from _bounds(pool)
     spends = _matched_spends(pool, matched)
     reference = dict(_metrics(pool.result(against), spends))
+    reference_levels = resampled_levels(pool, pool.result(against), LEVELS)
     for result in pool.results:
         for metric, values in _metrics(result, spends):
             other = reference.get(metric) if result.policy != against else None
             yield _row(result, metric, values, against if other is not None else None, other)
-        for level in LEVELS:
-            traces = traces_at_mean(result, level)
-            yield _row(result, f"traces_at_mean_{level:g}", np.array([traces]))
-            if pool.limit is not None and level in LIMIT_LEVELS:
-                yield _row(result, f"limit_ratio_{level:g}", np.array([traces / pool.limit.traces_at(level)]))
+        yield from _level_rows(pool, result, against, reference_levels)
         if result.certified:
             for metric, value in _scores(calibrate(result.certified)):
                 yield _row(result, metric, np.array([value]))
         yield from _sweep(result)
+
+
+def _level_rows(pool: PoolResult, result: Result, against: str, reference_levels: Floats) -> Iterator[Row]:
+    """Traces at each level of the mean curve, with intervals over questions; and as multiples of the limit's."""
+    compared = result.policy != against
+    levels = resampled_levels(pool, result, LEVELS) if compared else reference_levels
+    for level, mine, theirs in zip(LEVELS, levels.T, reference_levels.T, strict=True):
+        traces = traces_at_mean(result, level)
+        row = _row(result, f"traces_at_mean_{level:g}", np.array([traces]))
+        difference = traces - traces_at_mean(pool.result(against), level)
+        if compared and np.isfinite(difference):
+            low, high = _percentiles(mine - theirs)
+            row = replace(row, against=against, difference=difference, low=low, high=high, over="questions")
+        yield row
+        if pool.limit is not None and level in LIMIT_LEVELS:
+            yield _row(result, f"limit_ratio_{level:g}", np.array([traces / pool.limit.traces_at(level)]))
+
+
+def _percentiles(differences: Floats) -> tuple[float | None, float | None]:
+    good = differences[np.isfinite(differences)]
+    if good.size < 2:
+        return None, None
+    low, high = np.percentile(good, [2.5, 97.5]).tolist()
+    return low, high
 
 
 def _matched_spends(pool: PoolResult, matched: str) -> Floats | None:
@@ -92,7 +116,7 @@ def _matched_spends(pool: PoolResult, matched: str) -> Floats | None:
 
 
 def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Floats]]:
-    """Metrics with one value a repetition."""
+    """Metrics with one value per repetition."""
     for level in LEVELS:
         at = reached(result, level)
         yield f"traces_first_{level:g}", at.first
@@ -166,7 +190,7 @@ def _row(
     paired = (None, None, None) if other is None else _interval(values - other)
     return Row(
         result.pool, result.policy, result.setting, option, value, metric,
-        *_spread(values), good, len(values), result.questions, against, *paired,
+        *_spread(values), good, len(values), result.questions, against, *paired, None if other is None else "draws",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Budget against difficulty: what each question got where its policy first reaches a self-consistency.
+"""Budget against difficulty: what each question got where its policy's mean curve is at a self-consistency.
 
-Results keep what each question was given in a few repetitions: enough to see a shape.
+A few repetitions are enough to see a shape.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pets.replay import PoolResult, mean_curve
+from pets.replay import PoolResult, mean_curve, traces_at_mean
 from pets.replay.labelled import LabelledPool, LabelledQuestion
-from pets.replay.metrics import LEVEL_TOLERANCE
 from pets.replay.results import Floats, Result
 from pets.report.curves import title_of
 from pets.report.style import GREY, PALETTE, blank, quiet_grid
@@ -36,7 +35,7 @@ class Spread:
 
 
 def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
-    """What every policy gave to each question where its mean curve first reaches ``level``."""
+    """What every policy gave to each question where its mean curve is at ``level``."""
     repetitions = max(1, MAX_DOTS // results.questions)
     spread = []
     for result in results.results:
@@ -68,7 +67,7 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
         axes.set_visible(False)
     of = " of the ceiling" if results.config.target == "disjoint" else ""
     figure.suptitle(
-        f"{title_of(results)}\ntraces per question where self-consistency first is {level:g}{of}", fontsize=11
+        f"{title_of(results)}\ntraces per question where mean self-consistency is {level:g}{of}", fontsize=11
     )
     figure.supxlabel("the leader's share of all recorded votes (right: easy)", fontsize=10)
     figure.supylabel("traces", fontsize=10)
@@ -76,10 +75,9 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
 
 
 def _point(result: Result, level: float) -> int | None:
-    """The cheapest point of the mean curve at the level."""
-    traces, consistency = mean_curve(result)
-    good = np.flatnonzero(consistency >= float(result.bar(level).mean()) - LEVEL_TOLERANCE)
-    return int(good[traces[good].argmin()]) if good.size else None
+    """The point nearest to where the mean curve is at the level."""
+    spend = traces_at_mean(result, level)
+    return None if np.isnan(spend) else int(np.abs(mean_curve(result)[0] - spend).argmin())
 
 
 def _mean(rows: Sequence[Floats]) -> Floats:

@@ -1,0 +1,130 @@
+"""A function of your own: ``python:my_answers:read`` calls ``read(text)``, which gives the answer as a text, or None.
+
+``my_answers.py`` may lie in the current folder. A second function says which answers are the same:
+``python:my_answers:read:same`` calls ``same(first, second)`` for two that differ.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from pets.answers.base import AnswerType
+from pets.errors import InputError
+
+__all__ = ["Python"]
+
+CALL_SECONDS = 10.0
+MAX_TIMEOUTS = 3  # after which a function is not called any more: every one of them leaves a thread that computes
+SAMPLE = "The answer is 42."
+LOGGER = logging.getLogger("pets.answers.python")
+_TROUBLE: Counter[tuple[str, str]] = Counter()  # by function and what went wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Python(AnswerType):
+    """What a function makes of a text. It is tried on one text at once; an error later on is no vote, and told once."""
+
+    spec_option: ClassVar[str] = "path"
+    files_may_name: ClassVar[bool] = False
+    runs_code: ClassVar[bool] = True
+
+    path: str
+
+    def __post_init__(self) -> None:
+        function, same = _loaded(self.path)
+        for call, arguments in ((function, (SAMPLE,)), (same, ("42", "43"))):
+            try:
+                value = None if call is None else call(*arguments)
+            except Exception as error:  # noqa: BLE001 (the user's code may fail in any way)
+                raise InputError(
+                    f"python:{self.path}: {_name(call)}({', '.join(map(repr, arguments))}) raised "
+                    f"{type(error).__name__}: {error}. Mend it, or return None where there is no answer."
+                ) from None
+            if call is function and not isinstance(value, str | None):
+                raise InputError(
+                    f"python:{self.path}: {_name(call)}({SAMPLE!r}) gave {value!r}; an answer is a text, or None."
+                )
+
+    def canonical(self, answer: str) -> str | None:
+        """As the function gave it."""
+        return answer or None
+
+    def extract(self, text: str) -> str | None:
+        """What the function says of the text; nothing where it fails or takes longer than 10 seconds."""
+        answer = _called(self.path, _loaded(self.path)[0], text)
+        return answer if isinstance(answer, str) and answer else None
+
+    def same(self, first: str, second: str) -> bool:
+        """Equal, or the same by the second function, asked both ways; a failure leaves two answers apart."""
+        compare = _loaded(self.path)[1]
+        if first == second or compare is None:
+            return first == second
+        return all(_called(self.path, compare, *pair) is True for pair in ((first, second), (second, first)))
+
+    def same_at_once(self, first: str, second: str) -> bool | None:
+        """Equality, where there is no second function."""
+        return True if first == second else False if _loaded(self.path)[1] is None else None
+
+
+@lru_cache(maxsize=64)
+def _loaded(path: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    """The functions of a path; the current folder is looked through last, so that nothing in it hides a library."""
+    module_name, *names = path.split(":")
+    if not module_name or not 1 <= len(names) <= 2 or not all(names):
+        raise InputError(f"a function is named module:function, such as my_answers:read; got {path!r}.")
+    if (folder := os.getcwd()) not in sys.path:  # noqa: PTH109 (as sys.path has it)
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # noqa: BLE001 (a module may fail in any way)
+        raise InputError(
+            f"python:{path}: the module {module_name!r} cannot be imported ({type(error).__name__}: {error})."
+        ) from None
+    functions: list[Callable[..., Any]] = []
+    for name in names:
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise InputError(f"python:{path}: the module {module_name!r} has no function {name!r}.")
+        functions.append(function)
+    return functions[0], functions[1] if len(functions) > 1 else None
+
+
+def _called(path: str, function: Callable[..., Any], *arguments: str) -> object:
+    """What the function gives; None where it fails, or does not come back in time."""
+    late = f"took more than {CALL_SECONDS:.0f} seconds"
+    if _TROUBLE[path, late] >= MAX_TIMEOUTS:
+        return None
+    values: list[object] = []
+
+    def call() -> None:
+        try:
+            values.append(function(*arguments))
+        except Exception as error:  # noqa: BLE001 (the user's code may fail in any way)
+            _tell(path, function, f"raised {type(error).__name__}: {error}")
+            values.append(None)
+
+    thread = threading.Thread(target=call, name="pets-python-answer", daemon=True)
+    thread.start()
+    thread.join(CALL_SECONDS)
+    if not values:
+        _tell(path, function, late)
+        return None
+    return values[0]
+
+
+def _tell(path: str, function: Callable[..., Any], trouble: str) -> None:
+    """Say what went wrong, the first time; a trace casts no vote each time."""
+    _TROUBLE[path, trouble] += 1
+    if _TROUBLE[path, trouble] == 1:
+        LOGGER.warning("python:%s: %s %s; such traces cast no vote.", path, _name(function), trouble)
+
+
+def _name(function: Callable[..., Any] | None) -> str:
+    return getattr(function, "__name__", "the function")

@@ -1,0 +1,70 @@
+r"""A pattern of your own: ``regex:Final: (\w+)`` reads what the group matched, the last match counts.
+
+All that follows ``regex:`` is the pattern, whatever characters it has: no comma, colon or equals sign needs quoting
+but for the shell's. Patterns are RE2's (https://github.com/google/re2/wiki/Syntax), which reads any text in
+linear time: no back-references, no look-around.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from pets._extras import require
+from pets.answers.base import AnswerType
+from pets.answers.final import visible_text
+from pets.answers.text import Text
+from pets.errors import InputError
+
+__all__ = ["Regex"]
+
+MAX_CHARS = 100_000  # of a text, its last
+NEAR_END_CHARS = 4_096
+MAX_MATCHES = 1_000  # in a whole text, more than which cast no vote: each search may read all that follows
+
+
+@dataclass(frozen=True, slots=True)
+class Regex(AnswerType):
+    r"""What the pattern's first group that took part matched, or the whole match where it has none; folded as text.
+
+    >>> answer_type = Regex(r"(?i)final: *(\w+)")
+    >>> answer_type.extract("Final: 3. No, wait: FINAL: Seven."), answer_type.extract("Seven.")
+    ('seven', None)
+    """
+
+    spec_option: ClassVar[str] = "pattern"
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        _compiled(self.pattern)  # a bad one is told now
+
+    def canonical(self, answer: str) -> str | None:
+        """As free text: folded."""
+        return Text().canonical(answer)
+
+    def extract(self, text: str) -> str | None:
+        """What the last match says, of those near the end, else of all."""
+        visible = visible_text(text)[-MAX_CHARS:].encode("utf-8", "replace").decode()
+        for start, limit in ((max(0, len(visible) - NEAR_END_CHARS), NEAR_END_CHARS + 1), (0, MAX_MATCHES)):
+            last = None
+            for count, match in enumerate(_compiled(self.pattern).finditer(visible, start), 1):
+                if count > limit:
+                    return None
+                last = match
+            if last is not None:
+                return self.canonical(next((group for group in last.groups() if group is not None), last[0]))
+        return None
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> Any:
+    re2 = require("re2", "regex")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error
+        raise InputError(f"the pattern {pattern!r} is none of RE2's ({reason}).") from None
+    except UnicodeEncodeError:
+        raise InputError(f"the pattern {pattern!r} is no UTF-8.") from None

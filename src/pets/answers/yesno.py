@@ -1,0 +1,91 @@
+"""Yes or no, in several languages, with or without a reason; ``true`` is yes. "Maybe" and "yes and no" are no vote."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pets.answers.base import AnswerType
+from pets.answers.final import boxed, places, visible_text
+
+__all__ = ["YesNo"]
+
+MAX_CHARS = 2_000  # of a passage, its first: what follows is a reason
+YES = (
+    "yes", "yeah", "yep", "yup", "true", "correct", "affirmative", "sí", "si", "sim", "oui", "vrai", "ja", "wahr",
+    "richtig", "verdadero", "cierto", "verdadeiro", "vero", "да", "верно", "tak", "evet", "igen", "kyllä", "ano",
+    "हाँ", "हां", "نعم", "예", "네", "はい", "是的", "是", "对的", "对", "對", "正确", "正確",
+)  # fmt: skip
+NO = (
+    "no", "nope", "nah", "false", "incorrect", "negative", "untrue", "not true", "not correct", "non", "faux", "nein",
+    "falsch", "nee", "nej", "não", "nao", "falso", "нет", "неверно", "nie", "hayır", "nem", "नहीं", "لا", "아니요",
+    "아니오", "아니", "いいえ", "不是的", "不是", "不对", "不對", "否", "错误", "錯誤", "错", "錯", "不正确", "不正確",
+)  # fmt: skip
+WORDS = dict.fromkeys(YES, "yes") | dict.fromkeys(NO, "no")
+WORD = "|".join(re.escape(word) for word in sorted(WORDS, key=len, reverse=True))
+LEAD_WORD = "the|final|correct|my|short|answer|statement|claim|it|this|that|is|so|therefore|thus|hence"
+LEAD = rf"(?:(?:{LEAD_WORD})\b[\s:,=]*){{0,8}}"
+# "No prime is even" is a sentence, "No, it is even" and "No because ..." are answers.
+REASON = r"because|since|as|due|for|it|its|it's|the|this|that|these|those|there|they|he|she|we|you|i|indeed|definitely"
+ANSWER = re.compile(rf"{LEAD}({WORD})(?=\s*(?:$|[^\w\s'’/-])|\s*[-–—]+\s|\s+(?:{REASON})\b)", re.I)
+BOTH = re.compile(rf"(?:{WORD})\W{{0,3}}\s*(?:and|or|/|und|oder|y|o|et|ou)\s*\W{{0,3}}(?:{WORD})(?!\w)", re.I)
+UNSURE = re.compile(
+    r"\b(?:not sure|unsure|uncertain|unclear|maybe|perhaps|it depends|unknown|undetermined|undecided|no idea"
+    r"|can(?:not|'t) (?:be determined|say|tell|know))\b",
+    re.I,
+)
+VERDICT = re.compile(r"\b(?:is|are|was|were|be)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*$", re.I)
+CUE = re.compile(
+    r"(?:respuesta|réponse|reponse|antwort|risposta|resposta|ответ|odpowiedź|答案|答え|回答)[^.:：\n]{0,30}?"
+    r"(?:\bes\b|\best\b|\bist\b|\bè|\bé\b|[:：]|—|是|は)[\s*_:：]*",
+    re.I,
+)
+DRESS = re.compile(r"[*_`\"“”„«»$]+|\\(?:text|textbf|mathrm|boxed)\s*(?=\{)|[{}()\[\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class YesNo(AnswerType):
+    """Yes or no.
+
+    >>> [YesNo().canonical(answer) for answer in ("Yes, because it is prime.", "FALSE", "Nein.", "Yes and no.")]
+    ['yes', 'no', 'no', None]
+    """
+
+    operator_only: ClassVar[bool] = False
+
+    @property
+    def options(self) -> int | None:
+        """Two."""
+        return 2
+
+    @property
+    def instruction(self) -> str:
+        """One of two sentences."""
+        return 'End with "The answer is yes." or "The answer is no."'
+
+    def canonical(self, answer: str) -> str | None:
+        """The word that the passage begins with, or the verdict that it ends with ("... is false.")."""
+        bare = " ".join(DRESS.sub(" ", unicodedata.normalize("NFC", answer[:MAX_CHARS])).split())
+        if BOTH.match(bare) or UNSURE.search(bare):
+            return None
+        if word := ANSWER.match(bare):
+            return WORDS[word[1].lower()]
+        if len(answer) <= MAX_CHARS and (verdict := VERDICT.search(bare)):
+            positive = verdict[2].lower() in ("true", "correct")
+            return "yes" if positive is not bool(verdict[1]) else "no"
+        return None
+
+    def extract(self, text: str) -> str | None:
+        """What is in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
+        visible = visible_text(text)
+        for place, passage in places(text):
+            if place == "line":
+                break
+            if (answer := self.canonical(passage)) is not None or place == "boxed":
+                return answer
+        *_, cue = (None, *CUE.finditer(visible[-MAX_CHARS:]))
+        if cue and (answer := self.canonical(cue.string[cue.end() :].split("\n", 1)[0])):
+            return answer
+        lines = [line for line in visible.splitlines() if line.strip()]
+        ends = {self.canonical(line) for line in (lines[0], lines[-1])} - {None} if lines else set()
+        return ends.pop() if len(ends) == 1 and boxed(visible) is None else None
