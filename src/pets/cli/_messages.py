@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 
 __all__ = ["Messages", "message_options"]
@@ -81,12 +82,15 @@ class Messages:
 
 
 def _redact(record: logging.LogRecord) -> bool:
-    """Take keys out of the message: whatever the environment holds under such a name, and logins in addresses."""
+    """Take out of the message what steers a terminal, and keys.
+
+    A key is whatever the environment holds under such a name, or a login in an address.
+    """
     from pets.openai.redaction import REDACTED, Redactor
 
     message = USER_IN_URL.sub(f"{REDACTED}@", record.getMessage())
     for name, value in os.environ.items():
         if SECRET_NAME.search(name):
             message = Redactor(value).text(message)
-    record.msg, record.args = message, ()
+    record.msg, record.args = terminal_text(message), ()
     return True

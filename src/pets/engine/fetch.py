@@ -9,6 +9,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 """
 
 import asyncio
+import logging
 import math
 import random
 from collections import Counter
@@ -34,6 +35,7 @@ __all__ = [
     "may_have_sampled",
 ]
 
+LOGGER = logging.getLogger("pets.engine")
 MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
@@ -211,6 +213,7 @@ class Fetcher:
                 rest.tries = 0  # the server is well
                 return await self._attempts(rest, receiver)
             self.faults[fault_name(outcome)] += 1
+            LOGGER.info("%s: %s", fault_name(outcome), outcome)
             if isinstance(outcome, RefusedError):
                 return await self._on_refused(batch, outcome, endpoint, receiver)
             unreachable = isinstance(outcome, UnreachableError)
