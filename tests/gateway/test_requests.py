@@ -49,7 +49,7 @@ BAD = {
     "comparisons that take an hour": (voted(pets={"answer": "math:seconds=3600"}), 400),
     "an option that is none": (voted(pets={"budget": 10**9}), 400),
     "pets of another type": (voted(pets="all"), 400),
-    "tools": (voted(tools=[{"type": "function"}]), 400),
+    "functions": (voted(functions=[{"name": "weather"}]), 400),
     "an unknown field": (voted(frobnicate=1), 400),
     "another price": (voted(service_tier="priority"), 400),
     "too large": (voted(user="x" * (1 << 20)), 413),

@@ -23,7 +23,7 @@ from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.first_traces import FirstTraces
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
-from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, prompt_of
+from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampling, Seeds
@@ -72,7 +72,8 @@ class Submission:
     """One question of :meth:`Driver.submit` while it is voted on, and what became of it.
 
     ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
-    the policy. ``context`` is whoever submits's own: its ledger finds it with the batch.
+    the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is whoever submits's own:
+    its ledger finds it with the batch.
     """
 
     problem: Problem
@@ -92,6 +93,7 @@ class Submission:
     log_price: float | None = None
     error: SamplerError | BudgetError | None = None
     question: OpenQuestion | None = None
+    reader: TraceReader | None = None
     group: asyncio.TaskGroup | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
 

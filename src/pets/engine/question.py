@@ -29,6 +29,7 @@ __all__ = [
     "OpenQuestion",
     "Outcome",
     "QuestionTotals",
+    "TraceReader",
     "answer_type_of",
     "cached_answer_type",
     "excerpt_of",
@@ -42,6 +43,9 @@ __all__ = [
 Certify = Callable[[Tally], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""
+
+TraceReader = Callable[[Completion, AnswerType], str | None]
+"""The form of a trace's answer; where that is a text, as the answer type reads it."""
 
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
@@ -252,6 +256,7 @@ class OpenQuestion:
         self.in_flight = 0  # launches that have not come back
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._merges: list[tuple[str, str]] = []
+        self._reader: TraceReader | None = None if submission is None else submission.reader
         self.read_as(answer_type)
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
@@ -268,11 +273,17 @@ class OpenQuestion:
     def read_as(self, answer_type: AnswerType) -> None:
         """Read its traces as another type does, before the first was read."""
         self.answer_type = answer_type
-        self._classes: Classes | None = answer_type.classes() if answer_type.merges else None
+        merges = answer_type.merges and self._reader is None  # forms of other readers are their own
+        self._classes: Classes | None = answer_type.classes() if merges else None
 
     def read(self, completions: Iterable[Completion]) -> list[str | None]:
         """The form of each trace; one that was cut at its limit gave no answer."""
-        return [None if is_cut(c.finish) else self.answer_type.extract(c.text) for c in completions]
+        return [None if is_cut(completion.finish) else self._form(completion) for completion in completions]
+
+    def _form(self, completion: Completion) -> str | None:
+        if self._reader is not None:
+            return self._reader(completion, self.answer_type)
+        return self.answer_type.extract(completion.text)
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
         """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""

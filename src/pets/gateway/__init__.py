@@ -3,6 +3,7 @@
 app.py            building a gateway, its paths, serving it
 completions.py    POST /v1/chat/completions
 requests.py       requests: parsed and checked
+tool_calls.py     votes on tool calls
 responses.py      responses: JSON and server-sent events
 openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes

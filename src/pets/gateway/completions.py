@@ -19,6 +19,7 @@ from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER, span
+from pets.gateway.tool_calls import ToolCallReader
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
@@ -121,6 +122,7 @@ class ChatCompletions:
                 deadline=begun + options.timeout,
                 rounds=options.rounds,
                 weighted=options.weighted,
+                reader=ToolCallReader(options.ignore) if options.tools else None,
                 single=options.max_traces == 1 or account.kind == "fallback",
                 context=account,
             )

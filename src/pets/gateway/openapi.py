@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pets.gateway.requests import IGNORED_NAME, MAX_IGNORED
 from pets.gateway.settings import Settings
 
 __all__ = ["description"]
@@ -44,6 +45,11 @@ def _chat(settings: Settings) -> dict[str, Any]:
         "rounds": {"type": "integer", "minimum": 0, "maximum": 1000},
         "weighted": {"type": "boolean"},
         "timeout": {"type": "number", "exclusiveMinimum": 0},
+        "ignore": {
+            "type": "array",
+            "maxItems": MAX_IGNORED,
+            "items": {"type": "string", "pattern": IGNORED_NAME.pattern},
+        },
     }
     fields = {
         "model": {"type": "string", "minLength": 1, "maxLength": 256},

@@ -5,6 +5,7 @@ other is refused: nobody knows what it would cost. One limit of tokens is sent, 
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,10 @@ ANSWER_SPEC_CHARACTERS = 200
 PREVIEW_CHARACTERS = 120
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
 GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)
-UNVOTABLE_FIELDS = ("tools", "functions", "audio", "modalities")
+UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
+MAX_IGNORED = 32
+IGNORED_NAME = re.compile(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
+JSON_FIELDS = ("guided_json", "json_schema")  # of servers' own, beside response_format
 # More traces, another price, or another limit than the one that was held.
 COSTLY_FIELDS = (
     "best_of", "max_output_tokens", "n_predict", "num_predict", "prediction", "priority", "service_tier",
@@ -36,24 +40,29 @@ FORWARDED_FIELDS = frozenset({
     "logprobs", "top_logprobs", "skip_special_tokens", "include_stop_str_in_output",
     # The form of the answer.
     "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-    "grammar", "json_schema",
+    "grammar", "json_schema", "tools", "tool_choice", "parallel_tool_calls",
     # How the model thinks.
     "reasoning_effort", "verbosity", "chat_template_kwargs", "include_reasoning", "separate_reasoning",
     "enable_thinking",
 })  # fmt: skip
-PLAIN_FIELDS = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
-VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout")
+PLAIN_FIELDS = frozenset({"functions", "function_call"})
+VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class VoteOptions:
-    """How a question is voted on: at most ``max_traces`` and ``rounds`` within ``timeout`` seconds."""
+    """How a question is voted on: at most ``max_traces`` and ``rounds`` within ``timeout`` seconds.
+
+    With ``tools``, traces that call some vote on that; fields to ``ignore`` are left out of arguments and JSON.
+    """
 
     answer: str
     max_traces: int
     timeout: float
     rounds: int | None = None
     weighted: bool = False
+    tools: bool = False
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +158,14 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
         raise ApiError("A vote gives one answer: leave 'n' out; 'pets.max_traces' bounds the traces.", param="n")
     for name in UNVOTABLE_FIELDS:
         if fields.get(name):
-            raise ApiError(f"A vote is over texts, without {name!r}; ask the plain model for that.", param=name)
+            raise ApiError(f"A vote goes without {name!r}; ask the plain model for that.", param=name)
     requested = _requested_options(fields.get("pets"), headers)
     temperature = fields.get("temperature")
     greedy = type(temperature) in (int, float) and temperature == 0
-    spec = _answer_spec(requested.get("answer"), settings.answer)
+    ignore = _ignored(requested.get("ignore"))
+    spec = _answer_spec(requested.get("answer"), _default_spec(fields, settings.answer))
+    if ignore and spec.partition(":")[0] == "json" and "ignore=" not in spec:
+        spec += f"{',' if ':' in spec else ':'}ignore={' '.join(ignore)}"
     max_traces = whole_number(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
     timeout = _seconds(requested, settings.timeout)
     return VoteOptions(
@@ -162,7 +174,28 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
         timeout,
         whole_number(requested, "rounds", 0, 1000, "pets."),
         flag(requested, "weighted", "pets."),
+        bool(fields.get("tools")),
+        ignore,
     )
+
+
+def _default_spec(fields: Mapping[str, Any], default: str) -> str:
+    """How answers are read where the client does not say: as JSON, if it asks for that; else as the operator says."""
+    form = fields.get("response_format")
+    kind = form.get("type") if isinstance(form, dict) else None
+    wants_json = kind in ("json_object", "json_schema") or any(fields.get(name) for name in JSON_FIELDS)
+    return "json" if wants_json and default.partition(":")[0] != "json" else default
+
+
+def _ignored(names: object) -> tuple[str, ...]:
+    """The fields that do not matter, of a list or with spaces between them."""
+    listed = names.split() if isinstance(names, str) else [] if names is None else names
+    if not isinstance(listed, list) or len(listed) > MAX_IGNORED:
+        raise ApiError(f"'pets.ignore' is a list of at most {MAX_IGNORED} names of fields.", param="pets.ignore")
+    if not all(isinstance(name, str) and IGNORED_NAME.fullmatch(name) for name in listed):
+        message = "'pets.ignore' holds names of fields such as reason or result.note, without spaces."
+        raise ApiError(message, param="pets.ignore")
+    return tuple(listed)
 
 
 def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -175,7 +208,7 @@ def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict
     for name in VOTE_OPTIONS:
         text = headers.get(f"x-pets-{name.replace('_', '-')}")
         if text is not None and options.get(name) is None:
-            options[name] = text if name == "answer" else _header_value(name, text)
+            options[name] = text if name in ("answer", "ignore") else _header_value(name, text)
     client_timeout = headers.get("x-stainless-read-timeout")  # what OpenAI's clients say of their own patience
     if options.get("timeout") is None and client_timeout and client_timeout.replace(".", "", 1).isdecimal():
         options["timeout"] = float(client_timeout) or None

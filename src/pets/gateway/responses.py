@@ -67,6 +67,8 @@ def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
     choice = _choice(vote)
     message = dict(choice.get("message") or {})
     text = message.pop("content", None) or ""
+    if calls := message.get("tool_calls"):
+        message["tool_calls"] = [{"index": place, **call} for place, call in enumerate(calls)]
     yield _event(envelope | {"choices": [_delta({"role": "assistant", **message, "content": ""})]})
     for start in range(0, len(text), EVENT_CHARACTERS):
         yield _event(envelope | {"choices": [_delta({"content": text[start : start + EVENT_CHARACTERS]})]})

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pets.mock.structured import function_called, wants_json
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
 
@@ -29,6 +30,8 @@ class CompletionRequest:
     stream: bool = False
     include_usage: bool = False
     token_ids: bool = False
+    function: str | None = None  # that is called instead of an answer in prose
+    json: bool = False
 
 
 def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
@@ -53,6 +56,8 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
         stream=stream,
         include_usage=flag(options, "include_usage", "stream_options."),
         token_ids=flag(fields, "return_token_ids"),
+        function=function_called(fields) if chat else None,
+        json=chat and wants_json(fields),
     )
 
 

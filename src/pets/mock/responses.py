@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.requests import CompletionRequest
+from pets.mock.structured import json_answer, tool_calls
 from pets.mock.text import TraceText, split_delta, split_message
 
 __all__ = ["DONE", "ERROR", "CompletionResponse", "whole_body"]
@@ -31,6 +32,21 @@ class CompletionResponse:
     extra: bool = False
     usage_of_one: bool = False
     apart: bool = False
+
+    def structured(self, index: int) -> str | None:
+        """The members of a message that is no prose, but a function call or JSON; ``None`` where it is, or was cut."""
+        choice = self.choices[index]
+        if choice.finish != "stop":
+            return None
+        if self.request.function is not None:
+            calls = tool_calls(self.request.function, choice.spec, f"{self.id}-{index}")
+            return f'"content":null,"tool_calls":{calls}'
+        return f'"content":{json.dumps(json_answer(choice.spec))}' if self.request.json else None
+
+    def finish(self, index: int) -> str:
+        """Why a choice ended."""
+        calls = self.request.function is not None and self.structured(index) is not None
+        return "tool_calls" if calls else self.choices[index].finish
 
     def usage(self) -> str:
         """The ``usage`` object, as JSON."""
@@ -66,12 +82,17 @@ class CompletionResponse:
     def _events(self, index: int, choice: TraceText, tail: str) -> Iterator[str]:
         """One choice, one event per token; the role comes with the first token, the finish with the last."""
         start = f'data: {self._head()},"choices":[{{"index":{index},'
-        end = f'"finish_reason":"{choice.finish}"}}]{tail}'
+        end = f'"finish_reason":"{self.finish(index)}"}}]{tail}'
         going = f'"finish_reason":null}}]{tail}'
         key, close = ('"delta":{"content":', "}") if self.request.chat else ('"text":', "")
         before = (
             f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{going}' if self.request.chat else ""
         )
+        if (members := self.structured(index)) is not None:
+            members = members.replace('"tool_calls":[{', '"tool_calls":[{"index":0,', 1)
+            yield f'{before}{start}"delta":{{{members}}},"logprobs":null,{going}'
+            yield f'{start}"delta":{{}},"logprobs":null,{end}'
+            return
         pieces = choice.pieces()
         thinks = choice.text.startswith("<think>")
         for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
@@ -108,6 +129,7 @@ def whole_body(response: CompletionResponse) -> bytes:
 def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
     text, logprobs = json.dumps(choice.text), "null"
     content = split_message(choice.text) if response.apart else f'"content":{text}'
+    content = response.structured(index) or content
     body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
     if response.request.token_ids:
         body += f',"token_ids":[{",".join(map(str, range(choice.tokens)))}]'
@@ -119,4 +141,4 @@ def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
         else:
             tops = completion_logprobs(choice.spec, pieces, response.top, response.extra)
             logprobs = completion_form(pieces, tops)
-    return f'{{"index":{index},{body},"logprobs":{logprobs},"finish_reason":"{choice.finish}"}}'
+    return f'{{"index":{index},{body},"logprobs":{logprobs},"finish_reason":"{response.finish(index)}"}}'
