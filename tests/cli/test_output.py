@@ -7,7 +7,6 @@ from pets.cli._output import (
     check_rows_output,
     growing_output,
     print_rows,
-    read_pool_reporting_skips,
     table_console,
     write_output,
 )
@@ -26,13 +25,6 @@ def test_a_table_in_a_pipe_is_as_wide_as_columns_says_and_else_not_folded(monkey
     assert table_console().width == 240 and table_console(100).width == 100
     monkeypatch.setenv("COLUMNS", "80")
     assert table_console().width == 80 and table_console(100).width == 80
-
-
-def test_skipped_lines_are_reported_on_stderr(tmp_path, capsys):
-    pool = tmp_path / "p.jsonl"
-    pool.write_text('{"id": "a", "gold": "B", "answers": ["B"]}\n{\n{\n')
-    assert len(read_pool_reporting_skips(pool, skip_bad=True).questions) == 1
-    assert capsys.readouterr().err == "p: skipped 2 bad lines.\n"
 
 
 def test_rows_go_to_stdout_as_lines_or_csv_or_to_a_file_by_its_suffix(tmp_path, capsys):

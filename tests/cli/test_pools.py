@@ -101,4 +101,70 @@ def test_convert_brings_in_the_papers_records(tmp_path):
 
 def test_help_teaches():
     assert "the paper's own code" in " ".join(run("--help").output.split())
-    assert "as they were recorded" in " ".join(run("show", "--help").output.split())
+    assert "as `pets replay` reads them" in " ".join(run("show", "--help").output.split())
+
+
+def said(number):
+    thought = f"Let's think about it, step by step. {'Hm. ' * 30}"
+    return [f"{thought}The answer is \\boxed{{{17 + (n % 3 == 0)}}}." for n in range(number)]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    rows = ({"id": f"q{q}", "answers": said(12), "gold": "17"} for q in range(3))
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "mine.jsonl"
+
+
+def test_whole_texts_are_never_zeros_in_silence(texts):
+    for verb in (("pools", "show"), ("replay",), ("fit",)):
+        result = pets(*verb, texts)
+        assert (
+            result.returncode == 2 and "look like whole texts" in result.stderr and "--answer number" in result.stderr
+        )
+    (row,) = (
+        json.loads(line) for line in run("show", texts, "--answer", "number", "--format", "json").stdout.splitlines()
+    )
+    assert (row["kind"], row["vote_accuracy"], round(row["pass_at_1"], 3)) == ("number", 1.0, 0.667)
+
+
+def test_show_and_replay_mean_the_same_by_pass_at_1_and_vote():
+    row = json.loads(run("show", "starter", "--format", "json").stdout)
+    few = ("--repetitions", "1", "--policy", "uniform", "--workers", "1", "--format", "json")
+    rows = CliRunner().invoke(cli, ["replay", "starter", *few], catch_exceptions=False).stdout.splitlines()
+    means = {row["metric"]: row["mean"] for row in map(json.loads, rows) if not row["policy"]}
+    assert (row["pass_at_1"], row["vote_accuracy"]) == pytest.approx((means["pass_at_1"], means["vote_accuracy"]))
+
+
+def test_answers_are_read_anew_and_kept(texts, tmp_path):
+    long = tmp_path / "long.csv"
+    long.write_text("id,response,gold\n" + "".join(f'q,"{text}",17\n' for text in said(4)))
+    result = run("convert", long, tmp_path / "read.jsonl", "--answer", "number")
+    assert result.exit_code == 0 and "1 question written" in result.stderr
+    (question,) = read_pool(tmp_path / "read.jsonl").questions
+    assert question.answers == ("18", "17", "17", "18") and question.texts == tuple(said(4))
+    run("convert", tmp_path / "read.jsonl", tmp_path / "short.parquet", "--no-texts")
+    (question,) = read_pool(tmp_path / "short.parquet").questions
+    assert question.answers == ("18", "17", "17", "18") and question.texts is None
+
+
+def test_check_groups_what_is_alike_and_takes_fields(tmp_path):
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps({"id": n, "said": ["A"]}) + "\n" for n in range(3000)))
+    result = run("check", tmp_path / "p.jsonl")
+    (line,) = result.stdout.splitlines()
+    assert line.endswith("And 2,999 more like it: line 2, line 3, line 4, line 5, ....") and result.exit_code == 2
+    assert run("check", tmp_path / "p.jsonl", "--field", "answers=said").exit_code == 0
+    wrong = pets("pools", "check", tmp_path / "p.jsonl", "--field", "said=answers")
+    assert wrong.returncode == 2 and "NAME one of id, gold, answers, texts" in wrong.stderr
+
+
+def test_skipped_lines_are_reported_on_stderr(tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"id": "a", "gold": "B", "answers": ["B"]}\n{\n{\n')
+    assert run("show", tmp_path / "p.jsonl", "--skip-bad").stderr == "p: skipped 2 bad lines.\n"
+
+
+def test_a_plan_needs_four_traces_and_says_what_it_leaves_out(tmp_path):
+    rows = [{"id": f"q{q}", "answers": list("ABAACABA")} for q in range(5)] + [{"id": "short", "answers": ["A"]}]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = CliRunner().invoke(cli, ["fit", str(tmp_path / "p.jsonl"), "--mean-budget", "5", "--max-traces", "8"])
+    assert result.exit_code == 0 and "p: 1 question is left out: it has fewer than 4 traces." in result.stderr

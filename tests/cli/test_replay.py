@@ -70,7 +70,7 @@ def test_defaults_leave_online_policies_out_of_small_pools(folder):
 def test_sizes_and_bad_lines_are_told(folder):
     result = run(folder, "--skip-bad", "--policy", "uniform", "--repetitions", "1", "--workers", "1")
     assert "bad: skipped 1 bad line." in result.stderr
-    assert "toy.model: 16 traces per question, its shortest question has no more." in result.stderr
+    assert "toy.model: 16 traces per question, its shortest question has no more (--min-traces" in result.stderr
     assert "bad: 1 questions x 16 traces" in result.stdout
 
 
@@ -147,3 +147,13 @@ def test_three_pictures_are_drawn_per_pool(folder):
     for name in ("toy.model.curves.png", "toy.model.difficulty.png", "toy.model.reliability.png"):
         assert (plots / name).read_bytes().startswith(b"\x89PNG")
         assert f"{plots / name} written." in result.stderr
+
+
+def test_a_pool_without_gold_has_no_accuracy_and_a_short_question_does_not_cut_it(tmp_path):
+    rows = [{"id": f"q{q}", "answers": list("ABAA" * 4)} for q in range(12)] + [{"id": "short", "answers": ["A"]}]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run(tmp_path / "p.jsonl", "--policy", "uniform", "--policy", "okg", *FEW)
+    assert "p: 1 question is left out: it has fewer than 6 traces." in result.stderr
+    assert result.stdout.startswith("p: 12 questions x 12 traces, 2 repetitions") and "pass@1" not in result.stdout
+    cells = [line for line in result.stdout.splitlines() if line.startswith("│ okg")]
+    assert cells and " - " in cells[0]

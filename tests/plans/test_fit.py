@@ -58,5 +58,5 @@ def test_a_question_too_short_for_a_pattern_is_refused():
 
 
 def test_a_pool_without_any_vote_is_refused():
-    with pytest.raises(InputError, match="none with a vote"):
+    with pytest.raises(InputError, match="no trace gave an answer"):
         fit_plan(Pool("mute", (PooledQuestion("q", (None,) * 8),)), 8)

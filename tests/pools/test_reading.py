@@ -96,12 +96,9 @@ BAD = [
     ("[" * 100_000, "this JSON cannot be read ("),
     (b'{"id": "\xff"}', "byte 9 is not UTF-8. Save the file as UTF-8."),
     ([1, 2], "found [1, 2]; a question is an object with id, gold and answers. Repair the line or drop it."),
-    ({"gold": "A", "answers": ["A"]}, '"id" is missing; it is the question\'s own name. Add it or drop the line.'),
-    ({**GOOD, "id": None}, '"id" is missing'),
     ({**GOOD, "id": ""}, '"id" is an empty string. Fill it in or drop the line.'),
     ({**GOOD, "id": [1]}, '"id" is [1]; expected a string, a number or null.'),
     (GOOD, '"id" is "ok", as on line 1; ids are unique. Rename one or drop the line.'),
-    ({"id": 1, "answers": ["A"]}, '"gold" is missing; it is the right answer, or null where none is known. Add it or'),
     ({**GOOD, "id": 1, "gold": ""}, '"gold" is an empty string. Fill it in or drop the line.'),
     ({**GOOD, "id": 1, "gold": True}, '"gold" is true; expected a string, a number or null.'),
     ({"id": 1, "gold": "A"}, '"answers" is missing; it is a list with one answer per trace, null for a trace without'),
@@ -185,7 +182,11 @@ CUT = gzip.compress(b"{}" * 99, mtime=0)[:-9]
         ("p.jsonl.gz", b"plain", 'pool "p.jsonl.gz" cannot be read (Not a gzipped file'),
         ("p.jsonl.gz", CUT, 'pool "p.jsonl.gz" cannot be read (Compressed file ended'),
         ("p.parquet", b"plain", 'pool "p.parquet": this is not Parquet ('),
-        ("p.xml", b"<a/>", 'pool "p.xml": its format is unknown; pools end in .jsonl.gz, .jsonl, .json, .parquet.'),
+        (
+            "p.xml",
+            b"<a/>",
+            'pool "p.xml": its format is unknown; pools end in .jsonl.gz, .jsonl, .json, .parquet, .csv',
+        ),
         ("none.jsonl", None, 'pool "none.jsonl": there is no file "'),
         ("none.parquet", None, 'pool "none.parquet": there is no file "'),
     ],
@@ -226,7 +227,7 @@ def test_whatever_a_file_holds_only_pets_errors_come_out(tmp_path_factory, suffi
     try:
         assert read_pool(path).questions
     except PetsError as error:
-        assert check_pool(path)[0] == str(error)
+        assert check_pool(path)[0].startswith(str(error))
 
 
 @pytest.fixture

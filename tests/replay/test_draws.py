@@ -18,6 +18,7 @@ from pets.replay.draws import (
     size_of,
     tied,
     vote_accuracy,
+    without_short,
 )
 from pets.replay.labelled import read_answers
 
@@ -138,3 +139,29 @@ def test_a_trace_without_an_answer_needs_no_confidence():
 def test_ties_of_the_weighted_vote_are_ties_of_weight():
     assert tied(["A", "B"], [3.0, 3.0]) is False  # the filter keeps one of the two
     assert tied(["A", "B", "A", "B"], [3.0, 3.0, 1.0, 1.0]) and not tied(["A", "B", "A", "B"], [4.0, 3.0, 1.0, 1.0])
+
+
+def uneven(*counts):
+    answers = [tuple("AB"[at % 3 == 0] for at in range(count)) for count in counts]
+    return read_answers(Pool("p", tuple(PooledQuestion(f"q{at}", some) for at, some in enumerate(answers))))
+
+
+def test_a_single_short_question_does_not_cut_the_pool():
+    pool = uneven(*[64] * 19, 3)
+    kept = without_short(pool, ReplayConfig())
+    assert (len(kept.questions), size_of(kept, ReplayConfig())) == (19, 64)
+    assert kept.note == "1 question is left out: it has fewer than 32 traces"
+    assert size_of(without_short(pool, ReplayConfig(size=4)), ReplayConfig(size=4)) == 3  # enough for what is drawn
+
+
+@pytest.mark.parametrize("counts", [[64] * 20, [24] * 20, [64] * 10 + [3] * 10, [64] * 19 + [40]])
+def test_even_pools_and_those_that_are_mostly_short_stay_whole(counts):
+    pool = uneven(*counts)
+    assert without_short(pool, ReplayConfig()) is pool
+
+
+def test_a_declared_minimum_leaves_out_what_is_shorter():
+    pool = uneven(*[64] * 10, *[3] * 10)
+    assert len(without_short(pool, ReplayConfig(min_traces=4)).questions) == 10
+    with pytest.raises(InputError, match="every question has fewer than 100 traces"):
+        without_short(pool, ReplayConfig(min_traces=100))

@@ -4,7 +4,7 @@ import pytest
 
 from pets.errors import InputError, SpecError
 from pets.pools import Pool, PooledQuestion
-from pets.replay.labelled import read_answers
+from pets.replay.labelled import read_answers, relabelled
 
 
 def pool(*questions, kind=None):
@@ -58,3 +58,54 @@ def test_mistakes_are_told():
         read_answers(pool(PooledQuestion("q", ("A",))), "poem")
     with pytest.raises(InputError, match="no question"):
         read_answers(pool())
+
+
+SAID = ("Let me see. 8 x 9 = 72, so the answer is 72.", "I think it is **71**.", "The answer is 72.0")
+
+
+def test_texts_are_read_by_the_code_that_reads_a_live_models():
+    asked = PooledQuestion("q", ("no", "no", "no"), "#### 72", texts=SAID)
+    assert read_answers(pool(asked), "number").questions[0].labels == ("72", "71", "72")
+    assert read_answers(pool(asked), "number").questions[0].gold == "72"
+    assert read_answers(pool(asked)).questions[0].labels == ("no", "no", "no")  # nobody asked to read them anew
+
+
+def test_a_trace_that_was_cut_gives_no_answer_however_it_reads():
+    asked = PooledQuestion("q", (None,) * 3, texts=SAID, cut=(True, False, False))
+    assert read_answers(pool(asked), "number").questions[0].labels == (None, "71", "72")
+
+
+def test_texts_alone_are_read_by_the_manifests_kind_or_by_none():
+    asked = PooledQuestion("q", (None,) * 3, texts=SAID)
+    assert read_answers(pool(asked, kind="number")).questions[0].labels == ("72", "71", "72")
+    with pytest.raises(InputError, match=r"holds texts, from which no answer has been read yet.*--answer number"):
+        read_answers(pool(asked))
+
+
+def test_answers_that_are_texts_are_told_or_read():
+    asked = PooledQuestion("q", tuple(f"{'Hm. ' * 30}{text}" for text in SAID), "72")
+    with pytest.raises(InputError, match=r"look like whole texts \(\d+ characters in the median\).*--answer raw"):
+        read_answers(pool(asked))
+    assert read_answers(pool(asked), "raw").questions[0].labels == asked.answers
+    read = read_answers(pool(asked), "number")
+    assert read.questions[0].labels == ("72", "71", "72") and "whole texts" in read.note
+
+
+def test_where_nothing_can_be_read_an_example_is_shown():
+    asked = PooledQuestion("q", (None, None), texts=("I cannot say.", "Who knows?"))
+    with pytest.raises(InputError, match=r'"number" reads no answer in pool "p", not in .I cannot say\.. for one'):
+        read_answers(pool(asked), "number")
+
+
+def test_a_question_without_an_answer_is_left_out_and_told():
+    silent = PooledQuestion("r", (None,), texts=("Who knows?",))
+    read = read_answers(pool(PooledQuestion("q", (None,) * 3, texts=SAID), silent), "number")
+    assert [question.id for question in read.questions] == ["q"]
+    assert read.note == "1 question is left out: it has no answer that could be read"
+
+
+def test_what_was_read_can_be_written():
+    asked = PooledQuestion("q", (None,) * 3, "#### 72", tokens=(9, 5, 4), texts=SAID)
+    whole = pool(asked, PooledQuestion("r", (None,), "?", texts=("Who knows?",)))
+    (question,) = relabelled(whole, read_answers(whole, "number")).questions
+    assert question == PooledQuestion("q", ("72", "71", "72"), "72", (9, 5, 4), texts=SAID)

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from pets.cli._terminal import json_line, terminal_text
 from pets.errors import InputError
-from pets.pools import Metric, Pool, read_pool
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "growing_output",
     "print_rows",
     "progress_bar",
-    "read_pool_reporting_skips",
     "table_console",
     "write_output",
 ]
@@ -124,14 +122,6 @@ def count(number: int, noun: str) -> str:
     ('no problems', '1 problem', '2,000 problems')
     """
     return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
-
-
-def read_pool_reporting_skips(path: Path, *, skip_bad: bool, confidence: Metric = "tail") -> Pool:
-    """The pool at ``path``; how many of its lines were skipped goes to stderr."""
-    pool = read_pool(path, confidence=confidence, skip_bad=skip_bad)
-    if pool.skipped:
-        click.echo(f"{terminal_text(pool.name)}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
-    return pool
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
-from pets.cli._output import progress_bar, read_pool_reporting_skips
+from pets.cli._output import progress_bar
+from pets.cli._pools import PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
@@ -75,7 +76,7 @@ def figures(drawing: FigureOptions, tables: TableOptions) -> None:
     check_matplotlib()
     folder = drawing.output
     files = pool_files(tables.pools) if tables.pools else []
-    pools = [read_pool_reporting_skips(path, skip_bad=tables.skip_bad) for path in files]
+    pools = [PoolOptions(skip_bad=tables.skip_bad).read(path) for path in files]
     protocol = ReplayConfig(tables.repetitions, budgets=(tables.mean_budget,), seed=drawing.seed)
     pools = [pool for pool in pools if _fits(pool, protocol)]
     folder.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,11 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output
+from pets.cli._pools import PoolOptions
 from pets.cli.options import FILE
+from pets.core.patterns import K0
 from pets.plans import fit_plan, plan_text, write_plan
-from pets.pools import pool_files, read_pool
+from pets.pools import pool_files
 
 __all__ = ["fit"]
 
@@ -26,15 +28,6 @@ class FitPlanOptions:
         "How many traces a question gets at most.", 64, at_least=4, replaces=("--max-per-question",)
     )
     rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class FitPoolOptions:
-    """How the pool is read."""
-
-    title: ClassVar[str] = "Pool"
-
-    answer: str | None = option("How recorded answers are read: choice, number, math, text, raw.")
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
@@ -49,8 +42,9 @@ class PlanFileOptions:
 
 @verb()
 @click.argument("pool", type=click.Path(path_type=Path))
-def fit(pool: Path, goal: FitPlanOptions, reading: FitPoolOptions, result: PlanFileOptions) -> None:
-    """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed.
+def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFileOptions) -> None:
+    """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed, and
+    --answer reads the texts of a pool that holds no answers yet.
 
     \b
     pets fit mine.jsonl --mean-budget 16 --rounds 3 -o plan.json
@@ -62,14 +56,8 @@ def fit(pool: Path, goal: FitPlanOptions, reading: FitPoolOptions, result: PlanF
     """
     check_output(result.output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
-    plan = fit_plan(
-        read_pool(path),
-        goal.mean_budget,
-        goal.rounds,
-        cap=goal.max_traces,
-        answer=reading.answer,
-        seed=reading.seed,
-    )
+    labelled = reading.label(reading.read(path), min_traces=K0)
+    plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, seed=goal.seed)
     if result.output is None:
         click.echo(plan_text(plan), nl=False)
         return

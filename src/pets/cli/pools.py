@@ -1,7 +1,7 @@
 """``pets pools``: look at recorded pools, check them, change their format."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -9,10 +9,12 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, print_rows, read_pool_reporting_skips
+from pets.cli._output import count, print_rows
+from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
-from pets.pools import Metric, Pool, Summary, check_pool, pool_files, summarize, write_pool
+from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
+from pets.replay import relabelled
 
 __all__ = ["pools"]
 
@@ -20,13 +22,22 @@ PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingOptions:
-    """How pools are read."""
+class ConfidenceOptions:
+    """Which confidence is taken."""
 
-    title: ClassVar[str] = "Reading"
+    title: ClassVar[str] = "Confidence"
 
     confidence: Metric = option("Which trace confidence to take where a pool has several.", "tail")
-    skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """Whether texts are written."""
+
+    title: ClassVar[str] = "Texts"
+
+    texts: bool = option("Keep what traces said, so that their answers can be read anew.", True,
+                         flags=("--texts/--no-texts",))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +53,23 @@ class FormatOptions:
 def pools() -> None:
     """Recorded answers: what is in them, what is wrong with them, and other formats.
 
-    A pool is a .jsonl, .jsonl.gz, .json or .parquet file with one question per line, entry or row; the records that the
-    paper's own code writes are understood too.
+    A pool is a .jsonl, .jsonl.gz, .json or .parquet file with one question per line, entry or row. Also understood: one
+    trace per row (CSV, Parquet), lm-eval's samples_*.jsonl, inspect_ai's logs (.eval, .json), and the records of the
+    paper's own code. docs/pools.md has them all.
     """
 
 
 @pools.verb()
 @PATHS
-def show(paths: tuple[Path, ...], reading: ReadingOptions, output: FormatOptions) -> None:
+def show(paths: tuple[Path, ...], reading: PoolOptions, measure: ConfidenceOptions, output: FormatOptions) -> None:
     """Summarize pools, one row each; a folder stands for every pool in it.
 
-    Answers are compared as they were recorded: "(C)" and "C" are two. "vote" is the accuracy of the vote of all
-    traces, "leader" the mean share of the winning answer among the votes cast.
+    Answers are read as `pets replay` reads them, "kind" being how. "pass@1" is the mean share of traces that equal
+    gold, "vote" the share of questions whose vote over all traces does, "leader" the mean share of the winning answer
+    among the votes cast.
     """
-    summaries = [summarize(_read(path, reading)) for path in pool_files(paths)]
+    pools = [reading.read(path, measure.confidence) for path in pool_files(paths)]
+    summaries = [summarize(relabelled(pool, reading.label(pool))) for pool in pools]
     if output.format == "table":
         _print_table(summaries)
     else:
@@ -65,9 +79,22 @@ def show(paths: tuple[Path, ...], reading: ReadingOptions, output: FormatOptions
 @pools.verb()
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-def convert(source: Path, target: Path, reading: ReadingOptions) -> None:
-    """Write the pool IN as OUT, in the format of OUT's suffix. An OUT that exists is replaced."""
-    pool = _read(source, reading)
+def convert(source: Path, target: Path, reading: PoolOptions, measure: ConfidenceOptions, content: TextOptions) -> None:
+    """Write the pool IN as OUT, in the format of OUT's suffix. An OUT that exists is replaced.
+
+    \b
+    pets pools convert mine.csv mine.jsonl                     one trace per row
+    pets pools convert samples_gsm8k.jsonl gsm8k.jsonl --answer number
+    pets pools convert logs/2026-01-01_gsm8k.eval gsm8k.jsonl --answer number --no-texts
+
+    With --answer the answers are read from the texts, anew where there were any.
+    """
+    (path,) = pool_files([source]) if not source.is_dir() else (source,)
+    pool = reading.read(path, measure.confidence)
+    if reading.answer is not None:
+        pool = relabelled(pool, reading.label(pool))
+    if not content.texts:
+        pool = replace(pool, questions=tuple(replace(question, texts=None, cut=None) for question in pool.questions))
     write_pool(pool, target)
     click.echo(f"{target}: {count(len(pool.questions), 'question')} written.", err=True)
 
@@ -75,20 +102,16 @@ def convert(source: Path, target: Path, reading: ReadingOptions) -> None:
 @pools.verb()
 @PATHS
 @click.pass_context
-def check(context: click.Context, paths: tuple[Path, ...]) -> None:
-    """Print every problem of every pool, one per line; exit 2 if there is any."""
+def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOptions) -> None:
+    """Print what is wrong with pools, a line for each kind of problem with its first places; exit 2 if there is any."""
     files = pool_files(paths)
     problems = 0
     for path in files:
-        for problem in check_pool(path):
+        for problem in check_pool(path, fields=reading.columns):
             click.echo(terminal_text(problem))
             problems += 1
     click.echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
     context.exit(2 if problems else 0)
-
-
-def _read(path: Path, reading: ReadingOptions) -> Pool:
-    return read_pool_reporting_skips(path, skip_bad=reading.skip_bad, confidence=reading.confidence)
 
 
 def _print_table(summaries: Sequence[Summary]) -> None:

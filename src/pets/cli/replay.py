@@ -14,9 +14,9 @@ from pets.cli._output import (
     count,
     print_rows,
     progress_bar,
-    read_pool_reporting_skips,
     write_output,
 )
+from pets.cli._pools import PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
@@ -40,7 +40,6 @@ __all__ = ["replay"]
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
 DEFAULT_WEIGHTED = ("uniform", "okg", "okg_weighted", "conf_guided")
-ANSWERS = ("choice", "number", "math", "text", "raw")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -68,6 +67,11 @@ class DrawOptions:
 
     repetitions: int = option("How many random draws are averaged.", 30, at_least=1)
     pool_size: int = option("How many traces are drawn per question.", 64, at_least=1)
+    min_traces: int | None = option(
+        "Leave out questions with fewer traces; if not given, a pool is as long as its shortest question, a few "
+        "stragglers left out.",
+        at_least=1,
+    )
     target: Target = option(
         "What self-consistency is agreement with: the vote of the traces drawn, or of others that the policy cannot "
         "draw.",
@@ -75,18 +79,6 @@ class DrawOptions:
     )
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
     workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayPoolOptions:
-    """How recorded answers are read."""
-
-    title: ClassVar[str] = "Pools"
-
-    answer: str | None = option(
-        f'How answers are read: {", ".join(ANSWERS)}, "choice:digits=0-1"; as the manifest says if not given.'
-    )
-    skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ def replay(
     paths: tuple[Path, ...],
     contenders: ContenderOptions,
     draws: DrawOptions,
-    reading: ReplayPoolOptions,
+    reading: PoolOptions,
     result: ResultOptions,
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it.
@@ -122,7 +114,7 @@ def replay(
     if result.plots is not None:
         check_matplotlib()
     protocol = _protocol(contenders, draws, result)
-    pools = [read_pool_reporting_skips(path, skip_bad=reading.skip_bad) for path in pool_files(paths)]
+    pools = [reading.read(path) for path in pool_files(paths)]
     specs = contenders.policies or _default_policies(pools, protocol)
     with progress_bar() as progress:
         results = run(
@@ -158,6 +150,7 @@ def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOp
         contenders.train,
         seed=draws.seed,
         certified=certified,
+        min_traces=draws.min_traces,
     )
 
 
@@ -178,7 +171,8 @@ def _print_notes(pool: PoolResult, pool_size: int) -> None:
     if pool.note:
         click.echo(terminal_text(f"{pool.pool}: {pool.note}."), err=True)
     if pool.size < pool_size:
-        why = "its halves have no more" if pool.config.target == "disjoint" else "its shortest question has no more"
+        shortest = "its shortest question has no more (--min-traces leaves short ones out)"
+        why = "its halves have no more" if pool.config.target == "disjoint" else shortest
         click.echo(terminal_text(f"{pool.pool}: {pool.size} traces per question, {why}."), err=True)
 
 

@@ -1,17 +1,18 @@
 """Recorded pools: the answers a model gave to each question, kept so that policies can be replayed on them.
 
-A question is ``{"id", "gold", "answers": [str | null, ...], "tokens": [int, ...]?, "confidence": [float | null,
-...]?}``: one per line (``.jsonl``, ``.jsonl.gz``), a list of them (``.json``) or a row each (``.parquet``). The paper's
-own records are recognized by themselves: gold under ``correct_answer`` or ``answer``, confidences under
-``trace_confidence``, an empty string for a trace without an answer.
+A question is ``{"id", "gold"?, "answers": [str | null, ...], "texts": [str, ...]?, "tokens": [int, ...]?,
+"confidence": [float | null, ...]?}``: one per line (``.jsonl``, ``.jsonl.gz``), a list of them (``.json``) or a row
+each (``.parquet``). One trace per row (CSV, Parquet, a DataFrame), lm-eval's samples and inspect_ai's logs are read
+too, and the paper's own records: gold under ``correct_answer`` or ``answer``, confidences under ``trace_confidence``,
+an empty string for a trace without an answer.
 
 Strings are kept as they were recorded: which of them mean the same is the business of an answer type.
 """
 
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import Metric, check_pool, load, pool_files, read_pool, read_pools
+from pets.pools.reading import Metric, check_pool, from_frame, load, pool_files, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 
 __all__ = ["Metric", "Pool", "PooledQuestion", "Summary"]
-__all__ += ["check_pool", "load", "pool_files", "read_pool", "read_pools", "summarize", "write_pool"]
+__all__ += ["check_pool", "from_frame", "load", "pool_files", "read_pool", "read_pools", "summarize", "write_pool"]

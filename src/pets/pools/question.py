@@ -17,6 +17,8 @@ class PooledQuestion:
     """One question and its traces in recorded order; ``None`` among the answers is a trace that gave none.
 
     ``confidence`` is the kind that votes are weighted by, ``confidences`` every kind that was recorded, by name.
+    ``texts`` are what traces said, from which answers can be read (anew); a trace that was ``cut`` at its token limit
+    gives none. A question that has texts alone has ``None`` for every answer.
 
     >>> PooledQuestion("q1", ("A", None, "A"), gold="A", tokens=(310, 900))
     Traceback (most recent call last):
@@ -29,6 +31,8 @@ class PooledQuestion:
     tokens: tuple[int, ...] | None = None
     confidence: tuple[float | None, ...] | None = None
     confidences: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
+    texts: tuple[str | None, ...] | None = None
+    cut: tuple[bool, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.id or self.gold == "":
@@ -39,7 +43,8 @@ class PooledQuestion:
             at = self.answers.index("")
             raise PoolError(f"answers[{at}] is an empty string; a trace without an answer is null. Write null.")
         kinds = {f"confidences.{kind}": values for kind, values in self.confidences.items()}
-        for key, values in {"tokens": self.tokens, **kinds, "confidence": self.confidence}.items():
+        lists = {"tokens": self.tokens, **kinds, "confidence": self.confidence, "texts": self.texts, "cut": self.cut}
+        for key, values in lists.items():
             if values is not None and len(values) != len(self.answers):
                 mismatch = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'
                 raise PoolError(f'{mismatch}; give one per trace. Correct it or leave "{key}" out.')

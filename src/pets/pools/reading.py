@@ -2,19 +2,23 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
+from pets.pools.formats import frame_rows, inspect_rows, is_inspect_log, pool_records, renamed, zipped_samples
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
 from pets.tabular.reading import REPAIR, FileRow, parse_json, read_rows
 
-__all__ = ["SHIPPED", "Metric", "check_pool", "load", "pool_files", "read_pool", "read_pools"]
+__all__ = ["SHIPPED", "Metric", "check_pool", "from_frame", "load", "pool_files", "read_pool", "read_pools"]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
+"""What a pool is written as, and what stands for one in a folder."""
+READ_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".eval")
 SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
 """The pools that come with PETS, by name."""
 
@@ -26,11 +30,25 @@ PAPER_KEYS = {
 """Where the paper's ``trace_confidence`` holds them; it has no lowest group."""
 
 MANIFEST = "MANIFEST.json"
-KEYS = {
-    "id": "the question's own name",
-    "gold": "the right answer, or null where none is known",
-    "answers": "a list with one answer per trace, null for a trace without one",
-}
+NO_ANSWERS = (
+    '"answers" is missing; it is a list with one answer per trace, null for a trace without one, or "texts" with what '
+    "traces said. --field answers=NAME says where it stands."
+)
+
+
+PLACES_SHOWN = 4
+VALUES = re.compile(r'\d+|(?<= is )(".*?"|[^ ;,.]+)')
+"""What differs between two problems of one kind: numbers, and the value that was found."""
+
+
+class RowProblem(NamedTuple):
+    """What is wrong with a row of a pool, and where it stands."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
 
 
 def read_pool(
@@ -39,19 +57,39 @@ def read_pool(
     confidence: Metric = "tail",
     skip_bad: bool = False,
     max_unpacked_bytes: int | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> Pool:
     """The pool in one file; its name is the file's name without the suffix.
 
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
+    ``fields`` says under which name the file holds what (``{"answers": "predictions"}``).
     ``confidence`` chooses the kind where a pool has several, and does nothing for other pools. A compressed file may
     unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
     """
     path = Path(path)
-    questions, problems = _load(path, confidence, max_unpacked_bytes)
-    if problems and not (skip_bad and questions):
-        nothing_left = f" No other line is good either ({len(problems)} are bad)." if skip_bad else ""
-        raise PoolError(problems[0] + nothing_left)
-    return Pool(path.name[: -len(suffix_of(path))], tuple(questions), _kind(path), tuple(problems))
+    questions, problems = _load(path, confidence, max_unpacked_bytes, fields)
+    messages = tuple(f"{pool_name(path)} {problem}" for problem in problems)
+    if messages and not (skip_bad and questions):
+        nothing_left = f" No other line is good either ({len(messages)} are bad)." if skip_bad else ""
+        raise PoolError(messages[0] + nothing_left)
+    return Pool(path.name[: -len(suffix_of(path))], tuple(questions), _kind(path), messages)
+
+
+def from_frame(
+    frame: Any, name: str = "frame", *, confidence: Metric = "tail", fields: Mapping[str, str] | None = None
+) -> Pool:
+    """The pool in a table of pandas, polars or pyarrow: a question per row, or a trace per row.
+
+    >>> rows = [{"id": "q1", "answer": "4", "gold": "4"}, {"id": "q1", "answer": "5", "gold": "4"}]
+    >>> from_frame(rows).questions[0].answers
+    ('4', '5')
+    """
+    questions, problems = _gathered(pool_records(frame_rows(frame), fields), confidence)
+    if problems:
+        raise PoolError(f'pool "{name}" {problems[0]}')
+    if not questions:
+        raise PoolError(f'pool "{name}": the table holds no question; a pool has at least one.')
+    return Pool(name, tuple(questions))
 
 
 def read_pools(
@@ -94,12 +132,26 @@ def load(name: str, *, confidence: Metric = "tail") -> Pool:
     return read_pool(SHIPPED[name], confidence=confidence)
 
 
-def check_pool(path: str | os.PathLike[str]) -> list[str]:
-    """Everything that is wrong with a pool file, one message per bad line; empty when all is well."""
+def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None = None) -> list[str]:
+    """Everything that is wrong with a pool file, one message per kind of problem; empty when all is well."""
     try:
-        return _load(Path(path), "tail")[1]
+        problems = _load(Path(path), "tail", fields=fields)[1]
     except PoolError as error:
         return [str(error)]
+    alike: dict[str, list[RowProblem]] = {}
+    for problem in problems:
+        alike.setdefault(VALUES.sub("", problem.message), []).append(problem)
+    return [f"{pool_name(Path(path))} {_summary(group)}" for group in alike.values()]
+
+
+def _summary(problems: Sequence[RowProblem]) -> str:
+    """The first of problems that are alike, how many more there are, and where they stand."""
+    first, *others = problems
+    if not others:
+        return str(first)
+    places = ", ".join(problem.place for problem in others[:PLACES_SHOWN])
+    more = "" if len(others) <= PLACES_SHOWN else ", ..."
+    return f"{first} And {len(others):,} more like it: {places}{more}."
 
 
 def pool_name(path: Path) -> str:
@@ -109,81 +161,99 @@ def pool_name(path: Path) -> str:
 
 def suffix_of(path: Path) -> str:
     """Which of the suffixes the file has."""
-    for suffix in SUFFIXES:
+    for suffix in READ_SUFFIXES:
         if path.name.lower().endswith(suffix):
             return suffix
     raise PoolError(
-        f"{pool_name(path)}: its format is unknown; pools end in {', '.join(SUFFIXES)}. Rename or convert it."
+        f"{pool_name(path)}: its format is unknown; pools end in {', '.join(READ_SUFFIXES)}. Rename or convert it."
     )
 
 
-def _load(path: Path, metric: Metric, max_unpacked_bytes: int | None = None) -> tuple[list[PooledQuestion], list[str]]:
+def _load(
+    path: Path, metric: Metric, max_unpacked_bytes: int | None = None, fields: Mapping[str, str] | None = None
+) -> tuple[list[PooledQuestion], list[RowProblem]]:
     """The good questions of a file, and what is wrong with the others."""
     if metric not in KINDS:
         raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
-    questions: list[PooledQuestion] = []
-    problems: list[str] = []
-    place_of: dict[str, str] = {}
-    for place, record, problem in _rows(path, max_unpacked_bytes):
-        try:
-            if problem:
-                raise PoolError(problem)
-            question = _question(record, metric)
-            if question.id in place_of:
-                repeated = f'"id" is {as_json(question.id)}, as on {place_of[question.id]}; ids are unique'
-                raise PoolError(f"{repeated}. Rename one or drop the line.")
-        except PoolError as error:
-            problems.append(f"{pool_name(path)} {place}: {error}")
-            continue
-        place_of[question.id] = place
-        questions.append(question)
+    questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), metric)
     if not questions and not problems:
         raise PoolError(f"{pool_name(path)}: the file holds no question; a pool has at least one. Record it again.")
     return questions, problems
 
 
-def _rows(path: Path, max_unpacked_bytes: int | None) -> Iterator[FileRow]:
-    """The rows of a pool file; a single object may hold the questions by id."""
-    if not path.is_dir():
-        suffix_of(path)
-    for row in read_rows(path, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes):
-        if row.place == "entry 1" and isinstance(row.value, dict) and _by_id(row.value):
-            questions = row.value.items()
-            yield from (FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in enumerate(questions, 1))
-        else:
-            yield row
+def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuestion], list[RowProblem]]:
+    questions: list[PooledQuestion] = []
+    problems: list[RowProblem] = []
+    place_of: dict[str, str] = {}
+    for number, (place, record, problem) in enumerate(rows, 1):
+        try:
+            if problem:
+                raise PoolError(problem)
+            question = _question(record, metric, number)
+            if question.id in place_of:
+                repeated = f'"id" is {as_json(question.id)}, as on {place_of[question.id]}; ids are unique'
+                raise PoolError(f"{repeated}. Rename one or drop the line.")
+        except PoolError as error:
+            problems.append(RowProblem(place, str(error)))
+            continue
+        place_of[question.id] = place
+        questions.append(question)
+    return questions, problems
 
 
-def _by_id(content: dict[str, Any]) -> bool:
-    return "answers" not in content and all(isinstance(value, dict) for value in content.values())
+def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
+    """The questions of a pool file, whatever its format."""
+    if not path.is_dir() and suffix_of(path) == ".eval":
+        return inspect_rows(zipped_samples(path, max_unpacked_bytes))
+    rows = read_rows(path, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
+    if path.suffix.lower() != ".json":
+        return pool_records(rows, fields)
+    entries = list(rows)
+    content = entries[0].value if len(entries) == 1 else None
+    if not isinstance(content, dict) or not content:
+        return pool_records(entries, fields)
+    if is_inspect_log(content):
+        return inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
+    if all(isinstance(value, dict) for value in content.values()):
+        by_id = enumerate(content.items(), 1)
+        entries = [FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in by_id]
+    return pool_records(entries, fields)
 
 
-def _question(record: object, metric: Metric) -> PooledQuestion:
+def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     if not isinstance(record, dict):
         raise PoolError(f"found {as_json(record)}; a question is an object with id, gold and answers. {REPAIR}")
     if "gold" not in record and ("answer" in record or "correct_answer" in record):
         record = _from_paper(record, metric)
-    for key, meaning in KEYS.items():
-        if key not in record or (record[key] is None and key != "gold"):
-            raise PoolError(f'"{key}" is missing; it is {meaning}. Add it or drop the line.')
-    answers = [_text(answer, f"answers[{at}]") for at, answer in enumerate(_list(record, "answers") or ())]
-    if answers and all(answer is None for answer in answers):
+    record = renamed(record)
+    texts, tokens, confidence = _texts(record, "texts"), _list(record, "tokens"), _list(record, "confidence")
+    answers = _texts(record, "answers")
+    if answers is None and texts is None:
+        raise PoolError(NO_ANSWERS)
+    if texts is None and answers and all(answer is None for answer in answers):
         failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
         raise PoolError(f"{failure}. {RESAMPLE}")
-    tokens, confidence = _list(record, "tokens"), _list(record, "confidence")
+    cut = _list(record, "cut")
     kinds = _kinds(record)
     if kinds and confidence is None:
         if metric not in kinds:
             raise PoolError(f'"confidences" has {", ".join(kinds)} and not {metric}. Choose one of these.')
         confidence = kinds[metric]
     return PooledQuestion(
-        id=_text(record["id"], '"id"') or "",
-        answers=tuple(answers),
-        gold=_text(record["gold"], '"gold"'),
+        id=str(number) if record.get("id") is None else _text(record["id"], '"id"') or "",
+        answers=(None,) * len(texts or ()) if answers is None else answers,
+        gold=_text(record.get("gold"), '"gold"'),
         tokens=None if tokens is None else tuple(tokens),
         confidence=None if confidence is None else tuple(map(_float, confidence)),
         confidences={kind: tuple(map(_float, values)) for kind, values in kinds.items()},
+        texts=texts,
+        cut=None if cut is None else tuple(cut),
     )
+
+
+def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None:
+    values = _list(record, key)
+    return None if values is None else tuple(_text(value, f"{key}[{at}]") for at, value in enumerate(values))
 
 
 def _kinds(record: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -221,6 +291,9 @@ def _paper_value(entry: Any, where: str, metric: Metric) -> Any:
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
     values = record.get(key)
+    if isinstance(values, str) and values.lstrip().startswith("["):  # a list in a cell of CSV
+        parsed, problem = parse_json(values.encode(errors="replace"))
+        values = values if problem else parsed
     if values is None or isinstance(values, list):
         return values
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')

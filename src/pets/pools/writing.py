@@ -8,7 +8,7 @@ from pathlib import Path
 from pets._extras import require
 from pets.errors import PoolError
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import pool_name, suffix_of
+from pets.pools.reading import SUFFIXES, pool_name, suffix_of
 from pets.tabular import atomic_write
 
 __all__ = ["line_of", "write_pool"]
@@ -21,6 +21,8 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
     """
     path = Path(path)
     suffix = suffix_of(path)
+    if suffix not in SUFFIXES:
+        raise PoolError(f"{pool_name(path)}: pools are written as {', '.join(SUFFIXES)}. Rename it.")
     try:
         content = _parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix)
     except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
@@ -45,6 +47,8 @@ def _parquet_bytes(pool: Pool) -> bytes:
     text, list_of = arrow.string(), arrow.list_
     columns = {"id": text, "gold": text, "answers": list_of(text)}
     columns |= {"tokens": list_of(arrow.int64()), "confidence": list_of(arrow.float64())}
+    if any(question.texts is not None for question in pool.questions):
+        columns |= {"texts": list_of(text), "cut": list_of(arrow.bool_())}
     kinds = dict.fromkeys(kind for question in pool.questions for kind in question.confidences)
     if kinds:
         columns["confidences"] = arrow.struct([(kind, list_of(arrow.float64())) for kind in kinds])
@@ -58,6 +62,13 @@ def _record(question: PooledQuestion) -> dict[str, object]:
     kinds = dict(question.confidences)
     # The kind that was chosen on reading is one of them: written once, and chosen anew on the next reading.
     confidence = None if question.confidence in kinds.values() else question.confidence
-    optional = {"tokens": question.tokens, "confidence": confidence, "confidences": kinds or None}
-    present = {key: values for key, values in optional.items() if values is not None}
-    return {"id": question.id, "gold": question.gold, "answers": question.answers, **present}
+    unread = question.texts is not None and all(answer is None for answer in question.answers)
+    optional = {
+        "answers": None if unread else question.answers,
+        "tokens": question.tokens,
+        "confidence": confidence,
+        "confidences": kinds or None,
+        "texts": question.texts,
+        "cut": question.cut,
+    }
+    return {"id": question.id, "gold": question.gold} | {k: v for k, v in optional.items() if v is not None}

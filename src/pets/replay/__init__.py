@@ -10,13 +10,14 @@ from types import ModuleType
 from pets.replay.compare import Comparison, Estimate, against_itself, average_ratio, compare
 from pets.replay.config import BUDGETS, ReplayConfig
 from pets.replay.lab import replay
-from pets.replay.labelled import read_answers
+from pets.replay.labelled import LabelledPool, read_answers, relabelled
 from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, traces_at_mean
 from pets.replay.results import PoolResult, Result
 from pets.replay.rows import Row, certificates, rows
 
 __all__ = ["BUDGETS", "LEVELS", "Comparison", "Estimate", "PoolResult", "ReplayConfig", "Result", "Row"]
 __all__ += [
+    "LabelledPool",
     "against_itself",
     "area",
     "at_spend",
@@ -26,6 +27,7 @@ __all__ += [
     "mean_curve",
     "reached",
     "read_answers",
+    "relabelled",
     "replay",
     "rows",
     "traces_at_mean",

@@ -24,6 +24,7 @@ class ReplayConfig:
     ``zone`` is what another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good
     (0: a good verdict is the target). ``certified`` are mean budgets at which certificates of offline policies are
     checked.
+    ``min_traces`` leaves out questions with fewer traces; ``None`` leaves out stragglers alone.
 
     >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
     (30, 10)
@@ -38,6 +39,7 @@ class ReplayConfig:
     certified: tuple[float, ...] = ()
     zone: float = 0.1
     seed: int = 0
+    min_traces: int | None = None
 
     def __post_init__(self) -> None:
         if min(self.repetitions, self.size) < 1 or self.seed < 0:

@@ -29,6 +29,7 @@ __all__ = [
     "size_of",
     "tied",
     "vote_accuracy",
+    "without_short",
 ]
 
 Codes = NDArray[np.int32]
@@ -94,6 +95,7 @@ def tied(path: Labels, confidences: Sequence[float | None] | None = None) -> boo
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
+STRAGGLERS_SHARE = 0.1  # of the questions, at most, that may have too few traces to count
 NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote equals it
 
 
@@ -181,6 +183,23 @@ def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
     if have < 1:
         raise InputError(f'pool "{pool.name}": a question with 1 trace has no disjoint halves. Replay it whole.')
     return min(config.size, have)
+
+
+def without_short(pool: LabelledPool, config: ReplayConfig) -> LabelledPool:
+    """The pool without questions that have too few traces: fewer than ``config.min_traces``, where that is given.
+
+    Else the pool is as long as its shortest question, and only stragglers are left out: at most a tenth of the
+    questions, with less than half of the traces that would be drawn of the others.
+    """
+    counts = sorted(len(question.labels) for question in pool.questions)
+    least = config.min_traces
+    if least is None:
+        halves = 1 if config.target == "whole" else 2
+        usual = min(config.size * halves, counts[len(counts) // 2])
+        few = sum(2 * count < usual for count in counts)
+        least = (usual + 1) // 2 if 0 < few <= len(counts) * STRAGGLERS_SHARE else 0
+    short = [question for question in pool.questions if len(question.labels) < least]
+    return pool.without(short, f"has fewer than {least} traces")
 
 
 def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Draw:

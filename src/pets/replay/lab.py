@@ -23,7 +23,7 @@ from pets.replay.calibration import Certified, Floats, moment
 from pets.replay.config import ReplayConfig
 from pets.replay.contenders import Contender, contenders, split
 from pets.replay.curves import Curve
-from pets.replay.draws import Draw, draw_traces, size_of, vote_accuracy
+from pets.replay.draws import Draw, draw_traces, size_of, vote_accuracy, without_short
 from pets.replay.labelled import LabelledPool, read_answers
 from pets.replay.limit import attainable
 from pets.replay.results import PoolResult, Result, stacked
@@ -94,7 +94,7 @@ def replay(
     entrants = contenders(policies)
     if workers > 1:
         _check_sendable(entrants)
-    read = [read_answers(pool, answer) for pool in pools]
+    read = [without_short(read_answers(pool, answer), config) for pool in pools]
     for pool in read:
         _check(pool, config, entrants)
     outcomes: dict[tuple[int, int], Repetition] = {}

@@ -1,17 +1,27 @@
-"""Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it."""
+"""Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it.
+
+A pool holds answers that somebody has extracted, or the texts of traces, or both. An answer type that is asked for
+reads the texts where there are any, by the code that reads the texts of a live model; without one, the recorded answers
+are compared.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 from pets.answers.base import AnswerType
+from pets.answers.gold import gold_label
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
 from pets.registry import make_answer_type
 
-__all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers"]
+__all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers", "relabelled"]
 
 RAW = "raw"  # strings as they were recorded
 DIGITS = frozenset("0123456789")
+LONG_ANSWER_CHARS = 80  # of the median recorded string: longer ones are what models say, and no answers
+READ_SHARE = 0.5  # of the recorded strings, that an answer type reads if they are such answers
+SHOW_HOW = "Say how they are read: --answer number, choice, math, text, ...; --answer raw takes them as they are."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +56,78 @@ class LabelledPool:
         shares = [q.labels.count(q.gold) / len(q.labels) for q in self.questions if q.gold is not None]
         return sum(shares) / len(shares) if shares else None
 
+    def without(self, dropped: Sequence[LabelledQuestion], reason: str) -> "LabelledPool":
+        """The pool without some of its questions; its note says how many, and why."""
+        if not dropped:
+            return self
+        ids = {question.id for question in dropped}
+        kept = tuple(question for question in self.questions if question.id not in ids)
+        if not kept:
+            raise InputError(f'pool "{self.name}": every question {reason}; there is nothing to replay.')
+        number = "1 question is" if len(ids) == 1 else f"{len(ids):,} questions are"
+        note = f"{number} left out: each {reason}" if len(ids) > 1 else f"{number} left out: it {reason}"
+        return replace(self, questions=kept, note="; ".join(filter(None, (self.note, note))))
+
 
 def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
-    Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's type that
-    reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and ``note``
-    says so. In a pool of choices the options are the different answers of the whole pool.
+    Texts are read where an answer type is given, or where there is nothing else; so are recorded answers that turn out
+    to be texts. Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's
+    type that reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and
+    ``note`` says so. In a pool of choices the options are the different answers of the whole pool. A question to which
+    no trace gave an answer is left out, and ``note`` says so. Where nothing can be read it raises.
     """
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
     spec = answer or (_digits(pool) if pool.kind == "choice" else None) or pool.kind or RAW
-    questions = _read(pool, None if spec == RAW else make_answer_type(spec))
-    note = ""
-    if answer is None and spec != RAW and _share_read(pool, questions) < 0.5:
-        note = f'"{spec}" reads fewer than half of its answers: they are compared as recorded'
-        questions = _read(pool, None)
+    kind = None if spec == RAW else make_answer_type(spec)
+    if kind is None:
+        if answer is None:
+            _check_short(pool)
+        questions, note = [_question(question, question.answers, None) for question in pool.questions], ""
+    else:
+        questions, note = _read(pool, kind, spec, asked=answer is not None)
     options = None
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
-    return LabelledPool(pool.name, tuple(questions), RAW if note else spec, options, note)
+    read = LabelledPool(pool.name, tuple(questions), RAW if note.endswith("as recorded") else spec, options, note)
+    _check_read(pool, read)
+    silent = [question for question in read.questions if all(label is None for label in question.labels)]
+    return read.without(silent, "has no answer that could be read")
+
+
+def _read(pool: Pool, kind: AnswerType, spec: str, *, asked: bool) -> tuple[list[LabelledQuestion], str]:
+    """Labels by an answer type, and what there is to say of them."""
+    if any(q.texts is not None and (asked or _unread(q)) for q in pool.questions):
+        return [_question(q, _from_texts(q, kind), kind) for q in pool.questions], ""
+    questions = [_question(q, q.answers, kind) for q in pool.questions]
+    if _share_read(pool, questions) >= READ_SHARE:
+        return questions, ""
+    if asked:
+        extracted = [_question(q, _extracted(q.answers, kind), kind) for q in pool.questions]
+        if _share_read(pool, extracted) > max(READ_SHARE, _share_read(pool, questions)):
+            return extracted, f'its answers are whole texts: "{spec}" reads the answer of each'
+        return questions, ""
+    recorded = [_question(q, q.answers, None) for q in pool.questions]
+    return recorded, f'"{spec}" reads fewer than half of its answers: they are compared as recorded'
+
+
+def relabelled(pool: Pool, read: LabelledPool) -> Pool:
+    """The pool with its answers and gold as they were read: a pool that can be written.
+
+    >>> asked = PooledQuestion("q", (None, None), "72", texts=("So it is 72.", "The answer is 71."))
+    >>> pool = Pool("p", (asked,))
+    >>> relabelled(pool, read_answers(pool, "number")).questions[0].answers
+    ('72', '71')
+    """
+    labelled = {question.id: question for question in read.questions}
+    questions = (
+        replace(question, answers=labelled[question.id].labels, gold=labelled[question.id].gold or question.gold)
+        for question in pool.questions
+        if question.id in labelled
+    )
+    return replace(pool, questions=tuple(questions), kind=read.answer)
 
 
 def _digits(pool: Pool) -> str | None:
@@ -76,28 +138,57 @@ def _digits(pool: Pool) -> str | None:
     return f"choice:digits={min(recorded)}-{max(recorded)}"
 
 
-def _read(pool: Pool, kind: AnswerType | None) -> list[LabelledQuestion]:
-    return [_question(question, kind) for question in pool.questions]
+def _unread(question: PooledQuestion) -> bool:
+    """Whether nobody has read the answers of its texts yet."""
+    return question.texts is not None and all(answer is None for answer in question.answers)
 
 
-def _question(question: PooledQuestion, kind: AnswerType | None) -> LabelledQuestion:
-    labels: Sequence[str | None] = question.answers if kind is None else kind.labels(question.answers)
+def _from_texts(question: PooledQuestion, kind: AnswerType) -> Sequence[str | None]:
+    """The answers in a question's texts; where it has none, the recorded ones."""
+    if question.texts is None:
+        return question.answers
+    cut = question.cut or (False,) * len(question.texts)
+    return _extracted([None if at_limit else text for text, at_limit in zip(question.texts, cut, strict=True)], kind)
+
+
+def _extracted(texts: Sequence[str | None], kind: AnswerType) -> list[str | None]:
+    return [None if text is None else kind.extract(text) for text in texts]
+
+
+def _question(question: PooledQuestion, answers: Sequence[str | None], kind: AnswerType | None) -> LabelledQuestion:
+    labels: Sequence[str | None] = answers if kind is None else kind.labels(answers)
     gold = question.gold
     if kind is not None and gold is not None:
-        gold = _gold(kind, gold, labels)
+        gold = gold_label(kind, gold, labels)
     return LabelledQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence)
-
-
-def _gold(kind: AnswerType, gold: str, labels: Sequence[str | None]) -> str | None:
-    """Gold's label. It joins the classes after the votes are counted: it must not make two of them one."""
-    form = kind.canonical(gold)
-    if form is None:
-        return None
-    names = [name for name in dict.fromkeys(labels) if name is not None]
-    return next((name for name in names if kind.same(name, form)), form)
 
 
 def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:
     recorded = sum(answer is not None for question in pool.questions for answer in question.answers)
     read = sum(label is not None for question in questions for label in question.labels)
     return read / max(1, recorded)
+
+
+def _check_short(pool: Pool) -> None:
+    """Refuse texts for which nobody has said how they are read: compared as strings, hardly two would be equal."""
+    if all(_unread(question) for question in pool.questions):
+        raise InputError(f'pool "{pool.name}" holds texts, from which no answer has been read yet. {SHOW_HOW}')
+    lengths = [len(answer) for question in pool.questions for answer in question.answers if answer is not None]
+    if lengths and median(lengths) > LONG_ANSWER_CHARS:
+        raise InputError(
+            f'pool "{pool.name}": its answers look like whole texts ({median(lengths):,.0f} characters in the median). '
+            f"{SHOW_HOW}"
+        )
+
+
+def _check_read(pool: Pool, read: LabelledPool) -> None:
+    if any(label is not None for question in read.questions for label in question.labels):
+        return
+    strings = (text for q in pool.questions for text in q.texts or q.answers if text is not None)
+    example = next(strings, None)
+    if example is None:
+        raise InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
+    shown = example if len(example) <= LONG_ANSWER_CHARS else f"...{example[-LONG_ANSWER_CHARS:]}"
+    raise InputError(
+        f'"{read.answer}" reads no answer in pool "{pool.name}", not in {shown!r} for one. Try another --answer.'
+    )

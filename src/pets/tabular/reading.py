@@ -13,7 +13,17 @@ from typing import IO, Any, NamedTuple
 from pets._extras import require
 from pets.errors import InputError, PetsError
 
-__all__ = ["SUFFIXES", "FileRow", "Record", "parse_json", "read_rows", "rows_of", "suffix_of", "unpacked_lines"]
+__all__ = [
+    "SUFFIXES",
+    "FileRow",
+    "Record",
+    "max_unpacked",
+    "parse_json",
+    "read_rows",
+    "rows_of",
+    "suffix_of",
+    "unpacked_lines",
+]
 
 Record = dict[str, Any]
 
@@ -63,7 +73,7 @@ def read_rows(
     if suffix_of(path) == ".parquet":
         require("pyarrow", "parquet")  # before anything about the file
     try:
-        limit = max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
+        limit = max_unpacked(path, max_unpacked_bytes)
         with path.open("rb") as file:
             yield from rows_of(file, suffix_of(path), title, error, limit)
     except FileNotFoundError:
@@ -129,6 +139,11 @@ def unpacked_lines(packed: IO[bytes], limit: int) -> Iterator[bytes]:
             if left < 0:
                 raise OSError(_too_large(limit))
             yield line
+
+
+def max_unpacked(path: Path, max_unpacked_bytes: int | None = None) -> int:
+    """To how many bytes a compressed file may unpack."""
+    return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
 
 
 def _too_large(limit: int) -> str:

@@ -1,0 +1,88 @@
+"""How the verbs that work on recorded pools read them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from pets.cli._groups import option
+from pets.cli._output import count
+from pets.cli._terminal import terminal_text
+from pets.errors import InputError
+from pets.pools import Metric, Pool, read_pool
+from pets.pools.formats import NAMES
+from pets.replay import LabelledPool, read_answers
+
+__all__ = ["PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
+
+
+def parse_pool_fields(texts: tuple[str, ...]) -> dict[str, str]:
+    """Which column of a pool holds what.
+
+    >>> parse_pool_fields(("texts=responses", "gold=final"))
+    {'texts': 'responses', 'gold': 'final'}
+    """
+    fields: dict[str, str] = {}
+    for text in texts:
+        name, equals, column = text.partition("=")
+        if name not in NAMES or not equals or not column or name in fields:
+            raise InputError(f"a field is given once, as NAME=COLUMN, NAME one of {', '.join(NAMES)}; got {text!r}.")
+        fields[name] = column
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFieldOptions:
+    """Where a pool holds what."""
+
+    title: ClassVar[str] = "Pools"
+
+    fields: tuple[str, ...] = option(
+        "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
+        "give it again for more.",
+        (),
+        flags=("--field",),
+        metavar="NAME=COLUMN",
+    )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The fields, parsed."""
+        return parse_pool_fields(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How recorded answers are read."""
+
+    title: ClassVar[str] = "Pools"
+
+    answer: str | None = option(
+        "Read the texts of traces, or what stands for their answers, by this answer type: choice, number, math, "
+        "text, ...; raw takes them as recorded. If not given, as the manifest says, else as recorded."
+    )
+    fields: tuple[str, ...] = option(
+        "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
+        "give it again for more.",
+        (),
+        flags=("--field",),
+        metavar="NAME=COLUMN",
+    )
+    skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
+
+    def read(self, path: Path, confidence: Metric = "tail") -> Pool:
+        """The pool at ``path``; how many of its lines were skipped goes to stderr."""
+        pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_pool_fields(self.fields))
+        if pool.skipped:
+            click.echo(f"{terminal_text(pool.name)}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
+        return pool
+
+    def label(self, pool: Pool, min_traces: int = 1) -> LabelledPool:
+        """The pool as votes, questions of fewer traces left out; what there is to say goes to stderr."""
+        read = read_answers(pool, self.answer)
+        short = [question for question in read.questions if len(question.labels) < min_traces]
+        read = read.without(short, f"has fewer than {min_traces} traces")
+        if read.note:
+            click.echo(terminal_text(f"{read.name}: {read.note}."), err=True)
+        return read

@@ -1,0 +1,338 @@
+"""Recorded answers as other tools write them, as the records of a pool: one trace per row, lm-eval, inspect_ai.
+
+A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is one of these, told by its first row.
+"""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pets.errors import PoolError
+from pets.tabular import FileRow, Record
+from pets.tabular.reading import max_unpacked, parse_json
+
+__all__ = ["NAMES", "frame_rows", "inspect_rows", "is_inspect_log", "pool_records", "renamed", "zipped_samples"]
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
+    "gold": ("gold", "correct_answer", "answer", "target", "label", "solution"),
+    "answers": ("answers",),
+    "texts": ("texts", "responses", "completions", "outputs", "generations"),
+    "tokens": ("tokens",),
+    "confidence": ("confidence",),
+}
+"""What a question of a pool has, and under which names; the first of them that is there."""
+
+TRACE_NAMES: Mapping[str, tuple[str, ...]] = {
+    "id": (*NAMES["id"], "question", "problem", "prompt"),
+    "gold": ("gold", "correct_answer", "target", "label", "solution"),
+    "answers": ("answer", "prediction", "extracted_answer"),
+    "texts": ("text", "response", "completion", "output", "generation"),
+    "tokens": ("tokens", "completion_tokens", "output_tokens"),
+    "confidence": ("confidence",),
+    "number": ("number", "trace", "epoch", "repeat", "sample"),
+    "finish": ("finish", "finish_reason", "stop_reason"),
+}
+"""The same of a file with one trace per row."""
+
+CUT = ("length", "max_tokens", "model_length")  # how servers and tools say that a trace ended at its token limit
+UNREAD = "[invalid]"  # what lm-eval's filters leave where they read nothing
+LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
+
+
+@dataclass(slots=True)
+class _Trace:
+    """One trace of a file that has one per row."""
+
+    id: Any
+    answer: Any = None
+    text: Any = None
+    gold: Any = None
+    tokens: Any = None
+    confidence: Any = None
+    number: Any = None
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class _Group:
+    """The traces of one question, and where it stands first."""
+
+    place: str
+    traces: list[_Trace] = field(default_factory=list)
+
+    def record(self, answer_is_gold: bool) -> Record:
+        """The question as a pool has it."""
+        traces = self.traces
+        if all(type(trace.number) is int for trace in traces):
+            traces = sorted(traces, key=lambda trace: trace.number)
+        golds = [trace.gold for trace in traces if trace.gold is not None]
+        record: Record = {"id": traces[0].id, "gold": golds[0] if golds else None}
+        if answer_is_gold:
+            record["gold"] = traces[0].answer
+        elif any(trace.answer is not None for trace in traces) or not any(trace.text for trace in traces):
+            record["answers"] = [trace.answer for trace in traces]
+        if any(trace.text is not None for trace in traces):
+            record["texts"] = [trace.text for trace in traces]
+        if all(trace.tokens is not None for trace in traces):
+            record["tokens"] = [trace.tokens for trace in traces]
+        if any(trace.confidence is not None for trace in traces):
+            record["confidence"] = [trace.confidence for trace in traces]
+        if any(trace.cut for trace in traces):
+            record["cut"] = [trace.cut for trace in traces]
+        return record
+
+
+def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterator[FileRow]:
+    """The questions of a pool, whatever its rows are; rows with a problem are handed on."""
+    remaining = iter(rows)
+    before: list[FileRow] = []
+    for row in remaining:
+        before.append(row)
+        if not row.problem and isinstance(row.value, dict):
+            break
+    rows = chain(before, remaining)
+    first = before[-1].value if before and not before[-1].problem else None
+    fields = fields or {}
+    if not isinstance(first, dict) or _has_lists(first, fields):
+        return (_mapped(row, fields) for row in rows) if fields else iter(rows)
+    if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
+        return _grouped(rows, _lm_eval_traces)
+    if _is_trace(first, fields):
+        return _grouped(rows, lambda record: [_trace(record, fields)])
+    return (_mapped(row, fields) for row in rows)
+
+
+def _mapped(row: FileRow, fields: Mapping[str, str]) -> FileRow:
+    """The row with the columns that the user named under the names of a pool."""
+    if row.problem or not isinstance(row.value, dict):
+        return row
+    named = {name: row.value.get(column) for name, column in fields.items()}
+    others = {name: value for name, value in row.value.items() if name not in fields.values()}
+    return row._replace(value=others | named)
+
+
+def renamed(record: Record) -> Record:
+    """The record under the names of a pool, where it has usual ones.
+
+    >>> renamed({"question_id": 7, "responses": ["so 4"], "target": "4"})
+    {'question_id': 7, 'responses': ['so 4'], 'target': '4', 'id': 7, 'gold': '4', 'texts': ['so 4']}
+    """
+    ours = dict(record)
+    for name, usual in NAMES.items():
+        if name not in ours:
+            values = [record[column] for column in usual if record.get(column) is not None]
+            if values:
+                ours[name] = values[0]
+    return ours
+
+
+def _has_lists(record: Record, fields: Mapping[str, str]) -> bool:
+    ours = renamed(_mapped(FileRow("", record), fields).value)
+    return any(_as_list(ours.get(name)) is not None for name in ("answers", "texts"))
+
+
+def _as_list(value: Any) -> list[Any] | None:
+    """A list, also as the text of one in a cell."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        parsed, problem = parse_json(value.encode(errors="replace"))
+        value = value if problem else parsed
+    return value if isinstance(value, list) else None
+
+
+def _is_trace(record: Record, fields: Mapping[str, str]) -> bool:
+    columns = _trace_columns(record, fields)
+    if "answers" not in columns and "texts" not in columns:
+        return False
+    return not any(isinstance(record.get(columns.get(name, "")), list | dict) for name in ("answers", "texts"))
+
+
+def _trace_columns(record: Record, fields: Mapping[str, str]) -> dict[str, str]:
+    lower = {name.lower(): name for name in reversed(list(record)) if name not in fields.values()}
+    columns = dict(fields)
+    for name, usual in TRACE_NAMES.items():
+        column = next((lower[candidate] for candidate in usual if candidate in lower), None)
+        if name not in columns and column is not None:
+            columns[name] = column
+    return columns
+
+
+def _trace(record: Record, fields: Mapping[str, str]) -> _Trace:
+    columns = _trace_columns(record, fields)
+    values = {name: record.get(column) for name, column in columns.items()}
+    if values.get("id") is None:
+        raise PoolError('"id" is missing: which question is this a trace of? --field id=NAME says where it stands.')
+    return _Trace(
+        values["id"],
+        values.get("answers"),
+        values.get("texts"),
+        values.get("gold"),
+        _number(values.get("tokens"), int),
+        _number(values.get("confidence"), float),
+        _number(values.get("number"), int),
+        values.get("finish") in CUT,
+    )
+
+
+def _number(value: Any, kind: type) -> Any:
+    """A number that stands in a cell as a text."""
+    if isinstance(value, str):
+        try:
+            return kind(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _lm_eval_traces(record: Record) -> list[_Trace]:
+    """The repeats of one document of an lm-eval ``samples_*.jsonl``."""
+    texts = _flat(record.get("resps"))
+    filtered = _flat(record.get("filtered_resps"))
+    if not texts and (record.get("resps") or not filtered):
+        raise PoolError(LIKELIHOODS)
+    if not texts or len(filtered) != len(texts):
+        texts, filtered = texts or [None] * len(filtered), [] if texts else filtered
+    answers = [None if answer == UNREAD else answer for answer in filtered] or [None] * len(texts)
+    gold = record.get("target")
+    gold = gold[0] if isinstance(gold, list) and gold else gold
+    return [_Trace(record["doc_id"], answer, text, gold) for answer, text in zip(answers, texts, strict=True)]
+
+
+def _flat(values: Any) -> list[Any]:
+    """The texts of ``[[text, ...]]`` or ``[text, ...]``; none where they are log-likelihoods."""
+    if isinstance(values, list) and len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    return values if isinstance(values, list) and all(isinstance(value, str) for value in values) else []
+
+
+def _grouped(rows: Iterable[FileRow], traces_of: Any) -> Iterator[FileRow]:
+    """One row per question. A document that several of lm-eval's filters have read is taken once."""
+    groups: dict[str, _Group] = {}
+    filters: dict[str, Any] = {}
+    for row in rows:
+        if row.problem or not isinstance(row.value, dict):
+            yield row
+            continue
+        try:
+            traces: Sequence[_Trace] = traces_of(row.value)
+        except PoolError as error:
+            yield FileRow(row.place, None, str(error))
+            continue
+        id = str(traces[0].id)
+        if "filtered_resps" in row.value and filters.setdefault(id, row.value.get("filter")) != row.value.get("filter"):
+            continue
+        groups.setdefault(id, _Group(row.place)).traces += traces
+    answer_is_gold = _answer_is_gold(groups.values())
+    yield from (FileRow(group.place, group.record(answer_is_gold)) for group in groups.values())
+
+
+def _answer_is_gold(groups: Iterable[_Group]) -> bool:
+    """Whether "answer" beside a text is the data set's: there is no other gold, and it never varies in a question."""
+    traces = [trace for group in groups for trace in group.traces]
+    if any(trace.gold is not None or trace.text is None or trace.answer is None for trace in traces):
+        return False
+    answers: dict[str, set[str]] = {}
+    for trace in traces:
+        answers.setdefault(str(trace.id), set()).add(str(trace.answer))
+    return bool(traces) and all(len(different) == 1 for different in answers.values())
+
+
+def is_inspect_log(content: Record) -> bool:
+    """Whether a JSON object is a log of inspect_ai."""
+    return "eval" in content and isinstance(content.get("samples"), list)
+
+
+def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:
+    """The questions of an inspect_ai log: its epochs are the traces."""
+    return _grouped(samples, _inspect_traces)
+
+
+def _inspect_traces(sample: Record) -> list[_Trace]:
+    output = sample.get("output")
+    output = output if isinstance(output, dict) else {}
+    choices = output.get("choices") or [{}]
+    choice = choices[0] if isinstance(choices[0], dict) else {}
+    text = _content((choice.get("message") or {}).get("content")) or output.get("completion") or None
+    scores = [score for score in (sample.get("scores") or {}).values() if isinstance(score, dict)]
+    answer = next((score["answer"] for score in scores if isinstance(score.get("answer"), str)), None)
+    target = sample.get("target")
+    gold = target[0] if isinstance(target, list) and target else target
+    usage = output.get("usage") or {}
+    return [
+        _Trace(
+            sample.get("id"),
+            answer or None,
+            text,
+            gold or None,
+            usage.get("output_tokens"),
+            number=sample.get("epoch"),
+            cut=choice.get("stop_reason") in CUT,
+        )
+    ]
+
+
+def _content(content: Any) -> str:
+    """The text of a message: a string, or parts of which those of text count."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterator[FileRow]:
+    """The samples of an inspect_ai ``.eval`` file, a zip with one JSON file per sample and epoch."""
+    try:
+        limit = left = max_unpacked(path, max_unpacked_bytes)
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if not (name.startswith("samples/") and name.endswith(".json")):
+                    continue
+                with archive.open(name) as member:
+                    raw = member.read(left + 1)
+                left -= len(raw)
+                if left < 0:
+                    raise PoolError(
+                        f'pool "{path.name}" cannot be read (it unpacks to over {limit} bytes, far more than its '
+                        "size; unpack it yourself if that is right)."
+                    )
+                value, problem = parse_json(raw)
+                yield FileRow(name.removeprefix("samples/"), value, problem)
+    except FileNotFoundError:
+        raise PoolError(f'pool "{path.name}": there is no file "{path}". Check the path.') from None
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+        raise PoolError(f'pool "{path.name}" is no inspect_ai log ({error}). Check the file.') from None
+    except (NotImplementedError, RuntimeError) as error:
+        raise PoolError(
+            f'pool "{path.name}" cannot be unpacked by this Python ({error}). '
+            "Convert it: inspect log convert --to json --output-dir DIR FILE."
+        ) from None
+
+
+def frame_rows(frame: Any) -> Iterator[FileRow]:
+    """The rows of a table: of pandas, polars or pyarrow, or whatever else turns into a list of dictionaries."""
+    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
+        if hasattr(frame, method):
+            records = getattr(frame, method)(*arguments)
+            break
+    else:
+        records = frame
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, Mapping):
+            raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
+        yield FileRow(f"row {number}", {str(key): _scalar(value) for key, value in record.items()})
+
+
+def _scalar(value: Any) -> Any:
+    """numpy's numbers and arrays as Python's, and what stands for "missing" as ``None``."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_scalar(item) for item in value]
+    if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value

@@ -1,0 +1,194 @@
+"""Recorded answers as other tools write them become the same questions."""
+
+import csv
+import json
+import zipfile
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pets.errors import PoolError
+from pets.pools import PooledQuestion, check_pool, from_frame, read_pool
+
+TEXTS = ("It is 4.", "It is 5.", "So: 4")
+LONG = [
+    {"question_id": "a", "response": text, "prediction": text[-2:].strip(". "), "gold": 4, "tokens": len(text)}
+    for text in TEXTS
+] + [{"question_id": "b", "response": "I see 7", "prediction": "7", "gold": None, "tokens": 7}]
+EXPECTED = (
+    PooledQuestion("a", ("4", "5", "4"), "4", (8, 8, 5), texts=TEXTS),
+    PooledQuestion("b", ("7",), None, (7,), texts=("I see 7",)),
+)
+
+
+def long_file(path):
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(LONG), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in LONG))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(LONG))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, LONG[0], delimiter=";")
+            writer.writeheader()
+            writer.writerows(LONG)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl", ".json"])
+def test_one_trace_per_row_in_any_format(tmp_path, suffix):
+    assert read_pool(long_file(tmp_path / f"long{suffix}")).questions == EXPECTED
+
+
+def test_rows_may_come_in_any_order_where_they_are_numbered():
+    rows = [{"id": "a", "answer": str(n), "number": n} for n in (2, 0, 1)]
+    assert from_frame(rows).questions[0].answers == ("0", "1", "2")
+
+
+def test_an_answer_beside_a_text_that_never_varies_is_gold():
+    rows = [{"question": "2 + 2?", "answer": "4", "response": text} for text in TEXTS]
+    assert from_frame(rows).questions == (PooledQuestion("2 + 2?", (None,) * 3, "4", texts=TEXTS),)
+    rows[0]["answer"] = "5"
+    assert from_frame(rows).questions[0].answers == ("5", "4", "4")
+
+
+def test_columns_with_other_names_are_mapped(tmp_path):
+    (tmp_path / "p.csv").write_text("nr|said|right\na|4|4\na|5|4\n")
+    fields = {"id": "nr", "answers": "said", "gold": "right"}
+    assert read_pool(tmp_path / "p.csv", fields=fields).questions == (PooledQuestion("a", ("4", "5"), "4"),)
+    (tmp_path / "p.jsonl").write_text(json.dumps({"id": "a", "said": ["4", None], "right": "4"}) + "\n")
+    fields = {"answers": "said", "gold": "right"}
+    assert read_pool(tmp_path / "p.jsonl", fields=fields).questions == (PooledQuestion("a", ("4", None), "4"),)
+
+
+def test_a_list_in_a_cell_is_a_list(tmp_path):
+    (tmp_path / "p.csv").write_text('id,answers,gold\na,"[""4"", null]",4\n')
+    assert read_pool(tmp_path / "p.csv").questions == (PooledQuestion("a", ("4", None), "4"),)
+
+
+def test_a_row_without_a_question_is_told(tmp_path):
+    (tmp_path / "p.csv").write_text("id,answer\na,4\n,5\n")
+    assert check_pool(tmp_path / "p.csv") == [
+        'pool "p.csv" line 3: "id" is missing: which question is this a trace of? --field id=NAME says where it stands.'
+    ]
+
+
+class Frame:
+    """What pandas gives: numpy's numbers and NaN for what is missing."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return self.rows
+
+
+class Scalar:
+    def __init__(self, value):
+        self.value = value
+
+    def tolist(self):
+        return self.value
+
+
+def test_a_data_frame_is_a_pool():
+    rows = [{"id": Scalar(7), "answer": "4", "confidence": Scalar(2.5)}]
+    rows += [{"id": Scalar(7), "answer": float("nan"), "confidence": float("nan")}]
+    assert from_frame(Frame(rows), "mine").questions == (PooledQuestion("7", ("4", None), confidence=(2.5, None)),)
+    assert from_frame(pyarrow.Table.from_pylist(LONG)).questions == EXPECTED
+    wide = from_frame(Frame([{"id": "a", "answers": Scalar(["4", "5"]), "gold": "4"}]))
+    assert wide.questions == (PooledQuestion("a", ("4", "5"), "4"),)
+
+
+def test_what_is_no_table_is_one_line():
+    with pytest.raises(PoolError, match="a table has rows of named values"):
+        from_frame([1, 2])
+    with pytest.raises(PoolError, match=r'pool "frame" row 1: "answers" is missing'):
+        from_frame([{"id": "a"}])
+    with pytest.raises(PoolError, match="holds no question"):
+        from_frame([])
+
+
+def sample(doc, resps, filtered, name="strict-match"):
+    return {
+        "doc_id": doc,
+        "doc": {"question": "2 + 2?", "answer": "so\n#### 4"},
+        "target": "so\n#### 4",
+        "arguments": {"gen_args_0": {"arg_0": "2 + 2?", "arg_1": {"until": []}}},
+        "resps": resps,
+        "filtered_resps": filtered,
+        "filter": name,
+        "exact_match": 1.0,
+    }
+
+
+def write_samples(folder, *samples):
+    path = folder / "samples_gsm8k_2026-01-01T00-00-00.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in samples))
+    return path
+
+
+def test_lm_evals_repeats_are_traces_and_its_filters_count_once(tmp_path):
+    path = write_samples(
+        tmp_path,
+        sample(0, [list(TEXTS)], ["4"]),
+        sample(0, [list(TEXTS)], ["5"], "flexible-extract"),
+        sample(1, [["It is 4."]], ["[invalid]"]),
+        sample(2, [["It is 4.", "So: 4"]], [["4", "[invalid]"]]),
+    )
+    gold = "so\n#### 4"
+    assert read_pool(path).questions == (
+        PooledQuestion("0", (None,) * 3, gold, texts=TEXTS),
+        PooledQuestion("1", (None,), gold, texts=("It is 4.",)),
+        PooledQuestion("2", ("4", None), gold, texts=("It is 4.", "So: 4")),
+    )
+
+
+def test_lm_evals_log_likelihoods_are_no_answers(tmp_path):
+    path = write_samples(tmp_path, sample(0, [[["-3.1", "False"]], [["-1.2", "True"]]], [["-3.1", "False"]]))
+    assert "log-likelihoods" in check_pool(path)[0]
+
+
+def inspected(id, epoch, content, answer="4", stop="stop"):
+    message = {"role": "assistant", "content": content}
+    output = {
+        "model": "m",
+        "choices": [{"message": message, "stop_reason": stop}],
+        "usage": {"input_tokens": 9, "output_tokens": 3},
+    }
+    scores = {"match": {"value": "C", "answer": answer}}
+    return {"id": id, "epoch": epoch, "input": "?", "target": ["4"], "output": output, "scores": scores}
+
+
+SAMPLES = [
+    inspected(1, 2, [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "It is 5."}], "5"),
+    inspected(1, 1, "It is 4."),
+    inspected("b", 1, "It is", "", "max_tokens"),
+]
+INSPECTED = (
+    PooledQuestion("1", ("4", "5"), "4", (3, 3), texts=("It is 4.", "It is 5.")),
+    PooledQuestion("b", (None,), "4", (3,), texts=("It is",), cut=(True,)),
+)
+
+
+def test_inspects_epochs_are_traces(tmp_path):
+    log = {"version": 2, "status": "success", "eval": {"task": "sums", "model": "m"}, "samples": SAMPLES}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    assert read_pool(tmp_path / "log.json").questions == INSPECTED
+
+
+def test_inspects_zip_is_read_within_bounds(tmp_path):
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", "{}")
+        for one in SAMPLES:
+            archive.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
+    assert read_pool(path).questions == INSPECTED and read_pool(path).name == "log"
+    with pytest.raises(PoolError, match="unpacks to over 100 bytes"):
+        read_pool(path, max_unpacked_bytes=100)
+    path.write_bytes(b"nothing")
+    assert check_pool(path) == ['pool "log.eval" is no inspect_ai log (File is not a zip file). Check the file.']
+    assert "there is no file" in check_pool(tmp_path / "none.eval")[0]
