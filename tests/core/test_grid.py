@@ -77,7 +77,7 @@ def test_average_is_the_weighted_mean_and_loss_is_no_worse_than_it():
     pools = synthetic_pools(20)
     average, loss = fit_grid(pools, 3, "average"), fit_grid(pools, 3, "loss")
     weights = np.array([soft_assignment(*pool) @ bins(3) for pool in pools])
-    single = [fit_grid([pool], 2).curves[0] for pool in pools]
+    single = [fit_grid([pool], 2, "average").curves[0] for pool in pools]
     np.testing.assert_allclose(
         [(c.a, c.b) for c in average.curves],
         [np.average([(s.a, s.b) for s in single], axis=0, weights=weights[:, j]) for j in range(3)],
@@ -86,6 +86,11 @@ def test_average_is_the_weighted_mean_and_loss_is_no_worse_than_it():
     curves = [pool_curve(*pool) for pool in pools]
     for j in range(3):
         assert l1_loss(loss.curves[j], curves, weights[:, j]) <= l1_loss(average.curves[j], curves, weights[:, j])
+
+
+def test_easy_pools_whose_weights_round_over_one_are_fitted_by_loss():
+    grid = fit_grid([((80,), 0)] * 9 + [((79, 1), 0), ((77, 3), 0)], 5, "loss")
+    assert sum(grid.shares) == pytest.approx(1.0)
 
 
 def test_answer_labels_do_not_matter():
@@ -157,6 +162,12 @@ def test_oracle_labels_use_every_cluster(seed, K):
     pools = [(tuple(int(c) for c in rng.multinomial(12, rng.dirichlet([0.5, 0.5]))), 0) for _ in range(10)]
     grid, labels = fit_oracle(pools, K, rng)
     assert set(labels.tolist()) == set(range(grid.K)) and grid.K <= K
+
+
+def test_an_arriving_question_goes_to_the_nearest_training_centre():
+    pools = [((40,), 0)] * 3 + [((22, 18), 0)] * 3
+    grid, labels = fit_oracle(pools, 2, np.random.default_rng(0), [((21, 19), 0), ((39, 1), 0), ((), 4)])
+    assert labels.tolist() == [1, 0, 2] and grid.shares == (0.5, 0.5, 0.0) and grid.voting == (1.0, 1.0, 0.0)
 
 
 def test_oracle_sets_silent_questions_apart_at_the_floor():

@@ -26,7 +26,7 @@ def test_one_round_plans_by_the_grids(one_shot):
     policy = one_shot.policy()
     view = View(budget_left=120, questions_left=10, cap=64)
     assert one_shot.prices is None
-    assert policy.quota(Tally((4,), options=4), view) == one_shot.budgets.low[0]
+    assert policy.quota(Tally((4,), options=4), view) == one_shot.budgets.budget(0, view.coin)
 
 
 def test_a_price_falls_as_the_mean_budget_rises(plan):

@@ -48,7 +48,7 @@ def test_the_oracle_conforms():
         question.id: ["A"] * (40 - i) + ["B"] * 12 + ["C"] * (12 + i) + [None] * (i % 3)
         for i, question in enumerate(QUESTIONS)
     }
-    check_policy(Oracle(K=3).fit(Training([], arriving=arriving)))
+    check_policy(Oracle(K=3).fit(Training(list(arriving.values()), arriving=arriving)))
 
 
 NEEDS_MORE = {"oracle", "conf_guided"}  # must be fitted, or cannot warm up on the suite's budget

@@ -33,6 +33,12 @@ def test_uniform_joins_the_stream_when_there_is_one():
     assert [(c.name, c.setting) for c in contenders(["uniform", "price"])][-1] == ("uniform", "online")
 
 
+def test_a_cap_that_was_set_counts():
+    for choice in ("asc:cap=10", ASC(cap=10)):
+        (asc,) = contenders([choice])
+        assert asc.rule(0.8, 24).cap == 10
+
+
 def test_a_rule_is_capped_at_the_traces_there_are():
     (asc,) = contenders(["asc"])
     assert (asc.rule(0.8, 24).threshold, asc.rule(0.8, 24).cap) == (0.8, 24)

@@ -100,6 +100,12 @@ def test_mistakes_are_told_before_anything_runs(build):
         ReplayConfig(target="half")
 
 
+def test_a_cap_in_a_spec_bounds_what_is_spent(pool):
+    capped, free = replay([pool], ["asc:threshold=0.99,cap=5", "asc:threshold=0.99"], repetitions=2)[0].results
+    assert capped.traces.max() < free.traces.max()
+    assert max(allocation.at(0).max() for allocation in capped.allocations) == 5
+
+
 def test_progress_ends_at_its_total(pool):
     seen = []
     replay([pool], ["uniform"], repetitions=2, progress=lambda done, total: seen.append((done, total)))

@@ -115,11 +115,12 @@ def _binomials(v: float, B_max: int) -> NDArray[np.float64]:
     return cast
 
 
-def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "average", B_max: int = B_MAX) -> Grid:
+def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "loss", B_max: int = B_MAX) -> Grid:
     """Grids of the warm-up patterns from training pools, each ``(vote counts, nulls)``.
 
-    With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the
-    w-weighted "average" of the questions' (a_q, b_q), or the (a, b) of the least w-weighted L1 "loss". Pools
+    With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the (a, b)
+    of the least w-weighted L1 "loss", which the paper recommends, or the w-weighted "average" of the questions'
+    (a_q, b_q). Pools
     without a vote count in the shares and in ``voting``, not in the curves. A grid in which no training
     question votes borrows the curve of the nearest harder grid that has one (else easier); a share of 0
     stays 0, and borrows ``voting`` too (Liu et al., PETS, warm-up griding).
@@ -164,41 +165,50 @@ def _pool_probit(counts: tuple[int, ...], nulls: int, B_max: int) -> Probit:
 
 
 def fit_oracle(
-    pools: Sequence[VoteCounts], K: int, rng: np.random.Generator, B_max: int = B_MAX
+    pools: Sequence[VoteCounts], K: int, rng: np.random.Generator, arriving: Sequence[VoteCounts] | None = None
 ) -> tuple[Grid, NDArray[np.int64]]:
-    """Grids of the questions' true (a_q, b_q): k-means on the whitened points, easiest cluster first.
+    """Grids of the training questions' (a_q, b_q), k-means on the whitened points, easiest cluster first.
 
-    Returns the grid and the cluster of each pool, shape (N,). Fewer than K clusters where there are fewer
-    distinct points; pools without a vote form one more, last, which no budget helps
-    (Liu et al., PETS, PETS-Oracle).
+    Returns the grid and the cluster of each arriving question, by the nearest centre, shape (N,); of the training
+    questions themselves if none are given. Fewer than K clusters where there are fewer distinct points; questions
+    without a vote have one more, last, which no budget helps (Liu et al., PETS, PETS-Oracle).
 
     >>> pools = [((40,), 0), ((22, 18), 0), ((39, 1), 0), ((), 40), ((21, 19), 0)]
-    >>> fit_oracle(pools, K=2, rng=np.random.default_rng(0))[1]
-    array([0, 1, 0, 2, 1])
+    >>> fit_oracle(pools, K=2, rng=np.random.default_rng(0), arriving=[((30,), 0), ((16, 14), 0), ((), 9)])[1]
+    array([0, 1, 2])
     """
-    kinds = [(vote_counts(*pool), pool[1]) for pool in pools]
-    votes = np.array([len(counts) > 0 for counts, _ in kinds], dtype=bool)
-    if K < 1 or not votes.any():
-        raise InputError(f"K = {K} clusters of {votes.sum()} pools with votes; expected at least 1 of each")
-    fits = {pool: _pool_probit(*pool, B_max) for pool in set(kinds) if pool[0]}
-    points = np.array([(fits[pool].a, fits[pool].b) for pool in kinds if pool in fits])
-    cluster = _clusters(points, K, rng)
-    silent = cluster.max() + 1
-    centres = [points[cluster == j].mean(axis=0) for j in range(silent)]
-    curves = [Probit(float(a), float(b)) for a, b in centres]
-    labels = np.full(len(pools), silent, dtype=np.int64)
-    labels[votes] = cluster
-    if not votes.all():
-        curves.append(curves[-1])
-    shares = np.bincount(labels) / len(pools)
-    voting = tuple(float(j != silent) for j in range(len(curves)))
-    return Grid(tuple(shares.tolist()), tuple(curves), voting), labels
-
-
-def _clusters(points: NDArray[np.float64], K: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """k-means++ labels, shape (n,), of points (n, 2) over their spread; 0 is the largest a sqrt(K0) + b."""
+    asked = pools if arriving is None else arriving
+    known, points = _oracle_points(pools)
+    if K < 1 or not known.any():
+        raise InputError(f"K = {K} clusters of {known.sum()} pools with votes; expected at least 1 of each")
     spread = points.std(axis=0)
-    whitened = points / np.where(spread > 0, spread, 1.0)
+    spread = np.where(spread > 0, spread, 1.0)
+    cluster = _clusters(points, spread, K, rng)
+    silent = int(cluster.max()) + 1
+    centres = np.array([points[cluster == j].mean(axis=0) for j in range(silent)])
+    voting, places = _oracle_points(asked)
+    labels = np.full(len(asked), silent, dtype=np.int64)
+    labels[voting] = np.linalg.norm((places[:, None] - centres) / spread, axis=2).argmin(axis=1)
+    counts = [*np.bincount(cluster, minlength=silent).tolist(), int((~known).sum())]
+    n = silent + (not known.all() or not voting.all())  # the last cluster only where a question is in it
+    curves = [Probit(float(a), float(b)) for a, b in (*centres, centres[-1])]
+    shares = tuple(count / len(pools) for count in counts)
+    return Grid(shares[:n], tuple(curves[:n]), tuple(float(j != silent) for j in range(n))), labels
+
+
+def _oracle_points(pools: Sequence[VoteCounts]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Which pools have votes, (N,), and the (a, b) of those, (n, 2)."""
+    kinds = [(vote_counts(*pool), pool[1]) for pool in pools]
+    fits = [_pool_probit(*pool, B_MAX) for pool in kinds if pool[0]]
+    voting = np.array([len(counts) > 0 for counts, _ in kinds], dtype=np.bool_)
+    return voting, np.array([(fit.a, fit.b) for fit in fits]).reshape(-1, 2)
+
+
+def _clusters(
+    points: NDArray[np.float64], spread: NDArray[np.float64], K: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """k-means++ labels, shape (n,), of points (n, 2) over their spread; 0 is the largest a sqrt(K0) + b."""
+    whitened = points / spread
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # it is dropped below
         k = min(K, len(np.unique(points, axis=0)))
@@ -251,7 +261,7 @@ def one_shot(grid: Grid, tally: Tally, view: View) -> int:
 
 
 @lru_cache(maxsize=8)
-def cold_rows(K: int, aggregation: Aggregation = "average") -> tuple[Row, ...]:
+def cold_rows(K: int, aggregation: Aggregation = "loss") -> tuple[Row, ...]:
     """Grids without training: 200 questions drawn from Dir(1/2) over four options, 64 traces each; a fixed draw."""
     rng = np.random.default_rng(0)
     pools: list[VoteCounts] = [

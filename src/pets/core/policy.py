@@ -55,7 +55,7 @@ class Training:
 
     ``paths[q]`` are the recorded answers of training question q, ``tokens[q]`` their tokens; no tokens at all where
     some were not recorded. ``options`` is the size of a closed answer set. ``arriving`` maps the ids of the questions
-    to come to their own recorded answers: an oracle may look, for an upper bound, and nobody else. :meth:`rng` starts
+    to come to their own recorded answers: an oracle may look and nobody else. :meth:`rng` starts
     anew at ``seed`` whenever it is called, so that every policy draws the same.
     """
 

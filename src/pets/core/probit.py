@@ -152,7 +152,7 @@ def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit
         )
         return np.asarray(fit.x)
 
-    mean_curve = w @ SC
+    mean_curve = np.minimum(w @ SC, 1.0)  # weights sum to 1 up to rounding
     x, z, information = _probit_points(mean_curve)
     regression = fit_probit_regression(mean_curve)
     starts = [

@@ -20,7 +20,9 @@ __all__ = ["OnlineGrid"]
 class OnlineGrid(QuotaPolicy):
     """K grids as rows ``(share, a, b, voting)``, easiest first; :meth:`fit` takes them from training questions.
 
-    Without training (``grids=None``) they are those of a declared population, four options and Dir(1/2).
+    ``aggregation`` is how a grid's curve comes from its questions': the least L1 "loss", as the paper recommends, or
+    the "average" of their parameters. Without training (``grids=None``) grids are those of a declared population, four
+    options and Dir(1/2).
 
     >>> paths = ["A" * 60 + "B" * 4, "A" * 40 + "B" * 24, "A" * 64, "A" * 30 + "B" * 20 + "C" * 14]
     >>> trained = OnlineGrid(K=2).fit(Training(paths))
@@ -30,7 +32,7 @@ class OnlineGrid(QuotaPolicy):
     """
 
     K: int = 5
-    aggregation: Aggregation = "average"
+    aggregation: Aggregation = "loss"
     grids: tuple[Row, ...] | None = None
 
     def __post_init__(self) -> None:

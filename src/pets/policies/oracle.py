@@ -1,7 +1,9 @@
-"""PETS-Oracle: one-shot budgets for questions whose answer distribution is known; an upper bound, not deployable.
+"""PETS-Oracle: one-shot budgets for questions whose answer distribution is known; not deployable.
 
-The questions' own probit curves (a, b) are clustered by k-means, each cluster gets the greedy plan's budget (Liu
-et al., PETS, appendix E).
+The training questions' probit curves (a, b) are clustered by k-means, each cluster gets the greedy plan's budget, and
+an arriving question, whose true curve is revealed, that of the nearest centre (Liu et al., PETS, appendix E). The paper
+calls it an upper bound. It is none in measurements: it knows the shares, not the votes that were drawn, and a policy
+that looks at those can pass it.
 """
 
 from collections.abc import Mapping
@@ -20,8 +22,9 @@ __all__ = ["Oracle"]
 class Oracle(QuotaPolicy):
     """``labels`` says which cluster a question is in, ``grids`` each cluster's ``(share, a, b, voting)``.
 
+    >>> paths = ["A" * 64, "A" * 62 + "B" * 2, "A" * 34 + "B" * 30]
     >>> arriving = {"easy": "A" * 60 + "B" * 4, "hard": "A" * 33 + "B" * 31}
-    >>> oracle = Oracle(K=2).fit(Training([], arriving=arriving))
+    >>> oracle = Oracle(K=2).fit(Training(paths, arriving=arriving))
     >>> view = View(budget_left=32, questions_left=2, cap=64)
     >>> oracle.quota(Tally(question="easy"), view) < oracle.quota(Tally(question="hard"), view)
     True
@@ -37,9 +40,11 @@ class Oracle(QuotaPolicy):
         return 1
 
     def fit(self, training: Training) -> Self:
-        """The oracle that knows the questions to come, by a large recorded pool of each."""
-        votes = [count_votes(path) for path in training.arriving.values()]
-        grid, labels = fit_oracle(votes, self.K, training.rng())
+        """The oracle that knows the questions to come, by a large recorded pool of each; clusters are of training."""
+        votes, arriving = (
+            [count_votes(path) for path in paths] for paths in (training.paths, training.arriving.values())
+        )
+        grid, labels = fit_oracle(votes, self.K, training.rng(), arriving)
         return replace(self, grids=grid.rows, labels=dict(zip(training.arriving, labels.tolist(), strict=True)))
 
     def quota(self, tally: Tally, view: View) -> int:

@@ -63,13 +63,17 @@ def split(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Split:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy and its name, the setting that it runs in, and the option swept (``None``: every trace)."""
+    """A policy and its name, the setting that it runs in, and the option swept (``None``: every trace).
+
+    ``capped``: its cap was set, and counts; else the traces there are take the place of its default.
+    """
 
     name: str
     policy: Policy
     setting: Setting
     option: str | None = None
     values: tuple[float, ...] = ()
+    capped: bool = False
 
     def at(self, config: ReplayConfig, size: int) -> tuple[float, ...]:
         """The values to run in a pool with ``size`` traces per question."""
@@ -97,10 +101,10 @@ class Contender:
         return curve_of_sizes(sizes, draw, np.array(ranking))
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
-        """The policy at one value of its sweep, capped at the traces there are."""
+        """The policy at one value of its sweep, capped as it was set, else at the traces there are."""
         assert isinstance(self.policy, QuotaPolicy)
         changes: dict[str, float] = {} if value is None or self.option is None else {self.option: value}
-        if any(field.name == "cap" for field in fields(self.policy)):  # type: ignore[arg-type]
+        if not self.capped and any(field.name == "cap" for field in fields(self.policy)):  # type: ignore[arg-type]
             changes["cap"] = size
         return replace(self.policy, **changes)  # type: ignore[type-var]
 
@@ -157,14 +161,19 @@ def _contender(choice: str | Policy) -> Contender:
     if policy.sweep is None and not policy.solitary:
         return Contender(name, policy, "online", "budget")
     setting: Setting = "stopping" if policy.solitary else "ranked"
+    options = _options_set(choice, policy)
+    capped = "cap" in options
     if policy.sweep is None:
-        return Contender(name, policy, setting)
+        return Contender(name, policy, setting, capped=capped)
     option, values = policy.sweep
+    return Contender(name, policy, setting, option, (getattr(policy, option),) if option in options else values, capped)
+
+
+def _options_set(choice: str | Policy, policy: Policy) -> set[str]:
+    """The options that a spec names, or those of an object that are not their defaults."""
     if isinstance(choice, str):
-        fixed = any(part.startswith(f"{option}=") for part in choice.partition(":")[2].split(","))
-    else:
-        fixed = option in _told(policy)
-    return Contender(name, policy, setting, option, (getattr(policy, option),) if fixed else values)
+        return {part.partition("=")[0] for part in choice.partition(":")[2].split(",")}
+    return set(_told(policy))
 
 
 def _online(contender: Contender, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split, seed: int) -> Curve:
