@@ -19,7 +19,7 @@ def talk() -> None:
     """Talk."""
     click.echo("data")
     click.echo("words", err=True)
-    logging.getLogger("httpx").info("POST %s", f"http://user:{KEY}@host/v1?key={KEY}")
+    logging.getLogger("pets").info("POST %s", f"http://user:{KEY}@host/v1?key={KEY}")
     logging.getLogger("pets.engine").warning("tried %s", "again\x1b[2J")
 
 
@@ -61,6 +61,6 @@ def test_what_cannot_be_is_one_line():
 
 
 def test_afterwards_logging_is_as_it_was():
-    before = logging.getLogger("httpx").level, logging.getLogger("httpx").handlers[:]
+    before = logging.getLogger("pets").level, logging.getLogger("pets").handlers[:]
     run("-v")
-    assert (logging.getLogger("httpx").level, logging.getLogger("httpx").handlers) == before
+    assert (logging.getLogger("pets").level, logging.getLogger("pets").handlers) == before

@@ -16,7 +16,7 @@ from pets.errors import InputError
 
 __all__ = ["Messages", "message_options"]
 
-LOGGERS = ("pets", "httpx")  # requests are httpx's own lines: method, address, status
+LOGGER = logging.getLogger("pets")
 ALREADY_SHOWN = ("pets.gateway", "uvicorn")  # `pets serve` writes these to stderr by itself
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.I)
 USER_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
@@ -53,12 +53,10 @@ class Messages:
             for handler in self._handlers():
                 stack.callback(handler.close)
                 handler.addFilter(_redact)
-                for name in LOGGERS:
-                    logger = logging.getLogger(name)
-                    stack.callback(logger.setLevel, logger.level)
-                    stack.callback(logger.removeHandler, handler)
-                    logger.setLevel(logging.INFO)
-                    logger.addHandler(handler)
+                stack.callback(LOGGER.setLevel, LOGGER.level)
+                stack.callback(LOGGER.removeHandler, handler)
+                LOGGER.setLevel(logging.INFO)
+                LOGGER.addHandler(handler)
             if self.quiet:
                 silence = stack.enter_context(Path(os.devnull).open("w"))
                 stack.enter_context(contextlib.redirect_stderr(silence))

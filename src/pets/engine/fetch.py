@@ -204,6 +204,7 @@ class Fetcher:
                 return await self._fetch_parts(batch, 1, receiver)
             if not isinstance(outcome, SamplerError):
                 seconds = clock() - begun
+                LOGGER.info("%s: %d of %d traces after %.2f s", batch.question, len(outcome), batch.size, seconds)
                 self._learn(endpoint, batch, len(outcome), seconds)
                 await receiver.receive(batch, outcome, endpoint.number, seconds)
                 if len(outcome) == batch.size:
@@ -213,7 +214,7 @@ class Fetcher:
                 rest.tries = 0  # the server is well
                 return await self._attempts(rest, receiver)
             self.faults[fault_name(outcome)] += 1
-            LOGGER.info("%s: %s", fault_name(outcome), outcome)
+            LOGGER.info("%s: %s", batch.question, outcome)
             if isinstance(outcome, RefusedError):
                 return await self._on_refused(batch, outcome, endpoint, receiver)
             unreachable = isinstance(outcome, UnreachableError)
