@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pets.answers.auto import Auto, choose_type
 from pets.confidence import KINDS
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -20,7 +21,7 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
-from pets.engine.question import OpenQuestion
+from pets.engine.question import OpenQuestion, answer_type_of
 from pets.errors import InputError, PetsError, PoolError
 from pets.plans.stream import RecordedAnswer
 from pets.pools import PooledQuestion
@@ -187,7 +188,10 @@ def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = Fa
 
     Tokens that were only ``estimated`` are left out.
     """
-    read = make_answer_type(problem.answer_type).extract
+    answer_type = answer_type_of(problem)
+    if isinstance(answer_type, Auto):  # whole questions are read: each by its own traces
+        answer_type = Auto(choose_type(trace.text for trace in traces if not is_cut(trace.finish)).name)
+    read = answer_type.extract
     confidences: dict[str, tuple[float | None, ...]] = {
         kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
         for kind in KINDS

@@ -51,7 +51,7 @@ def test_a_pool_from_a_server_that_misbehaves(tmp_path):
         assert other.returncode == 2 and "was recorded with temperature 1.0; now it is 0.3" in one_line(other.stderr)
     assert sorted(ids(pool)) == [f"q{at}" for at in range(6)]
     for question in read_pool(pool).questions:
-        assert len(question.answers) == 8 and set(question.answers) <= {"a", "b"} and question.confidences
+        assert len(question.answers) == 8 and set(question.answers) <= {"A", "B"} and question.confidences
 
 
 def test_a_server_takes_over_where_another_cannot_be_reached(tmp_path):

@@ -70,6 +70,45 @@ def test_a_question_that_is_a_text_alone_is_asked_with_an_instruction_and_resume
     assert prompts == {Prompt.chat("2 + 2?"), Prompt.chat("Add 2 and 2.")}
 
 
+def numbers(prompt, seed):
+    return "I am not sure." if seed % 7 == 0 else f"It is easy. The answer is {4 + (seed % 5 == 0)}.0"
+
+
+def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_path):
+    """Questions that name a type, or list options, are read by these; resumed, nothing is chosen again."""
+    store, choices = tmp_path / "runs.db", []
+    own = Problem("own", Prompt.chat("2 + 2 in words?"), "text")
+    options = Problem("options", Prompt.question("2 + 2?\nA) 4\nB) 5"), "auto")
+    questions = [*[Problem(f"q{i}", Prompt.question("2 + 2?"), "auto") for i in range(8)], own, options]
+
+    def answer(prompt, seed):
+        return "The answer is A." if "B) 5" in prompt.content[-1].content else numbers(prompt, seed)
+
+    async def run(engine):
+        async with engine:
+            engine.on_choice = choices.append
+            await engine.run()
+            return {row.id: row for row in engine.answers()}
+
+    first = asyncio.run(run(Engine(questions, sampler=Scripted(answer), budget="10x", store=store)))
+    assert [chosen.name for chosen in choices] == ["number"]
+    assert all(set(first[f"q{i}"].votes) <= {"4", "5"} for i in range(8)) and first["options"].answer == "A"
+    assert first["own"].answer in ("4.0", "5.0")
+    again = asyncio.run(run(Engine.resume(store, sampler=Scripted(answer), top_up="2x")))
+    assert len(choices) == 1 and all(set(again[f"q{i}"].votes) <= {"4", "5"} for i in range(8))
+    assert sum(row.traces for row in again.values()) == 120
+
+
+def test_keep_going_chooses_a_type_too():
+    solution = solve(["2 + 2?"] * 4, sampler=Scripted(numbers), budget="8x", keep_going=True)
+    assert all(set(row.votes) <= {"4", "5"} for row in solution.answers)
+
+
+def test_what_no_type_fits_is_text():
+    solution = solve(["Where?"] * 4, sampler=Scripted(lambda prompt, seed: "The answer is Paris."), budget="8x")
+    assert {row.answer for row in solution.answers} == {"paris"}
+
+
 @dataclass(frozen=True, slots=True)
 class OwnCode(AnswerType):
     runs_code = True

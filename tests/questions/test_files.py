@@ -39,7 +39,7 @@ def test_a_question_is_asked_as_a_chat(tmp_path):
     )
     first, second = read_questions(path).problems
     assert (first.id, first.gold, first.prompt) == ("1", "4", Prompt.chat("What is 2 + 2?"))
-    assert (second.id, second.prompt, second.answer_type) == ("7", Prompt("1, 2,"), "text")
+    assert (second.id, second.prompt, second.answer_type) == ("7", Prompt("1, 2,"), "auto")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_long_prompt_fits_in_a_cell(tmp_path):
 )
 def test_usual_names_are_known_under_any_separator(tmp_path, names, row):
     (tmp_path / "mine.csv").write_text(f"\ufeff{names}\n{row}\n\n", "utf-8")
-    assert read_questions(tmp_path / "mine.csv").problems == (Problem("1", Prompt.chat("2 + 2?"), "text", "4"),)
+    assert read_questions(tmp_path / "mine.csv").problems == (Problem("1", Prompt.chat("2 + 2?"), "auto", "4"),)
 
 
 def test_an_answer_is_gold_even_where_one_of_many_looks_like_a_type(tmp_path):

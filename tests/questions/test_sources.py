@@ -10,7 +10,7 @@ from pets.errors import InputError
 from pets.questions import Problem, find_questions
 from pets.samplers import Prompt
 
-EXPECTED = (Problem("a", Prompt.chat("2 + 2?"), "text", "4"),)
+EXPECTED = (Problem("a", Prompt.chat("2 + 2?"), "auto", "4"),)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import click
 from rich.live import Live
 from rich.table import Table
 
+from pets.answers.auto import ChosenType
 from pets.cli._output import SafeConsole, count, format_amount, write_output
 from pets.cli._terminal import terminal_text
 from pets.engine import Answer, Engine, Snapshot, Solution
@@ -28,6 +29,7 @@ __all__ = [
     "NOTHING_ANSWERED",
     "answered_words",
     "interruptible",
+    "print_choice",
     "progress_table",
     "remarks",
     "run_engine",
@@ -71,8 +73,15 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
+def print_choice(chosen: ChosenType) -> None:
+    """Say how answers are read that nobody said how to read."""
+    if chosen.traces:
+        click.echo(str(chosen), err=True)
+
+
 def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
+    engine.on_choice = print_choice
     try:
         solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:

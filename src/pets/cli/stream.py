@@ -18,6 +18,7 @@ from pets.cli._run import (
     NOTHING_ANSWERED,
     answered_words,
     interruptible,
+    print_choice,
     remarks,
     stopped_early,
 )
@@ -43,6 +44,7 @@ from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
 from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
+from pets.questions.files import AUTO
 from pets.registry import make_answer_type
 from pets.replay.config import ReplayConfig
 from pets.replay.draws import draw_traces
@@ -201,6 +203,7 @@ class _RunningStream:
     def run(self) -> bool:
         """Run to the end; False if it was stopped before."""
         self._stream = self.make(self._print)
+        self._stream.on_choice = print_choice
         try:
             asyncio.run(self._run())
         except FirstTracesError as error:
@@ -354,7 +357,7 @@ def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | 
 def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
     """Reads questions line by line; one that does not say how it is answered goes by the plan's answer type."""
     kind = next(iter(settings.options), RAW)
-    return spoken_problem(parse_fields(selection.fields), "text" if kind == RAW else kind)
+    return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
 def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:

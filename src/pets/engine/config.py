@@ -140,6 +140,10 @@ class RunConfig:
         """The question as the model reads it: with its instruction, where it is a text alone."""
         return instructed(problem, self.answer) if self.instruct else problem
 
+    def settled(self, answer_type: str) -> "RunConfig":
+        """The same, where ``auto`` has come to mean this type: a question's own type still comes before it."""
+        return replace(self, answer=f"auto:type={answer_type}")
+
     @property
     def kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""

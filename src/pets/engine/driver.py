@@ -26,6 +26,7 @@ from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
+from pets.registry import spec_of
 from pets.samplers import Completion, Prompt, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.types import Launch, Trace
@@ -738,6 +739,8 @@ class Driver:
     def answer_name(self, problem: Problem) -> str:
         """How the question's answers are read, as users name it."""
         spec = self.config.answer or problem.answer_type
+        if self.chosen is not None and answer_type_of(problem, self.config.answer).chosen_from_traces:
+            spec = spec_of(self.chosen) or spec
         return spec if isinstance(spec, str) else type(spec).__name__
 
     async def _answer_type_chosen(self, question: OpenQuestion, completions: Sequence[Completion]) -> None:
@@ -747,6 +750,8 @@ class Driver:
             self._choose(last=False)
             self._wake()  # the last ones that can come decide
             await self._choice.wait()
+        if self.chosen is not None:
+            await self.ledger.choose(spec_of(self.chosen) or "")
 
     def _choose(self, *, last: bool) -> None:
         """Have an answer type chosen by the traces held; at the ``last`` without a choice questions keep their own."""

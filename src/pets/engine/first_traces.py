@@ -29,12 +29,13 @@ Choose = Callable[[Sequence[tuple[OpenQuestion, Completion]], bool], AnswerType 
 class FirstTraces:
     """How the first ``size`` traces of a run were read, and whether more may go out.
 
-    ``choose`` decides on the answer type of questions whose own waits for traces; before that none of their traces is
-    counted.
+    ``keep_going`` goes on whatever they say. ``choose`` decides on the answer type of questions whose own waits for
+    traces; before that none of their traces is counted.
     """
 
-    def __init__(self, size: int, choose: Choose | None = None) -> None:
+    def __init__(self, size: int, choose: Choose | None = None, *, keep_going: bool = False) -> None:
         self.size = size
+        self.keep_going = keep_going
         self.choose = choose
         self.outcomes: Counter[Outcome] = Counter()
         self._excerpts: dict[Outcome, str] = {}
@@ -42,19 +43,20 @@ class FirstTraces:
         self._error = ""  # of a trace that failed
 
     @classmethod
-    def of(cls, budget: Budget, choose: Choose | None = None) -> "FirstTraces":
+    def of(cls, budget: Budget, *, keep_going: bool = False) -> "FirstTraces":
         """As many as the budget allows, each at the price of the dearest.
 
         >>> [FirstTraces.of(Budget(total)).size for total in (5000, 160, 8)]
         [20, 16, 3]
         """
         amount = budget.total if budget.window is None else budget.window.amount
-        return cls(max(FEWEST_TRACES, min(MOST_TRACES, amount // budget.currency.hold // BUDGET_SHARE)), choose)
+        size = max(FEWEST_TRACES, min(MOST_TRACES, amount // budget.currency.hold // BUDGET_SHARE))
+        return cls(size, keep_going=keep_going)
 
     @property
     def passed(self) -> bool:
         """Whether at least half of the first traces were read: the run goes on."""
-        return 2 * self.outcomes["read"] >= self.size
+        return self.keep_going or 2 * self.outcomes["read"] >= self.size
 
     @property
     def failed(self) -> bool:

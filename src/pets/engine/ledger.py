@@ -7,13 +7,13 @@ In memory, for runs that nobody resumes; in a run's store (:class:`RunLedger`); 
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
 from pets.engine.fetch import Batch
 from pets.questions import Problem
-from pets.store import Run, StoredTrace
+from pets.store import Run, RunSettings, StoredTrace
 from pets.types import Launch
 
 __all__ = ["Ledger", "RunLedger"]
@@ -41,6 +41,9 @@ class Ledger:
     def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
         """Nobody waits any more for an attempt that is out, or for the traces that it brought: charged."""
 
+    async def choose(self, answer_type: str) -> None:
+        """The answer type of questions that name none has been chosen; what they answer will be written by it."""
+
     def answered(self, question: str) -> None:
         """A stream's question was answered, and its answer handed over."""
 
@@ -57,8 +60,11 @@ class _Transaction:
     charged: list[tuple[Launch, int]] = field(default_factory=list)
     cancelled: list[Launch] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
+    settings: RunSettings | None = None
 
     def write(self, run: Run) -> None:
+        if self.settings is not None:
+            run.change(self.settings)
         if self.problems:
             run.add(self.problems)
         run.write(
@@ -153,6 +159,15 @@ class RunLedger(Ledger):
     def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
         """As :meth:`Ledger.abandon`: the launches stay in the store, at all that is held for them."""
         self._forget([trace.launch for trace in traces] or batch.launches)
+
+    async def choose(self, answer_type: str) -> None:
+        """As :meth:`Ledger.choose`: once, before any trace that was read by it."""
+        settings = self._run.settings
+        if settings.more.get("answer_type") == answer_type:
+            return
+        transaction = self._transaction()
+        transaction.settings = replace(settings, more={**settings.more, "answer_type": answer_type})
+        await asyncio.shield(transaction.durable)
 
     def answered(self, question: str) -> None:
         """As :meth:`Ledger.answered`: written with what comes next."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_votes
@@ -57,9 +58,19 @@ cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
 
 def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
-    """How a question's answers are read: as ``override`` says, else as the question says."""
+    """How a question's answers are read: as ``override`` says, else as the question says.
+
+    ``auto`` overrides no type that a question names itself.
+    """
     kind = problem.answer_type if override is None else override
-    return cached_answer_type(kind) if isinstance(kind, str) else kind
+    answer_type = cached_answer_type(kind) if isinstance(kind, str) else kind
+    if override is not None and isinstance(answer_type, Auto):
+        own = cached_answer_type(problem.answer_type)
+        answer_type = answer_type if isinstance(own, Auto) else own
+    if not isinstance(answer_type, Auto):
+        return answer_type
+    content = problem.prompt.content
+    return answer_type.settled(content if isinstance(content, str) else content[-1].content, problem.options)
 
 
 def instructions(problems: Iterable[Problem], override: str | AnswerType | None = None) -> set[str]:

@@ -103,9 +103,10 @@ def _check_total(total: int, currency: Currency, questions: int) -> None:
 
 
 def config_of(settings: RunSettings) -> RunConfig:
-    """The configuration that a stored run was begun with."""
+    """The configuration that a stored run was begun with, and the answer type that its first traces chose."""
     try:
-        return RunConfig.from_plain(settings.more["plan"])
+        config = RunConfig.from_plain(settings.more["plan"])
+        return config.settled(settings.more["answer_type"]) if "answer_type" in settings.more else config
     except (KeyError, TypeError) as error:
         raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
 

@@ -12,17 +12,20 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import urlsplit
 
+from pets.answers.auto import Auto, ChosenType, choose_type
+from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
 from pets.engine.budget import price_of
 from pets.engine.config import DialectName, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
-from pets.engine.first_traces import FirstTraces
+from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
 from pets.engine.ledger import RunLedger
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
-from pets.engine.question import Answer
+from pets.engine.question import Answer, OpenQuestion
 from pets.engine.resume import (
     LOST,
     adopt_run,
@@ -37,10 +40,11 @@ from pets.engine.resume import (
     stored_totals,
 )
 from pets.errors import InputError, StateError
+from pets.prompts import is_cut
 from pets.questions import Problem, QuestionSet, find_questions
-from pets.questions.files import problem_from
+from pets.questions.files import AUTO, problem_from
 from pets.registry import as_sampler
-from pets.samplers import Prompt, Sampler
+from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
@@ -57,7 +61,24 @@ class Session:
     def __init__(self, samplers: Sequence[Sampler], store: Store | None = None, run: Run | None = None) -> None:
         self.stored_run = run
         """The run in the store, once it has begun; none without a store."""
+        self.chosen: ChosenType | None = None
+        """How questions without an answer type of their own are read, once the first traces have told."""
+        self.on_choice: Callable[[ChosenType], None] = lambda chosen: None
         self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
+
+    def first_traces(self, budget: Budget, *, keep_going: bool) -> FirstTraces:
+        """The traces that are read before more go out; half of them choose how answers are read, if nobody says."""
+        first = FirstTraces.of(budget, keep_going=keep_going)
+
+        def choose(held: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
+            if not last and len(held) < max(FEWEST_TRACES, first.size / 2):
+                return None
+            self.chosen = choose_type(completion.text for _, completion in held if not is_cut(completion.finish))
+            self.on_choice(self.chosen)
+            return Auto(self.chosen.name).settled("")
+
+        first.choose = choose
+        return first
 
     async def __aenter__(self) -> Self:
         for sampler in self._samplers:
@@ -228,7 +249,8 @@ class Engine(Session):
             totals = stored_totals(self.stored_run.traces(), self._kind)
         else:
             totals = ((p.id, driver.totals[p.id]) for p in self.problems if p.id in driver.totals)
-        return answers(self.problems, driver.allocator, totals, self.config, self._price, driver.failures)
+        config = self.config if self.chosen is None else self.config.settled(self.chosen.name)
+        return answers(self.problems, driver.allocator, totals, config, self._price, driver.failures)
 
     def snapshot(self, look: bool = True) -> Snapshot:
         """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
@@ -305,7 +327,7 @@ class Engine(Session):
             fetcher,
             asking,
             monitor=None if target is None else TargetMonitor(target),
-            first_traces=None if config.keep_going else FirstTraces.of(allocator.budget),
+            first_traces=self.first_traces(allocator.budget, keep_going=config.keep_going),
             on_trace=self._count,
         )
         if self.stored_run is not None:
@@ -467,7 +489,7 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
     if isinstance(question, Problem):
         return question
     if isinstance(question, str):
-        return Problem(f"q{number}", Prompt.question(question))
+        return Problem(f"q{number}", Prompt.question(question), AUTO)
     try:
         return problem_from(dict(question), number)
     except InputError as error:

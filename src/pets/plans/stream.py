@@ -25,7 +25,6 @@ from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
-from pets.engine.first_traces import FirstTraces
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import adopt_run, config_of, kept_going, lost_traces, note_end
@@ -262,7 +261,7 @@ class Stream(Session):
                 options=settings.options,
                 price=price_of(settings.model, config.price),
             ),
-            first_traces=None if config.keep_going else FirstTraces.of(budget),
+            first_traces=self.first_traces(budget, keep_going=config.keep_going),
             on_answer=self._on_answer,
             on_close=self._watch,
         )

@@ -23,10 +23,19 @@ from pets.questions.problem import Problem, QuestionSet
 from pets.registry import make_answer_type
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
 
-__all__ = ["LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields", "problem_from"]
-__all__ += ["problems_of", "read_questions", "read_records", "stdin_records", "stream_questions", "write_questions"]
+__all__ = ["AUTO", "LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields"]
+__all__ += [
+    "problem_from",
+    "problems_of",
+    "read_questions",
+    "read_records",
+    "stdin_records",
+    "stream_questions",
+    "write_questions",
+]
 
 STDIN = "-"
+AUTO = "auto"  # how answers are read where nobody says
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id"),
@@ -44,7 +53,7 @@ Places = Iterable[tuple[str, Record]]
 
 
 def read_questions(
-    path: Path, sampling: Sampling | None = None, *, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+    path: Path, sampling: Sampling | None = None, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> QuestionSet:
     """The questions of a file; the first bad line raises, with its number.
 
@@ -58,14 +67,14 @@ def read_questions(
 
 
 def stream_questions(
-    path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+    path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> Iterator[Problem]:
     """The questions of a file, one by one; the first bad line raises, with its number."""
     return problems_of(read_records(path), f'questions "{path.name}"', fields, answer_type)
 
 
 def problems_of(
-    records: Places, title: str, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+    records: Places, title: str, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> Iterator[Problem]:
     """The question of each record, ``title`` being what messages call their source."""
     fields = fields or {}
@@ -173,7 +182,7 @@ def _columns(names: tuple[str, ...], fields: tuple[tuple[str, str], ...]) -> dic
 
 
 def problem_from(
-    record: Record, number: int, fields: Mapping[str, str] | None = None, answer_type: str = "text"
+    record: Record, number: int, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> Problem:
     """The question that a record describes; ``answer_type`` is how answers are read if the record does not say.
 
