@@ -58,7 +58,7 @@ def test_an_answer_seen_again_merges_nothing():
 
 def test_a_type_says_whether_it_is_closed_and_whether_its_forms_merge():
     assert (Text().options, Number().options, Choice().options, Choice(options=4).options) == (None, None, None, 4)
-    assert (Text.merges, Number().merges, Choice.merges, Math.merges) == (False, False, False, True)
+    assert (Text.merges, Number().merges, Choice.merges, Math.merges) == (False, True, False, True)
 
 
 def test_labels_leave_no_answer_as_none():

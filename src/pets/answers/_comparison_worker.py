@@ -153,7 +153,8 @@ def _structure(item: Any) -> str:
         return _relation(item)
     if item in (sympy.oo, -sympy.oo, sympy.S.EmptySet):
         return str(item)
-    return str([_value(item, point) for point in range(POINTS)] if item.free_symbols else _value(item, 0))
+    values = [_value(item, point) for point in range(POINTS if item.free_symbols else 1)]
+    return str(values if len(set(values)) > 1 else values[0])  # sin^2+cos^2 is a constant
 
 
 def _relation(relation: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.answers.base import AnswerType
-from pets.answers.final import boxed, places
+from pets.answers.final import boxed, places, strip_openers
 from pets.errors import InputError
 
 __all__ = ["Choice"]
@@ -18,18 +18,54 @@ __all__ = ["Choice"]
 MAX_CHARS = 10_000  # what is longer is no option
 MAX_LAYERS = 20  # of fonts, one around the other
 
+WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord("【"): "(", ord("】"): ")", ord("。"): "."}
 DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
-MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}]")
-LEAD = re.compile(r"^(?:(?:the|final|correct|best|my|answer|option|choice|is)\b[\s:=]*)+", re.IGNORECASE)
-LETTER = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,](?=\s|$)|\s+[-–—]\s)")
-SEVERAL = re.compile(r"[(\[]?[A-Za-z][)\]]?\s*(?:,|/|&|and\b|or\b)\s*(?:(?:and|or)\s*)?[(\[]?[A-Z][)\]]?(?![A-Za-z])")
+MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}\"“”«»]")
+LEAD = re.compile(
+    r"(?:(?:the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|is|be|clearly"
+    r"|definitely|likely"
+    r"|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción|opção|opzione"
+    r"|optie"
+    r"|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква|ответ|под"
+    r"|alternativa|a alternativa|a letra|a opção|选项|選項)\b[\s:=]*"
+    r"|选项|選項|选择|選擇|选|選)+",
+    re.IGNORECASE,
+)
+JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|и\b|или\b|和|或|と|및)"
+LETTER = re.compile(
+    r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,;!?](?=\s|$|[^\x00-\u2fff])|\s+[-–—(=]"
+    r"|\s*(?=[^\x00-\u2fff]))"
+)
+SEVERAL = re.compile(
+    rf"(?:(?:both|either|between|neither)\s+)?(?:options?\s+)?[(\[]?[A-Za-z][)\]]?\s*{JOIN}\s*(?:(?:and|or|maybe"
+    rf"|possibly|perhaps)\s*)*"
+    r"(?:option\s+)?[(\[]?[A-Z][)\]]?(?![A-Za-z'’])"
+)
 # After "the answer is" a bare letter may run on; A and I need a word that no article or pronoun takes.
-RUNNING = re.compile(r"([B-HJ-Z])\s+(?!and\b|or\b)[a-z]|([AI])\s+(?:because|since|as|due)\b")
-BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
-
+RUNNING = re.compile(
+    r"([B-HJ-Z])\s+(?!and\b|or\b|und\b|oder\b)[a-zà-ÿ\d]|([AI])\s+(?:because|since|as|due|is|and not|rather|instead"
+    r"|porque|weil|da\b|car\b|\d)"
+)
+BECAUSE = re.compile(r"([A-Z])\s+(?:because|since|porque|weil|parce)\b")
+# In a sentence: a letter in brackets, after "option", or at the end of a clause after a word of choosing.
+MENTION = re.compile(
+    r"[(\[]([A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Aa]lternativ[ae]|[Aa]nswer|[Aa]ntwort|[Rr]éponse"
+    r"|[Rr]espuesta|[Rr]isposta|[Rr]esposta)\s+([A-Z])\b"
+    r"|\b(?:is|be|it['’]s|that['’]s|to|with|for|say|choose|select|pick|leaves|leaving|making|makes|only|just"
+    r"|therefore|thus|hence|so),?\s+"
+    r"([A-Z])(?=[.!?;,]?\s*$|[.!?;])"
+)
+DOUBT = re.compile(
+    r"\b(?:could|might|maybe|perhaps|not|isn['’]t|aren['’]t|can['’]t|cannot|never|neither|incorrect|wrong|eliminate"
+    r"|rule[sd]? out|exclude|except)\b",
+    re.I,
+)
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+LISTED = re.compile(r"^[ \t>*_-]{0,20}(?:[Oo]ption\s|[Cc]hoice\s)?[(\[]?([A-Z])[)\].:]\s", re.M)
+BARE = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?[.!]?")
 
 # A digit stands alone: what follows it would be more of a number, or a list.
-DIGIT = re.compile(r"([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?")
+DIGIT = re.compile(r"([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?|([0-9])[.):]\s+[^\W\d].*", re.DOTALL)
 RANGE = re.compile(r"([0-9])-([0-9])")
 
 
@@ -78,7 +114,7 @@ class Choice(AnswerType):
         bare = _undress(answer)
         if self.digits is not None:
             alone = DIGIT.fullmatch(bare)
-            digit = (alone[1] or alone[2]) if alone else ""
+            digit = (alone[1] or alone[2] or alone[3]) if alone else ""
             return digit if self.digits[0] <= digit <= self.digits[-1] else None
         if SEVERAL.match(bare):
             return None
@@ -86,22 +122,49 @@ class Choice(AnswerType):
         return self._within(letter[1] or letter[2]) if letter else None
 
     def extract(self, text: str) -> str | None:
-        """The option in a box, else after "answer is", else of the last line, where the only one in brackets counts."""
+        """The option in a box, a tag or a JSON field, else of the last statement, else of a line."""
         for place, passage in places(text):
-            option = self.canonical(passage)
-            if self.digits is not None and option is None:
-                continue
-            if option is None and place == "cue" and (running := RUNNING.match(_undress(passage))):
-                option = self._within(running[1] or running[2])
-            if option is None and place == "line" and len(letters := set(BRACKETED.findall(_undress(passage)))) == 1:
-                option = self._within(letters.pop())
+            bare = _undress(passage)
+            if place in ("boxed", "marked", "cue"):
+                if self.digits is None and SEVERAL.match(bare):
+                    return None
+                option = self.canonical(passage) or self.canonical(strip_openers(bare)) or self._running(bare)
+            elif place == "line":
+                option = self._concluded(bare, text)
+            else:
+                option = self.canonical(passage) if BARE.fullmatch(bare) or len(set(_listed(text))) < 2 else None
             if option is not None:
                 return option
         return None
 
+    def _running(self, bare: str) -> str | None:
+        """A letter that a sentence begins with and runs on from."""
+        running = None if self.digits is not None else RUNNING.match(_undress(strip_openers(bare)))
+        return self._within(running[1] or running[2]) if running else None
+
+    def _concluded(self, bare: str, text: str) -> str | None:
+        """The option of a last line: alone, after "therefore", or the only one that its last sentence names."""
+        opened = _undress(strip_openers(bare))
+        if self.digits is not None:
+            return self.canonical(opened)
+        if SEVERAL.match(opened):
+            return None
+        because = BECAUSE.match(opened)
+        if option := self._within(because[1]) if because else self.canonical(opened):
+            listed = _listed(text)
+            return option if len(listed) < 2 or BARE.fullmatch(opened) or listed.count(option) > 1 else None
+        sentence = SENTENCE.split(bare)[-1]
+        letters = {next(filter(None, groups)) for groups in MENTION.findall(sentence)}
+        return self._within(letters.pop()) if len(letters) == 1 and not DOUBT.search(sentence) else None
+
     def _within(self, letter: str) -> str | None:
         option = letter.upper()
         return option if self.options is None or ord(option) - ord("A") < self.options else None
+
+
+def _listed(text: str) -> list[str]:
+    """The letters that lines begin with as in a list of options, which may be the question's."""
+    return LISTED.findall(text[-MAX_CHARS:])
 
 
 def _undress(answer: str) -> str:
@@ -111,4 +174,7 @@ def _undress(answer: str) -> str:
         bare, before = DRESS.sub(r"\1", bare), bare
         if bare == before:
             break
-    return LEAD.sub("", MARKS.sub("", bare).strip()).strip()
+    bare = MARKS.sub("", bare.translate(WIDE)).strip(" '‘’\t\n.,:;")
+    if lead := LEAD.match(bare):
+        bare = bare[lead.end() :].strip()
+    return bare

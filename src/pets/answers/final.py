@@ -3,49 +3,132 @@
 Texts come from models, hence from whoever asks them: of a text its last ``MAX_TEXT_CHARS`` are looked at, every scan
 is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what reads passages is bounded.
 
->>> list(places(r"First 3, then 4. So \\boxed{7}. Check: the answer is 7."))
+>>> list(places(r"First 3, then 4. So \\boxed{7}."))
 [('boxed', '7')]
 >>> list(places("<think>the answer is 3?</think>\\nThe final answer is **4**.\\nThanks!"))
-[('cue', '4**.'), ('line', 'Thanks!')]
+[('cue', '4**.'), ('line', 'The final answer is **4**.')]
+>>> list(places('```json\\n{"reason": "The answer is 3.", "answer": "4"}\\n```'))
+[('marked', '4')]
 """
 
+import json
 import re
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
-__all__ = ["Place", "boxed", "places", "visible_text"]
+from pets.answers import phrases
 
-Place = Literal["boxed", "cue", "line"]
+__all__ = ["MAX_PASSAGE_CHARS", "Place", "boxed", "places", "plain_lines", "strip_openers", "visible_text"]
 
-CUE = re.compile(
-    r"(?:\banswer\b[^.:=\n]{0,60}?(?:\bis\b|\bare\b|[:=：])|\b(?:option|choice)\s+is\b|^[^\S\n]*####)[*_:：\s]*",
-    re.I | re.M,
-)
+Place = Literal["boxed", "marked", "cue", "line", "first"]
+"""In a box; in a tag or a JSON field; beside "the answer is"; in the last line; in the first of several."""
+
 MAX_TEXT_CHARS = 100_000
 MAX_PASSAGE_CHARS = 2000  # a longer box holds no answer; a longer line is prose, and only its near end is read
+MAX_SUBJECT_CHARS = 120  # of "... is the correct answer"
+MAX_CUES = 4
+MAX_EVENTS = 50
+MAX_JSON_STARTS = 20
+MAX_JSON_DEPTH = 5
+MAX_BOXES = 8
+MAX_JOINT_CHARS = 40
+MAX_FIRST_CHARS = 200
+
+
+def _words(fragment: str) -> str:
+    return fragment.replace(" ", r"\s+")
+
+
+def _forward() -> str:
+    """What an answer follows: "the answer is", in every language of the table."""
+    sign = r"[:=：→⇒]|->|=>"
+    latin = [
+        rf"(?:{nouns})\b(?!\s+(?:choices?|options?|key|sheet)\b)"
+        rf"(?:[*_]*\s+[—–-]\s|[^.:=：!?\n]{{0,60}}?(?:(?<!\w)(?:{verbs})(?!\w)|{sign}))"
+        for nouns, verbs in phrases.LATIN_ANNOUNCEMENTS
+    ]
+    return _words("|".join([*latin, *phrases.ANNOUNCEMENTS, phrases.CHOOSING]))
+
+
+def _verdict() -> str:
+    """What follows an answer: "is the correct answer"."""
+    right = phrases.RIGHT
+    latin = [
+        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+)*(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))(?!\w)"
+        for verbs, articles, nouns in phrases.VERDICTS
+    ]
+    unspaced = "(?:选项)?是?(?:正确|正確|最佳)(?:的)?(?:答案|选项|選項)?|是(?:正确)?答案|が正解|が正しい|[이가] 정답"
+    return _words("|".join([*latin, unspaced]))
+
+
+FORWARD = re.compile(_forward())
+VERDICT = re.compile(_verdict())
+WEAK = re.compile(rf"(?:{_words(phrases.WEAK_NOUNS)})[*_]*\s*(?:[:=：→⇒]|->|=>)")
+HEADING = re.compile(
+    rf"^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_words(phrases.RIGHT)}\s)?"
+    rf"(?:{'|'.join(nouns for nouns, _ in phrases.LATIN_ANNOUNCEMENTS)}|{_words(phrases.WEAK_NOUNS)}|答案|答え|정답)"
+    r"[*_:：# \t]{0,20}$|^[ \t]{0,20}####(?!#)",
+    re.M,
+)
+CORRECTION = re.compile(rf"(?:{_words(phrases.CORRECTIONS)})(?!\w)")
+SOFT_CORRECTIONS = frozenset({"actually", "sorry", "stop", "pardon", "moment", "or rather"})
+TAKEN_BACK = frozenset(".!?,;:—–-(*\n。…")
+BEFORE_A_VERB = "to can cannot can't could will would i'll we'll let's please not you we i don't must"
+VERB_BEFORE = frozenset(BEFORE_A_VERB.split())
+PRONOUNS = re.compile(
+    r"(?:this|that|which|it|these|those|what|who|one|he|she|they|there|both|all|none|answer|das|это)$"
+)
+NEGATION = re.compile(r"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不)(?!\w)")
+CLAUSE_END = re.compile(r"[.!?:;。！？：；\n](?=\s|$)|[。！？：；，]")
+LEAD = re.compile(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.(?=\s))*")
+
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+JOINT = re.compile(
+    r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
+)
+TAG = re.compile(rf"[<\[](/?)({phrases.TAGS})[>\]]", re.I)
+OBJECT = re.compile(r"\{\s*\"")
+FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.M)
+HTML = re.compile(r"</?(?:b|i|u|strong|em|p|br|div|span|code|center|mark|h[1-6])\s?/?>", re.I)
+SPECIAL = re.compile(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>")
+EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]")
+ACCENTS = re.compile("([\u0300-\u036f]{30})[\u0300-\u036f]+")  # sorting them takes the square of their number
+DISPLAY = re.compile(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end\{(?:align|equation|gather)\*?\}")
+RULE = re.compile(r"[-=_*#~.\s|>]*")
+PLEASANTRY = re.compile(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
+AFTERMATH = re.compile(
+    rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}$|\s*[:：,*]|\s+(?:this|that|the|our|by|it)\b)"
+)
+OPENER = re.compile(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?!\w)[\s*_,:;—–-]*")
+SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
 
 def places(text: str) -> Iterator[tuple[Place, str]]:
     """The passages where the answer may stand, best first, each with its kind.
 
-    A box decides alone; thoughts that were not closed hold no answer.
+    A JSON field, a tag or a box decides alone, unless a statement follows it; thoughts that were not closed hold no
+    answer.
     """
-    visible = visible_text(text)[-MAX_TEXT_CHARS:]
-    if (box := boxed(visible)) is not None:
-        if len(box) <= MAX_PASSAGE_CHARS:
-            yield "boxed", box
+    visible = _unwrapped(visible_text(text))
+    field = _json_field(visible)
+    if field is not None:
+        yield from _within(field)
         return
-    cue = deque(CUE.finditer(visible), maxlen=1)
-    if cue and (rest := visible[cue[0].end() :].split("\n", 1)[0].strip()):
-        yield "cue", rest[:MAX_PASSAGE_CHARS]
-    last = next((line.strip() for line in reversed(visible.splitlines()) if line.strip()), "")
-    if len(last) > MAX_PASSAGE_CHARS:
-        last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
-    if last:
-        yield "line", last
+    mark = _last_mark(visible)
+    if mark is None or (taken_back := _taken_back(_fold(visible))) > mark[2]:
+        yield from _prose(visible)
+        return
+    kind, content, end = mark
+    if kind == "tagged":
+        yield from _within(content)
+    elif len(content) <= MAX_PASSAGE_CHARS:
+        yield "boxed", content
+    else:
+        return
+    yield from _statements(visible[max(end, taken_back) :])
 
 
 def boxed(text: str) -> str | None:
@@ -54,27 +137,309 @@ def boxed(text: str) -> str | None:
     >>> boxed(r"\boxed{1} or rather \boxed{\{2, \frac{1}{3}\}}, and \boxed{4")
     '\\{2, \\frac{1}{3}\\}'
     """
-    end = len(text)
-    for match in reversed(list(BOX.finditer(text))):
-        content = _braced(text, match.end(), end)
-        if content is None:
-            end = match.start()  # it swallows the rest, so no earlier box can close beyond it
-        elif content.strip():
-            return content.strip()
-    return None
+    return next((content for _, _, content in _boxes(text)), None)
 
 
-def _braced(text: str, start: int, end: int) -> str | None:
-    """From ``start``, just inside an opening brace, to the brace that closes it before ``end``."""
-    depth = 1
-    for match in BRACES.finditer(text, start, end):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
-        if depth == 0:
-            return text[start : match.start()]
-    return None
+def plain_lines(text: str) -> list[str]:
+    """The lines that say something: no rules, no fences, no goodbyes, nothing after the answer's explanation begins."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if not RULE.fullmatch(line[:MAX_PASSAGE_CHARS])]
+    for place, line in enumerate(lines):
+        if (
+            place
+            and _begins(AFTERMATH, line)
+            and len(lines[place - 1]) < MAX_FIRST_CHARS
+            and lines[place - 1][-1] != ":"
+        ):
+            lines = lines[:place]
+            break
+    while len(lines) > 1 and (_begins(PLEASANTRY, lines[-1]) or _begins(AFTERMATH, lines[-1])):
+        lines.pop()
+    return lines
+
+
+def strip_openers(passage: str) -> str:
+    """Without the words that open a conclusion.
+
+    >>> strip_openers("So it's therefore B.")
+    'B.'
+    """
+    folded, start = _fold(passage), 0
+    while (opener := OPENER.match(folded, start)) and opener.end() > start:
+        start = opener.end()
+    return passage[start:].lstrip(" *_,:;")
 
 
 def visible_text(text: str) -> str:
     """The text that follows the model's thoughts; empty where they never end."""
-    visible = text.rpartition("</think>")[2]
-    return "" if "<think>" in visible else visible
+    for opening, closing in phrases.THOUGHTS:
+        text = text.rpartition(closing)[2]
+        if opening in text:
+            return ""
+    return text
+
+
+def _unwrapped(text: str) -> str:
+    """The end of a text, without the marks of transport: special tokens, fences, HTML, emojis."""
+    text = ACCENTS.sub(r"\1", SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:]))
+    text = EMOJI.sub("", HTML.sub("", FENCE.sub("", text)))
+    return _join_displays(text)
+
+
+def _join_displays(text: str) -> str:
+    """Display formulas on one line each."""
+    pieces, place, opening = [], 0, False
+    for mark in DISPLAY.finditer(text):
+        piece = text[place : mark.end()]
+        pieces.append(piece.replace("\n", " ") if opening else piece)
+        opening = not opening if mark[0] == "$$" else mark[0] in (r"\[",) or mark[0].startswith(r"\begin")
+        place = mark.end()
+    return "".join(pieces) + text[place:]
+
+
+def _fold(text: str) -> str:
+    """In lower case, of the same length."""
+    return text.replace("İ", "i").lower().replace("’", "'")
+
+
+def _begins(pattern: re.Pattern[str], line: str) -> bool:
+    return pattern.match(_fold(line[:MAX_FIRST_CHARS])) is not None
+
+
+# Boxes, tags, JSON
+
+
+def _last_mark(text: str) -> tuple[Literal["boxed", "tagged"], str, int] | None:
+    """The last box or tag: its kind, its content and where it ends."""
+    box, tag = _last_box(text), _last_tag(text)
+    if box is not None and (tag is None or box[1] > tag[1]):
+        return "boxed", *box
+    return None if tag is None else ("tagged", *tag)
+
+
+def _last_box(text: str) -> tuple[str, int] | None:
+    """The last box, with those that a comma or a word joins it to ("3 or 5"), and where it ends."""
+    contents, end, start = "", 0, 0
+    for box_start, box_end, content in islice(_boxes(text), MAX_BOXES):
+        if not contents:
+            contents, end = content, box_end
+        else:
+            between = text[box_end:start]
+            if len(between) > MAX_JOINT_CHARS or not JOINT.fullmatch(between):
+                break
+            joint = re.sub(r"[$\\()\[\].*]", "", between).strip()
+            contents = f"{content} {joint} {contents}"
+        start = box_start
+    return (contents, end) if contents else None
+
+
+def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Complete boxes that hold something, the last first: start, end, content."""
+    limit = len(text)
+    for match in reversed(list(BOX.finditer(text))):
+        close = _closing(text, match.end(), limit)
+        if close is None:
+            limit = match.start()  # it swallows the rest, so no earlier box can close beyond it
+        elif content := text[match.end() : close].strip():
+            yield match.start(), close + 1, content
+
+
+def _closing(text: str, start: int, end: int) -> int | None:
+    """Where the brace is closed that was opened just before ``start``."""
+    depth = 1
+    for match in BRACES.finditer(text, start, end):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.start()
+    return None
+
+
+def _last_tag(text: str) -> tuple[str, int] | None:
+    """The content of the last answer tag and where it ends; one that is never closed runs to the end."""
+    opening: re.Match[str] | None = None
+    last: tuple[str, int] | None = None
+    for tag in TAG.finditer(text):
+        if not tag[1]:
+            opening = tag
+        elif opening is not None and opening[2].lower() == tag[2].lower():
+            last, opening = (text[opening.end() : tag.start()], tag.end()), None
+    if opening is not None and opening[0][0] == "<":
+        last = text[opening.end() :], len(text)
+    return last if last and last[0].strip() else None
+
+
+def _prose(text: str) -> Iterator[tuple[Place, str]]:
+    """The places of a text without marks; where it takes something back, of what follows."""
+    end = _taken_back(_fold(text))
+    end = _skip_lead(text, end) if end else 0
+    yield from _statements(text[end:])
+    if end and (rest := _rest(text, end)):
+        yield "cue", rest
+    yield from _lines(text[end:])
+
+
+def _within(content: str) -> Iterator[tuple[Place, str]]:
+    """The places of a marked content: its own statements, else all of it."""
+    box = boxed(content)
+    if box is not None:
+        if len(box) <= MAX_PASSAGE_CHARS:
+            yield "boxed", box
+        return
+    yield from _statements(content)
+    for place, line in _lines(content):
+        yield ("marked" if place == "line" else place), line
+
+
+def _json_field(text: str) -> str | None:
+    """The answer of the last JSON object that has one; ``""`` where it says that there is none."""
+    field, place = None, 0
+    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+    for _ in range(MAX_JSON_STARTS):
+        start = OBJECT.search(text, place)
+        if start is None:
+            break
+        place = start.end()
+        try:
+            item, place = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        answer = _answer_of(item, MAX_JSON_DEPTH)
+        field = field if answer is None else answer
+    return field
+
+
+def _answer_of(item: Any, depth: int) -> str | None:
+    """The answer in a decoded JSON value; ``None`` if nothing there is called one."""
+    if item is None:
+        return ""
+    if isinstance(item, bool):
+        return str(item).lower()
+    if isinstance(item, str):
+        return item
+    if isinstance(item, list):
+        parts = [_answer_of(part, depth - 1) for part in item[:50]] if depth else []
+        return ", ".join(part for part in parts if part) or None
+    if not isinstance(item, dict) or not depth:
+        return None
+    fields = {re.sub(r"[\s-]", "_", _fold(str(key))): value for key, value in item.items()}
+    if isinstance(fields.get("unit"), str) and isinstance(fields.get("value"), str):
+        return f"{fields['value']} {fields['unit']}"
+    for key in phrases.JSON_KEYS:
+        if key in fields:
+            return _answer_of(fields[key], depth - 1)
+    nested = [value for value in fields.values() if isinstance(value, dict)]
+    if len(nested) == 1:
+        return _answer_of(nested[0], depth - 1)
+    return _answer_of(next(iter(fields.values())), depth - 1) if len(fields) == 1 else None
+
+
+# Statements: "the answer is", "is the correct answer", "wait, no"
+
+
+def _taken_back(folded: str) -> int:
+    """Where the last correction ends, before which nothing counts; 0 if there is none."""
+    hard = [end for end, word in _corrections(folded) if word not in SOFT_CORRECTIONS]
+    return hard[-1] if hard else 0
+
+
+def _corrections(folded: str) -> Iterator[tuple[int, str]]:
+    """Where what was said is taken back, and the word that does."""
+    for match in CORRECTION.finditer(folded):
+        before = folded[max(0, match.start() - 3) : match.start()].rstrip(" ")
+        if match.start() and (not before or before[-1] in TAKEN_BACK or before[-2:] in ("no", "oh", "ut")):
+            yield match.end(), match[0]
+
+
+def _statements(text: str) -> Iterator[tuple[Place, str]]:
+    """What the text says its answer is, the last statement first."""
+    folded = _fold(text)
+    verdicts = [match.span() for match in VERDICT.finditer(folded) if _word_starts(folded, match.start())]
+    events = [(end, end, False) for end, _ in _corrections(folded)]
+    events += [(start, end, True) for start, end in verdicts]
+    events += [(start, end, False) for start, end in _announcements(text, folded) if not _covered(start, verdicts)]
+    passages = 0
+    for start, end, reverse in sorted(set(events), key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
+        passage = _subject(text, folded, start) if reverse else _rest(text, end)
+        if not passage:
+            continue
+        yield "cue", passage
+        passages += 1
+        if passages == MAX_CUES or NEGATION.match(_fold(passage)):
+            return
+
+
+def _covered(place: int, spans: list[tuple[int, int]]) -> bool:
+    """Whether it lies within one of the spans, which are in order."""
+    before = bisect_right(spans, (place, 0)) - 1
+    return before >= 0 and place < spans[before][1]
+
+
+def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
+    for match in FORWARD.finditer(folded):
+        start = match.start()
+        if not _word_starts(folded, start):
+            continue
+        before = folded[max(0, start - 12) : start].split()
+        if before and before[-1] in VERB_BEFORE and folded[start - 1] != "\n":
+            continue
+        yield start, match.end()
+    for match in HEADING.finditer(folded):
+        yield match.start(), match.end()
+    near = len(text) - MAX_FIRST_CHARS * 2
+    for match in WEAK.finditer(folded, max(0, near)):
+        if _word_starts(folded, match.start()):
+            yield match.start(), match.end()
+
+
+def _word_starts(text: str, place: int) -> bool:
+    """Whether a word begins there; in writing without blanks it always may."""
+    return not place or not (text[place - 1].isalnum() and text[place - 1] < "\u3000") or text[place] >= "\u3000"
+
+
+def _rest(text: str, end: int) -> str:
+    """What follows an announcement: the rest of its line, or the next one."""
+    start = _skip_lead(text, end)
+    if "\n" in text[end:start] and text.startswith(("- ", "• "), start):
+        start += 2
+    stop = text.find("\n", start)
+    return text[start : len(text) if stop < 0 else stop].strip()[:MAX_PASSAGE_CHARS].strip()
+
+
+def _skip_lead(text: str, place: int) -> int:
+    lead = LEAD.match(text, place)
+    return lead.end() if lead else place
+
+
+def _subject(text: str, folded: str, start: int) -> str:
+    """What "is the correct answer" is said of; nothing where that is a pronoun."""
+    first = max(0, start - MAX_SUBJECT_CHARS)
+    ends = [match.end() for match in CLAUSE_END.finditer(text, first, start)]
+    subject = text[ends[-1] if ends else first : start].strip()
+    if ends == [] and first:
+        return ""  # too long for a subject
+    return "" if PRONOUNS.search(_fold(subject).strip(" *_,")) else strip_openers(subject)
+
+
+# Lines
+
+
+def _lines(text: str) -> Iterator[tuple[Place, str]]:
+    """The last line that says something, and the first, where there are several."""
+    lines = plain_lines(text)
+    if not lines:
+        return
+    last = _without_goodbye(lines[-1])
+    if len(last) > MAX_PASSAGE_CHARS:
+        last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
+    if last:
+        yield "line", last
+    if len(lines) > 1 and len(lines[0]) <= MAX_FIRST_CHARS and lines[0].rstrip("*_")[-1:] != ":" and lines[0][0] != "#":
+        yield "first", lines[0]
+
+
+def _without_goodbye(line: str) -> str:
+    """The line up to the first sentence, but the first of all, that is a pleasantry."""
+    for end in SENTENCE_END.finditer(line):
+        if end.start() and _begins(PLEASANTRY, line[end.end() : end.end() + MAX_FIRST_CHARS]):
+            return line[: end.start()].strip()
+    return line

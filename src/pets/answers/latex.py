@@ -8,9 +8,9 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 
 import re
 
-from pets.answers.rational import UNIT
+from pets.answers.quantity import UNIT_WORD
 
-__all__ = ["comparable", "normalize", "word"]
+__all__ = ["NAME", "comparable", "normalize", "word"]
 
 FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp"
 ALPHABET = (
@@ -36,7 +36,8 @@ COMMANDS = MATH | frozenset(OTHERS.split())
 UNICODE = str.maketrans({
     **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
     "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ", "∩": r"\cap ",
-    "∈": r"\in ", "°": r"^{\circ}", "√": r"\sqrt ", "≈": r"\approx ", "\u00a0": " ",
+    "∈": r"\in ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "⁻": "-",
+    "°": r"^{\circ}", "√": r"\sqrt ", "≈": r"\approx ", "\u00a0": " ",
     **{power: f"^{{{digit}}}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 })  # fmt: skip
 
@@ -49,8 +50,11 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"\\(?:geq(?:slant)?|geqq)", r"\\ge "),
     (r"\\neq", r"\\ne "),
     (r"\\varnothing", r"\\emptyset "),
-    (rf"{FONT}\{{\s*(?:and|or)\s*\}}", ","),
-    (rf"(?<=[\d)}}])\s*{FONT}\{{\s*(?:{UNIT.pattern}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?$", ""),
+    (rf"{FONT}\{{\s*(?:and|or)\s*\}}|(?<=[\d\w)}}\]$])\s+(?:and|or)\s+(?=[-\d\w(\\$])", ","),
+    (r"(?i)(?<![a-z\\])(?:(?:positive )?infinity|\+\\infty)(?![a-z])", r"\\infty "),
+    (r"(?i)^(?:there (?:is|are) )?no (?:real )?solutions?\.?$|^\\\{\s*\\\}$|^empty set$", r"\\emptyset "),
+    (r"(?i)^(?:all|the) reals?(?: numbers?)?\.?$|^\\mathbb\s*\{?R\}?$", r"(-\\infty,\\infty)"),
+    (rf"(?<=[\d)}}])\s*{FONT}\{{\s*(?:{UNIT_WORD.pattern}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?$", ""),
     (rf"{FONT}\{{([^{{}}]*)\}}", r"\1"),
     (r"\{,\}", ","),
     (r"\\?%|\\\$|^\$+|(?:(?<!\$)|(?<=\\\$))\$+$", ""),
@@ -74,7 +78,9 @@ TRIGONOMETRY = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")
 COMMAND = re.compile(r"\\([a-zA-Z]+)")
 SPACING = re.compile(r"(?<!\\)\\(?:[!,;:> ]|q?quad(?![a-z]))|~")
 STRAY = re.compile(r"\\\\?(?=[^a-zA-Z{}|\\]|$)|\\(?=\\[a-zA-Z])")
-NAME = re.compile(rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}|[a-zA-Z]\([^()=]*\)")
+NAME = re.compile(
+    rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}|[a-zA-Z]'*\([^()=]*\)"
+)
 NAMES = re.compile(r"\([a-zA-Z](?:,[a-zA-Z])+\)")
 LETTERS = re.compile(r"[a-zA-Z]+")
 DOUBTFUL = re.compile(
@@ -89,6 +95,9 @@ WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
 def normalize(answer: str) -> str:
     """The shortest spelling; ``""`` when nothing is left, or no end is near. Applying it twice changes nothing."""
     text = answer.translate(UNICODE)
+    parts = OR.split(text)
+    if len(parts) > 1 and all(COMPARED.search(part) for part in parts):
+        text = r" \cup ".join(_as_interval(_rewrite(part)) for part in parts)
     for _ in range(MAX_ROUNDS):  # every rule shortens or settles, some by one layer of many
         before, text = text, _rewrite(text)
         if text == before:
@@ -126,7 +135,7 @@ def _rewrite(text: str) -> str:
         text = pattern.sub(replacement, text)
     if not TRIGONOMETRY.search(text):
         text = DEGREE.sub("", text)
-    return _unname(_respace(COMMAND.sub(_split_command, text)))
+    return _as_interval(_unname(_respace(COMMAND.sub(_split_command, text))))
 
 
 def _split_command(match: re.Match[str]) -> str:
@@ -159,9 +168,46 @@ def _unname(text: str) -> str:
     items = [item.split("=") for item in _split_list(text)]
     if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
         return text
-    name, computed = items[0][0], all(_computed(item[-2]) for item in items)
+    name, computed = items[0][0], all(_computed(item[-2]) or item[-2].startswith(OPERATORS) for item in items)
     named = (NAME.fullmatch(name) and name != "y") or (NAMES.fullmatch(name) and sorted(name[1::2]) == list(name[1::2]))
     return ",".join(item[-1] for item in items) if named or computed else text
+
+
+OR = re.compile(rf"{FONT}\{{\s*or\s*\}}|(?<!\w)or(?!\w)|\\lor(?![a-z])")
+COMPARED = re.compile(r"<|>|\\[lg](?:e|eq|t)(?![a-z])")
+OPEN_ENDS = {"<": ("(", ")"), r"\le": ("[", "]")}
+MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+POINT = re.compile(r"x=([^=,]+),y=([^=,]+)(?:,z=([^=,]+))?")
+
+
+def _as_interval(text: str) -> str:
+    r"""``x>3`` as ``(3,\infty)``, ``0\le x<1`` as ``[0,1)``, ``x=1,y=2`` as ``(1,2)``."""
+    if point := POINT.fullmatch(",".join(sorted(text.split(",")))):
+        return f"({','.join(filter(None, point.groups()))})"
+    signs = COMPARED.findall(text)
+    sides = [side.strip() for side in COMPARED.split(text)]
+    if (
+        not signs
+        or sides.count("x") != 1
+        or any("x" in side or "," in side or not side for side in sides if side != "x")
+    ):
+        return text
+    if len(signs) == 1:
+        if sides[0] != "x":
+            sides, signs = sides[::-1], [MIRROR[signs[0]]]
+        below = signs[0] in (">", r"\ge")
+        bracket = OPEN_ENDS[signs[0] if not below else MIRROR[signs[0]]][0 if below else 1]
+        return rf"{bracket}{sides[1]},\infty)" if below else rf"(-\infty,{sides[1]}{bracket}"
+    if len(signs) != 2 or sides[1] != "x":
+        return text
+    if signs[0] in (">", r"\ge"):
+        sides, signs = sides[::-1], [MIRROR[sign] for sign in reversed(signs)]
+    if not all(sign in OPEN_ENDS for sign in signs):
+        return text
+    return f"{OPEN_ENDS[signs[0]][0]}{sides[0]},{sides[2]}{OPEN_ENDS[signs[1]][1]}"
+
+
+OPERATORS = (r"\int", r"\sum", r"\prod", r"\lim", r"\max", r"\min", r"\gcd", r"\det", r"\frac{d}{d")
 
 
 def _computed(text: str) -> bool:

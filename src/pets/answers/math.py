@@ -4,21 +4,23 @@ Spelling is settled by rewriting, numbers exactly, words by equality; what is le
 (https://github.com/huggingface/Math-Verify) in a worker process with a time limit, under two conditions that keep
 its leniency from merging what differs (it takes ``2^{-99}`` for ``2^{-100}``): both values agree to 300 digits at
 fixed points, and it says yes both ways. Timeouts, errors and doubts leave two answers apart. A bare list is a set
-(``1,-2`` and ``-2,1``), a bracketed one is ordered.
+(``1,-2`` and ``-2,1``), a bracketed one is ordered. Inequalities in ``x`` are intervals; units are as in ``number``.
 """
 
 import re
 import time
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
 from pets._extras import check_installed
+from pets.answers import quantity
 from pets.answers.base import AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
-from pets.answers.final import places
-from pets.answers.latex import comparable, normalize, word
-from pets.answers.rational import read, show
+from pets.answers.final import Place, places, strip_openers
+from pets.answers.latex import NAME, comparable, normalize, word
+from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
 
 __all__ = ["Math"]
@@ -26,9 +28,16 @@ __all__ = ["Math"]
 MAX_CHARS = 2000  # what is longer is no answer
 SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
-EXACT = re.compile(r"-?\d+(?:/\d+)?")
-LONE_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
-SCIENTIFIC = re.compile(r"[\d.,]+[eE][+-]?\d+")
+MAX_WORDS = 6  # of a verbal answer
+MAX_EXPRESSION_CHARS = 200  # in prose
+EXACT = re.compile(r"-?\d+(?:/\d+)?(?: \S+)?")
+NAMED = re.compile(rf"[\s$]*(?!y\s*=)({NAME.pattern})\s*=([^=]*)")
+LINE = re.compile(r"y=(.*x.*)")
+JOINED = re.compile(r"[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*", re.I)
+WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}")
+EXPRESSION = re.compile(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
+SAID = re.compile(r"(?<!\w)(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+|:\s+")
+EXCLAMATION = re.compile(r"(?<=\d)!{1,5}[*_\s]{0,10}$")
 OPENING = re.compile(r"\$+|\\[(\[]")
 DOLLARS, CLOSING = re.compile(r"\$+"), re.compile(r"\\[)\]]")
 SENTENCE = re.compile(r"\.(?:\s|$)")
@@ -68,26 +77,50 @@ class Math(AnswerType):
         return _canonical(answer) if len(answer) > MAX_CACHED_CHARS else _cached_canonical(answer)
 
     def extract(self, text: str) -> str | None:
-        """The formula in a box, else after "answer is", else the last one, or the number that the last line is."""
-        for place, passage in places(text):
-            if place == "boxed":
-                return self.canonical(passage)
-            formulas = _formulas(passage)
-            if place == "cue":
-                sentence = SENTENCE.split(passage.strip("*_ "))[0].strip("*_ ")
-                answer = self.canonical(formulas[0] if formulas else sentence)
-            else:
-                answer = self.canonical(formulas[-1]) if formulas else _number(passage)
-            if answer is not None:
-                return answer
+        """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
+        comma = quantity.writes_decimal_commas(text)
+        passages = list(places(text))
+        first = next((passage for place, passage in passages if place == "first"), "")
+        try:
+            for place, passage in passages:
+                answer = self._read(place, passage, comma, first)
+                if answer is not None or place == "boxed":
+                    return answer
+        except AmbiguousError:
+            pass
         return None
+
+    def _read(self, place: Place, passage: str, comma: bool, first: str) -> str | None:
+        """The formula of a passage, else the number that it comes to, else what is said in a few words."""
+        if place == "boxed":
+            return self.canonical(passage)
+        if place == "first":
+            return None
+        bare = strip_openers(EXCLAMATION.sub("", passage.strip("*_ ")))
+        formulas = _formulas(bare)
+        if formulas:
+            return self.canonical(_result(formulas[0] if place == "cue" else formulas[-1]))
+        prose = quantity.with_points(bare) if comma else bare
+        number = _number(prose)
+        if number is None and place == "line":
+            number = _number(first)
+        sentence = SENTENCE.split(bare)[0].strip("*_ ")
+        expression = SAID.split(sentence)[-1]
+        if number is None and _is_expression(expression):
+            return self.canonical(_result(expression))
+        if number is None:
+            value = (quantity.concluded if place == "line" else quantity.stated)(prose, letters=False)
+            number = None if value is None else quantity.show(value)
+        if number is None and place != "line" and _is_short(sentence):
+            return self.canonical(sentence)
+        return number
 
     def same_at_once(self, first: str, second: str) -> bool | None:
         """What spelling, numbers and words decide."""
         if first == second:
             return True
         if EXACT.fullmatch(first) and EXACT.fullmatch(second):
-            return False
+            return quantity.same(_parse(first), _parse(second))
         if (key := word(first)) is not None or word(second) is not None:
             return key == word(second)
         if not (comparable(first) and comparable(second)) or _cases_clash(first, second):
@@ -112,7 +145,7 @@ class Math(AnswerType):
 
     @staticmethod
     def _same_within(first: str, second: str, seconds: float) -> bool | None:
-        first, second = sorted((first, second))  # symmetric, and one entry of the cache
+        first, second = sorted(_unline(first, second))  # symmetric, and one entry of the cache
         mark = fingerprint(first, seconds)
         other = mark and fingerprint(second, seconds)
         if mark and mark == other:
@@ -132,12 +165,12 @@ _cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _formulas(line: str) -> list[str]:
-    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right.
+    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between.
 
     >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
-    ['x', 'y', 'z']
+    ['x,y', 'z']
     """
-    formulas, place, ended = [], 0, set[re.Pattern[str]]()
+    formulas, place, ended, last_end = list[str](), 0, set[re.Pattern[str]](), -1
     while opening := OPENING.search(line, place):
         place = opening.end()
         dollars = opening[0][0] == "$"
@@ -146,18 +179,52 @@ def _formulas(line: str) -> list[str]:
         closing = None if pattern in ended else pattern.search(line, place + (not dollars))
         if closing is None:
             ended.add(pattern)
+            continue
+        formula = line[place : closing.start()]
+        if formulas and JOINED.fullmatch(line, last_end, opening.start()):
+            formulas[-1] += f",{formula}"
         else:
-            formulas.append(line[place : closing.start()])
-            place = closing.end()
+            formulas.append(formula)
+        place = last_end = closing.end()
     return formulas
 
 
 def _number(text: str) -> str | None:
-    """The exact number that the text is; a lone letter is a variable here, no unit."""
-    if LONE_LETTER.search(text) and not SCIENTIFIC.fullmatch(text.strip()):
-        return None
-    value = read(text)
-    return None if value is None else show(value)
+    """The exact number or quantity that the text is, or that a name in it stands for."""
+    named = NAMED.fullmatch(text)
+    value = quantity.read(named[2] if named else text, letters=False)
+    return None if value is None else quantity.show(value)
+
+
+def _parse(form: str) -> quantity.Quantity:
+    value, _, unit = form.partition(" ")
+    return quantity.Quantity(Fraction(value), unit)
+
+
+def _result(formula: str) -> str:
+    """What a concluding formula comes to: the last side of ``m+n=3+4=7``; an equation in x or y stays."""
+    above, equals, value = formula.rpartition("=")
+    coordinates = re.search(r"(?<![a-zA-Z\\])[xyz](?![a-zA-Z(])", above)
+    return value if equals and above.strip() and not coordinates and _number(value) else formula
+
+
+def _is_expression(text: str) -> bool:
+    """Whether it is written in signs, not in words."""
+    return len(text) <= MAX_EXPRESSION_CHARS and EXPRESSION.fullmatch(text) is not None and not WORDS.search(text)
+
+
+def _is_short(text: str) -> bool:
+    """Whether it can be an answer in words."""
+    return len(text) <= MAX_EXPRESSION_CHARS and len(text.split()) <= MAX_WORDS
+
+
+def _unline(first: str, second: str) -> tuple[str, str]:
+    """``y=2x+3`` beside ``2x+3`` without its name."""
+    if "=" not in second and (line := LINE.fullmatch(first)):
+        return line[1], second
+    if "=" not in first and (line := LINE.fullmatch(second)):
+        return first, line[1]
+    return first, second
 
 
 def _cases_clash(first: str, second: str) -> bool:

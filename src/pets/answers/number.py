@@ -1,30 +1,28 @@
 r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``0.5``, ``1/2`` and ``\frac12`` are ``1/2``.
 
-A percent sign, a currency, a degree sign and a known unit are dressing: ``5%`` is ``5``, not ``1/20``, because
-voters on one question differ in writing the sign far more often than in meaning another number. There are no
-floats: ``0.333`` is not ``1/3``.
+Units and currencies are kept and compared by conversion (``5 km`` and ``5000 m``); a number without one is the same as
+with it, because voters on one question differ in writing the unit far more often than in meaning another number. So is
+``5%`` the same as ``5`` and as ``0.05``. There are no floats: ``0.333`` is not ``1/3``.
 """
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
+from pets.answers import quantity
 from pets.answers.base import AnswerType
-from pets.answers.final import places
-from pets.answers.rational import read, show
+from pets.answers.final import Place, places, strip_openers
+from pets.answers.quantity import AmbiguousError, Quantity
 
 __all__ = ["Number"]
 
-EQUALS = re.compile(r"=|\\approx|≈|\\simeq")
-DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
-FRACTION = r"\\[dtc]?frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\s*\d)"
-NUMBER = re.compile(rf"(?<![\w.])(?:(?<![)}}\]])[-+−])?\s?[$€£]?(?:{FRACTION}|{DIGITS}(?:\s?/\s?\d+)?)(?![\w/])")
-LIST = re.compile(r"\s*(?:,|;|and\b|or\b)\s*[-+−]?[\d\\$]")
+EXCLAMATION = re.compile(r"(?<!!)!{1,5}[*_\s]{0,10}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Number(AnswerType):
-    """An integer or a reduced fraction.
+    """An integer or a reduced fraction, with its unit if it has one.
 
     >>> Number().canonical("1,234.50"), Number().canonical("m+n=127"), Number().canonical("many")
     ('2469/2', '127', None)
@@ -40,19 +38,44 @@ class Number(AnswerType):
         return 'End with "The answer is N.", where N is a number.'
 
     def canonical(self, answer: str) -> str | None:
-        """The value after the last equals sign, if that is a plain number."""
-        value = read(EQUALS.split(answer)[-1])
-        return None if value is None else show(value)
+        """The value after the last equals sign, if that is a number or a quantity."""
+        value = quantity.equated(answer)
+        return None if value is None else quantity.show(value)
 
     def extract(self, text: str) -> str | None:
-        """The number in a box, else the one after "answer is" (a list of them is none), else the last line's last."""
-        for place, passage in places(text):
-            number = self.canonical(passage.strip("*_ "))
-            if number is None and place == "cue" and (first := NUMBER.match(passage.lstrip("*_(= \\"))):
-                return None if LIST.match(first.string, first.end()) else self.canonical(first[0])
-            if number is None and place == "line":
-                numbers = NUMBER.findall(passage)
-                number = self.canonical(numbers[-1]) if numbers else None
-            if number is not None:
-                return number
+        """The number in a box, a tag or a JSON field, else of the last statement, else what the last line comes to."""
+        comma = quantity.writes_decimal_commas(text)
+        passages = [(place, quantity.with_points(passage) if comma else passage) for place, passage in places(text)]
+        first = next((passage for place, passage in passages if place == "first"), "")
+        try:
+            for place, passage in passages:
+                if (value := _read(place, passage, first)) is not None:
+                    return quantity.show(value)
+        except AmbiguousError:
+            pass
         return None
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two forms are one quantity."""
+        return first == second or quantity.same(_parse(first), _parse(second))
+
+    def same_at_once(self, first: str, second: str) -> bool | None:
+        """As :meth:`same`: it takes no time."""
+        return self.same(first, second)
+
+
+def _read(place: Place, passage: str, first: str) -> Quantity | None:
+    """The number of a passage; a first line that is one outweighs what a last line comes to."""
+    if place in ("boxed", "first"):
+        return quantity.equated(passage) if place == "boxed" else None
+    bare = strip_openers(EXCLAMATION.sub("", passage.strip("*_ ")))
+    if value := quantity.equated(bare):
+        return value
+    if place == "line":
+        return quantity.read(first) or quantity.concluded(passage)
+    return quantity.stated(bare)
+
+
+def _parse(form: str) -> Quantity:
+    value, _, unit = form.partition(" ")
+    return Quantity(Fraction(value), unit)

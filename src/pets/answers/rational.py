@@ -1,63 +1,90 @@
-r"""Reads plain numbers exactly, as fractions.
+r"""Reads numbers and plain arithmetic exactly, as fractions.
 
->>> [show(read(text)) for text in ("073", "1,234", "-0", r"\frac12", "1.5e-3", r"1\frac{4}{5}", r"15\text{ cm}^2")]
-['73', '1234', '0', '1/2', '3/2000', '9/5', '15']
->>> read("05/01/2021"), read("1/0"), read("two")
-(None, None, None)
+>>> [show(read(text)) for text in ("073", "1,234", "-0", r"\frac12", "1.5e-3", r"1\frac{4}{5}", "2^{10}", r"\sqrt{16}")]
+['73', '1234', '0', '1/2', '3/2000', '9/5', '1024', '4']
+>>> [show(read(text)) for text in ("12 + 30", "3 x 10^8", r"0.\overline{3}", "1'000", "1,00,000", "1 000", "2 1/2")]
+['42', '300000000', '1/3', '1000', '100000', '1000', '5/2']
+>>> read("05/01/2021"), read("1/0"), read("two"), read("7-8"), read("3,5")
+(None, None, None, None, None)
 """
 
 import re
 from fractions import Fraction
+from math import factorial, isqrt
 
-__all__ = ["UNIT", "read", "show"]
+__all__ = ["MAX_CHARS", "number_at", "plain", "read", "show"]
 
 MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
+MAX_FACTORIAL = 1000
+MAX_OPERATIONS = 100
+MAX_DEPTH = 20
 MAX_LAYERS = 20  # of dressing, one around the other
 END = 10**MAX_DIGITS
 
-SIGNS = str.maketrans({**dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%"})
-WIDE = {ord("０") + i: str(i) for i in range(10)} | dict.fromkeys(map(ord, "\u00a0\u2009\u202f\u2007"), " ")
-VULGAR = {"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅛": " 1/8"}
+SIGNS = str.maketrans({
+    **dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%", "’": "'",
+    **dict.fromkeys("×·⋅∙✕", "*"), "÷": "/", **dict.fromkeys("\u00a0\u2009\u202f\u2007\u3000", " "),
+    "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅖": " 2/5", "⅗": " 3/5",
+    "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8", "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8", "√": r"\sqrt ",
+    "（": "(", "）": ")", "＝": "=", "：": ":",
+})  # fmt: skip
+RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+POWERS = re.compile("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+WIDE_DIGIT = re.compile(r"(?![0-9])\d")
+FONT = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox)\s*\{([^{}]*)\}")
+LATEX = (
+    (re.compile(r"\\!|\\(?:displaystyle|textstyle|left|right)(?![a-z])"), ""),
+    (re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\s"), " "),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\{\.\}"), "."),
+    (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
+    (re.compile(r"\\(?:times|cdot|ast)(?![a-z])"), "*"),
+    (re.compile(r"\\div(?![a-z])"), "/"),
+    (re.compile(r"\\(?=[%$#&])"), ""),
+    (re.compile(r"\*\*(?=\s?[\d({])"), "^"),
+)
 
-UNITS = (
-    r"(?:k|c|m)?m|kg|mg|lbs?|oz|ft|in|yd|mi|mph|kph|hrs?|mins?|secs?|units?|(?:centi|milli|kilo)?(?:meters?|metres?)"
-    r"|inch(?:es)?|feet|foot|yards?|miles?|(?:kilo)?grams?|pounds?|ounces?|lit(?:er|re)s?|gallons?|dollars?|cents?"
-    r"|euros?|seconds?|minutes?|hours?|days?|weeks?|months?|years?|degrees?|radians?|percent|people|points?|times"
+GROUPED = (
+    r"\d{1,3}(?:\.\d{3}){2,}(?![\d.])|\d{1,3}(?:,\d{3})+(?![\d,]\d)|\d{1,2}(?:,\d{2})+,\d{3}(?![\d,]\d)"
+    r"|\d{1,3}(?:'\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?![\d,])"
 )
-UNIT = re.compile(
-    rf"(?:(?:sq(?:uare|\.)?|cubic)\s*)?(?:{UNITS})(?:\s*(?:/|per)\s*(?:{UNITS}|s|h))?(?:\^\{{?[23]\}}?|[²³])?", re.I
+NUMBER = re.compile(
+    rf"(?:({GROUPED}|\d+)(\.(?=[\d(\\])\d*(?:\\(?:overline|bar|dot)\s?\{{?(\d+)\}}?|\((\d+)\)(?!\s?\())?)?"
+    rf"|(\.\d+))(?:[eE]([+-]?\d+)(?![\w.]))?"
 )
-DRESS = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it)|mbox)\s*\{([^{}]*)\}")
-SPACING = re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\s")
-# No two runs of blanks meet, and none is begun in its middle: else blanks alone would cost their square.
-REMOVED = re.compile(
-    r"\\!|\\(?:displaystyle|left|right)(?![a-z])|\\?[%]\s*$"
-    r"|(?<!\s)\s*(?:\^\s*(?:\{\s*)?\\circ\s*(?:\}\s*)?|°\s*|\\degree\s*)$"
-)
-TRAILING = re.compile(rf"(?<=[\d}}])\s*(?:{UNIT.pattern}|(?<=\d)(?:th|st|nd|rd)|\^\s*\{{?(?:th|st|nd|rd)\}}?)$", re.I)
-CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|€|£|¥)\s*")
-GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d,])")
+OPERATOR = re.compile(r" ?([+\-*/]|x(?= ?\d)|X(?= ?\d)) ?")
+MIXED = re.compile(r" (\d+) ?/ ?(\d+)(?![\d.,/]\d?)")
+FRAC = re.compile(r" ?\\frac")
+ROOT = re.compile(r"\\sqrt(?:\[(\d)\])?")
+CARET = re.compile(r" ?\^ ?")
+RANGE = re.compile(r"\d+-\d+")
 
-PLAIN = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
-POWER = r"(?:[eE]([+-]?\d+)|\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\d+)\s*\}|([+-]?\d+)))?"
-DECIMAL = re.compile(rf"([+-]?)\s*({PLAIN}){POWER}")
-RATIO = re.compile(r"([+-]?)\s*(?:(\d+)\s+)?([^/{}\s]+)\s*/\s*([^/{}\s]+)")
-FRAC = re.compile(r"([+-]?)\s*(?:(\d+)\s*)?\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+
+_Result = tuple[Fraction, int] | None
+
+
+class _DoubtError(Exception):
+    """It looks like a number and is none: a date, a range, a chain of fractions."""
 
 
 def read(text: str) -> Fraction | None:
-    """The exact value of a string that is one number and nothing else but dressing; ``None`` otherwise."""
-    if len(text) > MAX_CHARS:
+    """The exact value of a string that is one number, or plain arithmetic, and nothing else but math marks."""
+    if len(text) > MAX_CHARS or (bare := plain(text)) is None:
         return None
-    if (bare := _undress(text)) is None:
+    bare = bare.rstrip(" .,;:")
+    if RANGE.fullmatch(bare):
         return None
-    value = _decimal(bare)
-    if value is None and (ratio := RATIO.fullmatch(bare)):
-        value = _fraction(ratio[1], ratio[2], ratio[3], ratio[4])
-    if value is None and (frac := FRAC.fullmatch(bare)):
-        value = _fraction(frac[1], frac[2], frac[3] or frac[4], frac[5] or frac[6])
-    too_long = value is not None and max(abs(value.numerator), value.denominator) >= END
-    return None if too_long else value
+    result = number_at(bare, 0)
+    return result[0] if result and result[1] == len(bare) else None
+
+
+def number_at(text: str, start: int) -> tuple[Fraction, int] | None:
+    """The value of the longest arithmetic at ``start`` of a :func:`plain` text, and where it ends."""
+    reader = _Reader(text)
+    try:
+        return reader.sum(start, 0)
+    except (_DoubtError, ZeroDivisionError):
+        return None
 
 
 def show(value: Fraction) -> str:
@@ -65,46 +92,186 @@ def show(value: Fraction) -> str:
     return str(value)
 
 
-def _decimal(text: str) -> Fraction | None:
-    match = DECIMAL.fullmatch(text.strip())
-    if not match or len(match[2]) > MAX_DIGITS + 1:
-        return None
-    exponent = match[3] or match[4] or match[5] or "0"
-    if len(exponent) > 5 or abs(int(exponent)) > MAX_EXPONENT:
-        return None
-    whole, _, decimals = match[2].replace(",", "").partition(".")
-    value = Fraction(int((whole + decimals) or "0")) * Fraction(10) ** (int(exponent) - len(decimals))
-    return -value if match[1] == "-" else value
-
-
-def _fraction(sign: str, whole: str | None, above: str | None, below: str | None) -> Fraction | None:
-    """``sign (whole + above / below)``; a mixed number has unsigned parts."""
-    top, bottom = _decimal(above or ""), _decimal(below or "")
-    if top is None or bottom is None or bottom == 0 or (whole and (top < 0 or bottom < 0)):
-        return None
-    if whole and len(whole) > MAX_DIGITS:
-        return None
-    value = top / bottom + int(whole or "0")
-    return -value if sign == "-" else value
-
-
-def _undress(text: str) -> str | None:
-    """Without fonts, math marks, currency, unit, percent and degree signs; digit groups joined.
+def plain(text: str) -> str | None:
+    """One spelling of signs, blanks, digits and commands, without fonts, dollars and stars around it.
 
     ``None`` where more than ``MAX_LAYERS`` are around each other.
     """
-    text = text.translate(SIGNS).translate(WIDE).strip()
-    for sign, spelled in VULGAR.items():
-        text = text.replace(sign, spelled)
+    text = POWERS.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text).translate(SIGNS)
+    text = WIDE_DIGIT.sub(lambda match: str(int(match[0])), text).strip(" *_`\"'“”")
     for _ in range(MAX_LAYERS):
         before = text
-        text = SPACING.sub(" ", DRESS.sub(r"\1", text)).replace("{,}", ",").strip(" *_`")
+        text = FONT.sub(r" \1 ", text)
+        for pattern, replacement in LATEX:
+            text = pattern.sub(replacement, text)
+        text = " ".join(text.split()).strip(" *_`\"'“”")
         if len(text) > 2 and text[0] == text[-1] == "$":
-            text = text[1:-1]
-        text = TRAILING.sub("", REMOVED.sub("", text).strip().rstrip(".,;:")).strip()
+            text = text[1:-1].strip()
+        for opening, closing in ((r"\(", r"\)"), (r"\[", r"\]")):
+            if text.startswith(opening) and text.endswith(closing):
+                text = text[2:-2].strip()
         if text == before:
-            break
-    else:
+            return text
+    return None
+
+
+class _Reader:
+    """Recursive descent over one text; every method returns a value and where it ends, or ``None``."""
+
+    __slots__ = ("operations", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.operations = 0
+
+    def sum(self, place: int, depth: int) -> _Result:
+        """``product (+|- product)*``; 7-8 is a range, not a difference."""
+        left = self.product(place, depth)
+        while left and (sign := OPERATOR.match(self.text, left[1])) and sign[1] in "+-":
+            right = self.product(sign.end(), depth)
+            if right is None:
+                break
+            if sign[0] == "-" and RANGE.fullmatch(self.text, place, right[1]):
+                raise _DoubtError
+            left = self._checked(left[0] + right[0] if sign[1] == "+" else left[0] - right[0]), right[1]
+        return left
+
+    def product(self, place: int, depth: int) -> _Result:
+        """``signed (*|/ signed)*``; 1/2/3 is a date, not a quotient."""
+        left, divided = self.signed(place, depth), False
+        while left and (sign := OPERATOR.match(self.text, left[1])) and sign[1] not in "+-":
+            right = self.signed(sign.end(), depth)
+            if right is None:
+                break
+            if sign[1] == "/" and divided:
+                raise _DoubtError
+            divided = sign[1] == "/"
+            left = self._checked(left[0] / right[0] if divided else left[0] * right[0]), right[1]
+        return left
+
+    def signed(self, place: int, depth: int) -> _Result:
+        """``(+|-)? power``."""
+        sign = self.text[place : place + 1]
+        if sign and sign in "+-":
+            place += 1 + self.text.startswith(" ", place + 1)
+        result = self.power(place, depth)
+        return (-result[0], result[1]) if result and sign == "-" else result
+
+    def power(self, place: int, depth: int) -> _Result:
+        """``atom !? (^ exponent)? %?``"""
+        base = self.atom(place, depth)
+        if base is None:
+            return None
+        value, end = base
+        if self.text.startswith("!", end) and value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
+            after = self.text[end + 1 : end + 2]
+            if after == "!":
+                raise _DoubtError
+            value, end = Fraction(factorial(int(value))), end + 1
+        caret = CARET.match(self.text, end)
+        if caret is None:
+            return value, end
+        exponent = self.signed(caret.end(), depth + 1)
+        if exponent is None:
+            return value, end  # a degree, an ordinal, a unit's power
+        return self._raised(value, exponent[0]), exponent[1]
+
+    def atom(self, place: int, depth: int) -> _Result:
+        """A number, a mixed number, a fraction, a root, or a sum in brackets."""
+        if depth > MAX_DEPTH:
+            raise _DoubtError
+        number = NUMBER.match(self.text, place)
+        if number:
+            return self._mixed(self._decimal(number), number)
+        if self.text.startswith(r"\frac", place):
+            return self._fraction(place + 5, depth)
+        if root := ROOT.match(self.text, place):
+            return self._root(root, depth)
+        for opening, closing in ("()", "{}"):
+            if self.text.startswith(opening, place):
+                return self._bracketed(place, closing, depth)
         return None
-    text = CURRENCY.sub(r"\1", text)
-    return GROUPS.sub(lambda match: match[0].replace(" ", ""), text)
+
+    def braced(self, place: int, depth: int) -> _Result:
+        """``{ sum }``."""
+        return self._bracketed(place, "}", depth) if self.text.startswith("{", place) else None
+
+    def _bracketed(self, place: int, closing: str, depth: int) -> _Result:
+        inner = self.sum(place + 1 + self.text.startswith(" ", place + 1), depth + 1)
+        if inner is None:
+            return None
+        end = inner[1] + self.text.startswith(" ", inner[1])
+        return (inner[0], end + 1) if self.text.startswith(closing, end) else None
+
+    def _mixed(self, value: Fraction, number: re.Match[str]) -> _Result:
+        """``1 1/2`` or ``1\\frac{1}{2}``, where the whole part is an integer."""
+        end = number.end()
+        if not number[1] or number[2] or number[6]:
+            return value, end
+        if (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
+            return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
+        if (frac := FRAC.match(self.text, end)) and (part := self._fraction(frac.end(), 0)) and 0 < part[0] < 1:
+            return value + part[0], part[1]
+        return value, end
+
+    def _fraction(self, place: int, depth: int) -> _Result:
+        """What follows ``\\frac``: two braced sums, or two digits."""
+        above = self._argument(place, depth)
+        below = self._argument(above[1], depth) if above else None
+        if above is None or below is None:
+            raise _DoubtError
+        return self._checked(above[0] / below[0]), below[1]
+
+    def _argument(self, place: int, depth: int) -> _Result:
+        place += self.text.startswith(" ", place)
+        if self.text[place : place + 1].isdigit():
+            return Fraction(int(self.text[place])), place + 1
+        return self.braced(place, depth)
+
+    def _root(self, root: re.Match[str], depth: int) -> _Result:
+        """The root of a square, or of another power, that comes out even."""
+        start = root.end() + self.text.startswith(" ", root.end())
+        inner = self.braced(start, depth)
+        if inner is None and (number := re.compile(r"\d+|\(").match(self.text, start)):
+            inner = self.atom(start, depth + 1) if number[0] == "(" else (Fraction(int(number[0])), number.end())
+        if inner is None:
+            raise _DoubtError
+        value, degree = inner[0], int(root[1] or 2)
+        above, below = _whole_root(value.numerator, degree), _whole_root(value.denominator, degree)
+        if above is None or below is None:
+            raise _DoubtError
+        return Fraction(above, below), inner[1]
+
+    def _decimal(self, number: re.Match[str]) -> Fraction:
+        if number.end() - number.start() > 2 * MAX_DIGITS or len(number[6] or "") > 5:
+            raise _DoubtError
+        whole = re.sub(r"[ ,.']", "", number[1] or "")
+        exponent, repeated = int(number[6] or "0"), number[3] or number[4]
+        decimals = re.sub(r"[^\d].*", "", (number[2] or number[5] or ".")[1:])
+        if len(whole) + len(decimals) > MAX_DIGITS + 1 or abs(exponent) > MAX_EXPONENT:
+            raise _DoubtError
+        value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
+        if repeated:
+            value += Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(decimals))
+        return self._checked(value * Fraction(10) ** exponent)
+
+    def _raised(self, base: Fraction, exponent: Fraction) -> Fraction:
+        if exponent.denominator != 1 or abs(exponent) > MAX_EXPONENT:
+            raise _DoubtError
+        size = max(abs(base.numerator), base.denominator).bit_length() * abs(int(exponent))
+        if size > 4 * MAX_DIGITS:
+            raise _DoubtError
+        return self._checked(base ** int(exponent))
+
+    def _checked(self, value: Fraction) -> Fraction:
+        self.operations += 1
+        if self.operations > MAX_OPERATIONS or max(abs(value.numerator), value.denominator) >= END:
+            raise _DoubtError
+        return value
+
+
+def _whole_root(value: int, degree: int) -> int | None:
+    if value < 0 or degree < 2:
+        return None
+    root = isqrt(value) if degree == 2 else round(value ** (1 / degree)) if value < 1 << 50 else 0
+    return root if root**degree == value else None

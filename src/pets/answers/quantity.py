@@ -1,0 +1,557 @@
+r"""Reads quantities: numbers in figures or words, with their magnitude, currency and unit.
+
+>>> [show(read(text)) for text in ("forty-two", "$2.5 billion", "5 km", "12 hours and 30 minutes", "50%")]
+['42', '2500000000 USD', '5 km', '25/2 h', '50 %']
+>>> same(read("5 km"), read("5000 m")), same(read("5 km"), read("5")), same(read("5 km"), read("5 m"))
+(True, True, False)
+
+A number without a unit is the same as one with: voters on one question differ in writing the unit far more often than
+in meaning another one. Two units are compared by conversion.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pets.answers import phrases, rational
+from pets.answers.numerals import in_words
+
+__all__ = [
+    "UNIT_WORD",
+    "AmbiguousError",
+    "Quantity",
+    "concluded",
+    "equated",
+    "quantities",
+    "read",
+    "same",
+    "show",
+    "stated",
+    "with_points",
+    "writes_decimal_commas",
+]
+
+MAX_BEFORE_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A value with its unit, and where it stands in a text."""
+
+    value: Fraction
+    unit: str = ""
+    start: int = 0
+    end: int = 0
+
+
+# Units: symbol -> (dimension, factor, other names). Names are matched in lower case, but for those with capitals.
+BASE_UNITS: dict[str, tuple[str, str, str]] = {
+    "mm": ("length", "1/1000", "millimeter millimetre milímetro"),
+    "cm": ("length", "1/100", "centimeter centimetre zentimeter centímetro"),
+    "dm": ("length", "1/10", "decimeter"),
+    "m": ("length", "1", "meter metre metro mètre метр 米"),
+    "km": ("length", "1000", "kilometer kilometre kilómetro kilomètre quilômetro chilometro километр км 公里 千米"),
+    "in": ("length", "127/5000", "inch inches zoll"),
+    "ft": ("length", "381/1250", "foot feet"),
+    "yd": ("length", "1143/1250", "yard"),
+    "mi": ("length", "201168/125", "mile meile milla"),
+    "mg": ("mass", "1/1000", "milligram"),
+    "g": ("mass", "1", "gram gramm gramo gramme грамм 克"),
+    "kg": ("mass", "1000", "kilogram kilogramm kilo kilogramo килограмм кг 公斤 千克"),
+    "t": ("mass", "1000000", "tonne tonnen"),
+    "lb": ("mass", "45359237/100000", "lbs pound"),
+    "oz": ("mass", "45359237/1600000", "ounce"),
+    "ms": ("time", "1/1000", "millisecond"),
+    "mph": ("speed", "1", ""),
+    "kph": ("speed", "1", "kmh"),
+    "s": ("time", "1", "sec secs second sekunde seconde segundo secondo секунд секунды 秒"),
+    "min": ("time", "60", "mins minute minuten minuto minuti минут минуты 分钟"),
+    "h": ("time", "3600", "hr hrs hour stunde stunden heure hora ora ore uur час часа часов 小时 時間 시간"),
+    "d": ("time", "86400", "day tag tage jour día dia giorno giorni день дня дней 天 日"),
+    "wk": ("time", "604800", "week woche wochen semaine semana settimana"),
+    "month": ("year", "1", "monat monate mois mes mese месяц месяцев 个月"),
+    "yr": ("year", "12", "yrs year jahr jahre an année año ano anno год года лет 年"),
+    "mL": ("volume", "1/1000", "ml milliliter millilitre"),
+    "cL": ("volume", "1/100", "cl"),
+    "L": ("volume", "1", "l liter litre litro litri литр литров 升"),
+    "gal": ("volume", "473176473/125000000", "gallon"),
+    "N": ("force", "1", "newton"),
+    "kN": ("force", "1000", ""),
+    "J": ("energy", "1", "joule"),
+    "kJ": ("energy", "1000", "kilojoule"),
+    "W": ("power", "1", "watt"),
+    "kW": ("power", "1000", "kilowatt"),
+    "V": ("voltage", "1", "volt"),
+    "Hz": ("frequency", "1", "hertz"),
+    "kHz": ("frequency", "1000", ""),
+    "MHz": ("frequency", "1000000", ""),
+    "Pa": ("pressure", "1", "pascal"),
+    "kPa": ("pressure", "1000", ""),
+    "°": ("angle", "1", "degree grad grado degré градус"),
+    "rad": ("radian", "1", "radian"),
+    "°C": ("celsius", "1", "℃ celsius"),
+    "°F": ("fahrenheit", "1", "℉ fahrenheit"),
+    "%": ("percent", "1", "percent prozent"),
+    "USD": ("dollar", "1", "$ us$ usd dollar dólar dollari доллар"),
+    "¢": ("dollar", "1/100", "cent"),
+    "EUR": ("euro", "1", "€ eur euro"),
+    "GBP": ("sterling", "1", "£ gbp"),
+    "JPY": ("yen", "1", "¥ yen 円"),
+    "INR": ("rupee", "1", "₹ rs rupee"),
+    "CNY": ("yuan", "1", "元 yuan rmb"),
+}  # fmt: skip
+RATES = {"mph": "mi/h", "kph": "km/h"}
+MAGNITUDES = {
+    "hundred": 2, "thousand": 3, "thousands": 3, "million": 6, "millions": 6, "billion": 9, "billions": 9,
+    "trillion": 12,
+    "lakh": 5, "lakhs": 5, "crore": 7, "crores": 7, "mn": 6, "bn": 9, "tn": 12, "mio": 6, "mrd": 9,
+    "tausend": 3, "millionen": 6, "milliarde": 9, "milliarden": 9, "mille": 3, "milliard": 9, "milliards": 9,
+    "mil": 3, "millón": 6, "millones": 6, "milhão": 6, "milhões": 6, "bilhão": 9, "bilhões": 9, "milioni": 6,
+    "miliardi": 9,
+    "тысяч": 3, "тысячи": 3, "тыс": 3, "миллион": 6, "миллиона": 6, "миллионов": 6, "млн": 6, "миллиардов": 9,
+    "млрд": 9,
+    "千": 3, "万": 4, "萬": 4, "百万": 6, "亿": 8, "億": 8, "만": 4, "억": 8,
+}  # fmt: skip
+LETTER_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
+DOZEN = re.compile(r" ?(?:dozen|dutzend)(?![a-z])", re.I)
+CURRENCIES = "$€£¥₹"
+
+
+def _names() -> dict[str, str]:
+    """Every name of a unit -> its symbol, plurals included."""
+    names = {}
+    for symbol, (_, _, others) in BASE_UNITS.items():
+        for name in others.split():
+            names[name] = symbol
+            if name[-1].isalpha() and name.isascii() and len(name) > 2:
+                names.setdefault(name + "s", symbol)
+                names.setdefault(name + "n", symbol)
+        names[symbol] = symbol
+    return names
+
+
+NAMES = _names()
+_ORDERED = sorted(NAMES, key=len, reverse=True)
+_ALTERNATIVES = "|".join(map(re.escape, _ORDERED))
+UNIT = re.compile(
+    rf" ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_ALTERNATIVES})(?![a-zA-Zа-я])(?:\.(?= ))?(?: ?\^ ?\{{?([23])\}}?"
+    rf"| (squared|cubed)(?!\w))?"
+    rf"(?:(?: ?/ ?| ?per ?| an? )({_ALTERNATIVES})(?![a-zA-Zа-я])(?: ?\^ ?\{{?([23])\}}?)?)?",
+    re.I,
+)
+UNIT_WORD = re.compile(
+    rf"(?:(?:sq(?:uare|\.)?|cubic)\s*)?(?:{_ALTERNATIVES}|units?|people|points?|times|mph|kph)(?:\s*(?:/"
+    rf"|per)\s*(?:{_ALTERNATIVES}))?"
+    r"(?:\^\{?[23]\}?|[²³])?",
+    re.I,
+)
+DEGREE = re.compile(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree(?![a-z])|°) ?([CF](?![a-zA-Z]))?")
+MAGNITUDE = re.compile(rf"[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})(?![a-zà-ÿа-я])", re.I)
+LETTER_MAGNITUDE = re.compile(r"([kKMBT])(?![\w²³/^])")
+ORDINAL = re.compile(r"(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?(?![a-z])", re.I)
+PREFIX = re.compile(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{CURRENCIES}]) ?)?(?=[-+\d.\\(])")
+JOINT = re.compile(r",? (?:and |und |et |y |e |и )?|,? ?")
+
+
+def read(text: str, *, letters: bool = True) -> Quantity | None:
+    """The quantity that a string is, with nothing else but dressing and the name of what is counted.
+
+    ``letters=False`` takes a letter that is attached to a number for a variable, not for a unit or a magnitude.
+    """
+    if len(text) > rational.MAX_CHARS or (bare := rational.plain(text)) is None:
+        return None
+    bare = _unapproximate(bare).rstrip(" .,;:*_")
+    bare = bare[1:-1] if len(bare) > 2 and bare[0] == bare[-1] == "$" else bare
+    quantity = quantity_at(bare, 0, letters=letters) or _word_quantity(bare)
+    if quantity is None:
+        return None
+    counted = NAME_OF_COUNTED if letters else LONG_NAME_OF_COUNTED
+    named = counted.fullmatch(bare, quantity.end) and not BLOCKING.search(bare, quantity.end)
+    return quantity if named else None
+
+
+def show(quantity: Quantity) -> str:
+    """``73``, ``-1/2`` or ``5 km``."""
+    return f"{quantity.value} {quantity.unit}".strip()
+
+
+def same(first: Quantity, second: Quantity) -> bool:
+    """Whether two quantities are one answer: by conversion, or by figures where a unit is missing."""
+    if first.unit == second.unit or not first.unit or not second.unit:
+        percent = "%" in (first.unit, second.unit) and first.unit != second.unit
+        return first.value == second.value or (percent and _share(first) == _share(second))
+    (dimension, factor), (other, other_factor) = _dimension(first.unit), _dimension(second.unit)
+    return dimension == other and first.value * factor == second.value * other_factor
+
+
+def _share(quantity: Quantity) -> Fraction:
+    return quantity.value / 100 if quantity.unit == "%" else quantity.value
+
+
+def _dimension(unit: str) -> tuple[str, Fraction]:
+    """What a unit measures, and its size in the dimension's base unit."""
+    unit = RATES.get(unit, unit)
+    above, _, below = unit.partition("/")
+    (first, size), (second, per) = _powered(above), _powered(below) if below else ("", Fraction(1))
+    return f"{first}/{second}" if below else first, size / per
+
+
+def _powered(unit: str) -> tuple[str, Fraction]:
+    symbol, _, power = unit.partition("^")
+    dimension, factor, _ = BASE_UNITS[symbol]
+    return (f"{dimension}^{power}" if power else dimension), Fraction(factor) ** int(power or 1)
+
+
+def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | None:
+    """The quantity in figures that begins at ``start`` of a plain text; compound ones ("5 ft 10 in") are added up."""
+    quantity = _single_at(text, start, letters)
+    while quantity and quantity.unit:
+        joint = JOINT.match(text, quantity.end)
+        more = _single_at(text, joint.end(), letters) if joint and joint.end() > quantity.end else None
+        if more is None or not more.unit or more.value < 0:
+            break
+        (dimension, factor), (other, other_factor) = _dimension(quantity.unit), _dimension(more.unit)
+        if dimension != other or other_factor >= factor:
+            break
+        quantity = replace(quantity, value=quantity.value + more.value * other_factor / factor, end=more.end)
+    return quantity
+
+
+def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
+    prefix = PREFIX.match(text, start)
+    if prefix is None:
+        return None
+    sign, currency = prefix[1], prefix[2]
+    number = rational.number_at(text, prefix.end() if currency else start)
+    if number is None:
+        return None
+    value, end = number
+    value = -value if sign == "-" and currency else value
+    if magnitude := MAGNITUDE.match(text, end):
+        value, end = value * 10 ** MAGNITUDES[magnitude[1].lower()], magnitude.end()
+    elif letter := LETTER_MAGNITUDE.match(text, end):
+        if letters or currency:
+            value, end = value * 10 ** LETTER_MAGNITUDES[letter[1]], letter.end()
+    elif currency and (small := re.compile(r"([mb])n?(?!\w)").match(text, end)):
+        value, end = value * 10 ** {"m": 6, "b": 9}[small[1]], small.end()
+    elif dozen := DOZEN.match(text, end):
+        value, end = value * 12, dozen.end()
+    if max(abs(value.numerator), value.denominator) >= rational.END:
+        return None
+    unit = NAMES[currency.strip(" .").lower()] if currency else ""
+    if not unit:
+        unit, end = _unit_at(text, end, letters)
+    elif word := UNIT.match(text, end):  # $5 USD
+        end = word.end() if NAMES.get(word[2].lower()) == unit else end
+    if not unit and (ordinal := ORDINAL.match(text, end)):
+        end = ordinal.end()
+    return Quantity(value, unit, start, end) if _ends(text, end) else None
+
+
+def _unit_at(text: str, place: int, letters: bool) -> tuple[str, int]:
+    """The unit that follows a number, and where it ends."""
+    if degree := DEGREE.match(text, place):
+        return "°" + (degree[1] or ""), degree.end()
+    match = UNIT.match(text, place)
+    if match is None:
+        return "", place
+    square, name, power, word_power, below, below_power = match.groups()
+    alone = len(name) == 1 and name.isalpha()
+    if (alone and not letters and text[place] != " ") or (alone and name.islower() and name not in NAMES):
+        return "", place
+    symbol = NAMES.get(name) or NAMES.get(name.lower())
+    if symbol is None or (name in ("in", "a", "an", "d", "as") and not _unit_in_sight(text, match)):
+        return "", place
+    if power is None and (square or word_power):
+        power = "3" if (square or word_power or "").startswith("cu") else "2"
+    unit = f"{symbol}^{power}" if power else symbol
+    if below:
+        under = NAMES.get(below) or NAMES[below.lower()]
+        unit += f"/{under}" + (f"^{below_power}" if below_power else "")
+    return unit, match.end()
+
+
+def _unit_in_sight(text: str, match: re.Match[str]) -> bool:
+    """Whether "5 in" ends there: in prose it goes on as "5 in total"."""
+    return not re.compile(r" (?!tall|long|wide|high|deep|thick|in)\w").match(text, match.end())
+
+
+def _ends(text: str, place: int) -> bool:
+    """Whether a number may end there: nothing is attached to it."""
+    after = text[place : place + 2]
+    if not after:
+        return True
+    if after[0].isalnum() or after[0] in "_^\\{":
+        return ord(after[0]) >= 0x2E80  # unspaced writing
+    return not (len(after) == 2 and after[0] in ".,:/-'" and after[1].isdigit())
+
+
+def _word_quantity(text: str) -> Quantity | None:
+    """A quantity whose number is in words, from the beginning of a text."""
+    words = in_words(text)
+    if words is None:
+        return None
+    value, end = words
+    unit, end = _unit_at(text, end, letters=False)
+    return Quantity(value, unit, 0, end)
+
+
+# In prose
+
+
+APPROXIMATELY = re.compile(
+    r"(?:[~≈= ]|\\(?:approx|sim|simeq)(?![a-z])|(?:approximately|approx\.?|about|around|roughly|nearly|almost|circa"
+    r"|ca\.|exactly"
+    r"|precisely|only|just|equal to|a total of|the number|the value|ungefähr|etwa|rund|environ|unos|unas"
+    r"|aproximadamente|circa"
+    r"|около|примерно|大约|约|約|at least|at most|still|now|simply|also|indeed|clearly|then|therefore|thus|in fact"
+    r"|actually) ?)+",
+    re.I,
+)
+COUNTED = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
+NAME_OF_COUNTED = re.compile(rf"[\]}})]?(?: ?{COUNTED})?(?: {COUNTED}){{0,4}}[.!]?")
+LONG_NAME_OF_COUNTED = re.compile(r"(?: (?!sin|cos|tan|cot|log|exp|sqrt|mod)[^\W\d_]{3,}){0,5}[.!]?")
+BLOCKING = re.compile(
+    r"(?<!\w)(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if"
+    r"|but|y|und|oder"
+    r"|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)(?!\w)",
+    re.I,
+)
+
+
+def _unapproximate(text: str) -> str:
+    lead = APPROXIMATELY.match(text)
+    return text[lead.end() :] if lead else text
+
+
+class AmbiguousError(Exception):
+    """A passage names several quantities: alternatives, a range, a list."""
+
+
+JOIN = (
+    r"(?:,|;|/|-|~|or|to|and|und|oder|bis|y|o|a|et|ou|à|e|и|или|до|through|versus|plus|minus|\\pm|±|或|和|到|至|から"
+    r"|または)"
+)
+ALTERNATIVE = re.compile(rf"[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?", re.I)
+BLANK = re.compile(r" (?=[-\d])")
+NUMBER_START = re.compile(
+    rf"(?<![\w.])(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
+)
+FIGURES = re.compile(r"[\d.,:/'-]*\d(?:[:/.,-]\d+)*")
+WORDS = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    r"|eighteen"
+    r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|one hundred|a hundred|a dozen|zero|minus"
+    r"|negative)\b",
+    re.I,
+)
+GOVERNED = re.compile(
+    r"(?:(?<!\w)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?|took"
+    r"|has|have|had|earns?"
+    r"|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent|receives?|weighs?|contains?"
+    r"|amounts? to"
+    r"|(?:comes?|adds? up|sums?(?: up)?|equal|evaluates|simplifies|reduces|works out) to|a total of|ist|sind|beträgt"
+    r"|ergibt|kostet"
+    r"|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*$",
+    re.I,
+)
+REDUCED = re.compile(r"(?:which|that) (?:is|equals|gives|makes|means|leaves)[\s*_$\\(]*$|i\.e\.,?\s*$", re.I)
+AN_ASIDE = re.compile(
+    r"(?<!\w)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among|since"
+    r"|until|step|page"
+    r"|question|chapter|figure|table|part|option|equation|example|problem|no\.|number|day|the first|the last|these"
+    r"|those|all|both|grade"
+    r"|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en|para|avec|pour|из|за|в)[\s*_$\\(]*$",
+    re.I,
+)
+EMPHASIS = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
+FORMULA = re.compile(r"\$\$?([^$]{1,500})\$\$?(?!\d)|\\[(\[](.{1,500}?)\\[)\]]")
+EXCLAMATION = re.compile(r"(?<=\d)!(?=\s{1,5}[A-Z]|\W{0,10}$)")
+SECOND_NAME = re.compile(r"(?:,|;|(?<!\w)(?:or|and|oder|und|o|y|ou|et))\s*\\?[a-zA-Z]\w{0,2}\s*$")
+EQUALS = re.compile(r"=|\\approx(?![a-z])|≈|\\simeq(?![a-z])")
+COEFFICIENT = re.compile(r"\d\s?[a-zA-Z]\s*$")
+SENTENCE = re.compile(r"(?<=[^\W\d][.!?])\s+|(?<=\d[.!?])\s+(?=[A-Z])|(?<=[。！？])|[!?]\s")
+CLAUSE = re.compile(r"[.;!?。；](?=\s|$)|,\s|，|\n| \(|because|since|weil|porque|parce")
+
+
+def quantities(text: str) -> list[Quantity]:
+    """The quantities of a plain text, from left to right: those in figures, or, where there are none, in words."""
+    numbers, place = list[Quantity](), 0
+    while start := NUMBER_START.search(text, place):
+        begin = start.start() + (len(start[0]) - len(start[0].lstrip()))
+        quantity = quantity_at(text, begin)
+        if quantity is not None:
+            numbers.append(quantity)
+            place = quantity.end
+        else:
+            figures = FIGURES.match(text, start.end() - 1)
+            place = max(start.end(), figures.end() if figures else 0)
+    return numbers or list(_in_words(text))
+
+
+def _in_words(text: str) -> Iterator[Quantity]:
+    place = 0
+    while start := WORDS.search(text, place):
+        words = in_words(text, start.start())
+        place = start.end() if words is None else words[1]
+        if words is not None:
+            unit, end = _unit_at(text, words[1], letters=False)
+            yield Quantity(words[0], unit, start.start(), end)
+
+
+def stated(passage: str, *, letters: bool = True) -> Quantity | None:
+    """The quantity that a passage after "the answer is" begins with, or the only one of its first clause.
+
+    Raises :class:`AmbiguousError` where it goes on with another one ("7 or 8").
+    """
+    if (formula := FORMULA.match(passage.lstrip(" *_"))) and (
+        inner := equated(formula[1] or formula[2], letters=letters)
+    ):
+        return inner
+    text = _prose(passage)
+    if text is None:
+        return None
+    start = len(text) - len(_unapproximate(text))
+    quantity = quantity_at(text, start, letters=letters)
+    if quantity is None and (words := in_words(text, start)):
+        unit, end = _unit_at(text, words[1], letters=False)
+        quantity = Quantity(words[0], unit, start, end)
+    if quantity is None:
+        return _concluded_in(CLAUSE.split(text, maxsplit=1)[0], letters) or _concluded_in(text, letters)
+    if EQUALS.match(text, quantity.end + text.startswith(" ", quantity.end)):
+        return _concluded_in(text, letters)
+    _refuse_alternative(text, quantity)
+    clause = CLAUSE.split(text[quantity.end :], maxsplit=1)[0]
+    if quantities(clause) and not AN_ASIDE.search(clause[: quantities(clause)[0].start].rstrip()):
+        return _concluded_in(text, letters)
+    return None if BLOCKING.match(clause.lstrip()) else quantity
+
+
+def concluded(line: str, *, letters: bool = True) -> Quantity | None:
+    """The quantity that a line comes to: what is bold, equated or said of something, if that is one.
+
+    Raises :class:`AmbiguousError` where it offers several.
+    """
+    bold = [next(filter(None, groups)) for groups in EMPHASIS.findall(line)]
+    readings = [reading for span in bold if (reading := equated(span, letters=letters)) is not None]
+    if len({show(reading) for reading in readings}) == 1:
+        return readings[0]
+    formulas = [first or second for first, second in FORMULA.findall(line)]
+    if formulas and (last := equated(formulas[-1], letters=letters)) and len(formulas) == 1:
+        return last
+    for sentence in reversed(SENTENCE.split(line)):
+        if text := _prose(sentence):
+            quantity = _concluded_in(text, letters)
+            if quantity is not None:
+                return quantity
+            if quantities(text):
+                return None
+    return None
+
+
+def equated(text: str, *, letters: bool = True) -> Quantity | None:
+    """The quantity that a formula is, or that it equates something to; none for "x = 2 or x = 3"."""
+    sides = EQUALS.split(text)
+    several = len(sides) > 2 and SECOND_NAME.search(sides[-2])
+    return None if several else read(sides[-1], letters=letters)
+
+
+def _prose(text: str) -> str | None:
+    """A plain text without the marks of emphasis and formulas."""
+    text = EMPHASIS.sub(lambda match: match[1] or match[2], text)
+    text = FORMULA.sub(lambda match: f" {match[1] or match[2]} ", EXCLAMATION.sub(".", text))
+    return rational.plain(text)
+
+
+def _concluded_in(text: str, letters: bool) -> Quantity | None:
+    """The quantity of one plain sentence: after its last equals sign, else governed by a verb, else the only one."""
+    numbers = quantities(text)
+    if not numbers:
+        return None
+    sides = list(EQUALS.finditer(text))
+    if sides:
+        after = [number for number in numbers if number.start >= sides[-1].end()]
+        if (
+            not after
+            or text[sides[-1].end() : after[0].start].strip(" *_$\\([")
+            or COEFFICIENT.search(text[: sides[-1].start()])
+        ):
+            return None
+        if len(sides) > 1 and SECOND_NAME.search(text, sides[-2].end(), sides[-1].start()):
+            raise AmbiguousError
+        _refuse_alternative(text, after[0])
+        return after[0]
+    for number in numbers:
+        _refuse_alternative(text, number)
+    governed = [number for number in numbers if _precedes(GOVERNED, text, number)]
+    last_word = [number for number in governed if _precedes(REDUCED, text, number)]
+    chosen = last_word[-1:] or governed or [number for number in numbers if not _precedes(AN_ASIDE, text, number)]
+    if not governed and len(numbers) == 1:
+        chosen = numbers
+    distinct = {show(number) for number in chosen}
+    last = chosen[-1] if len(distinct) == 1 else None
+    return last if last and not BLOCKING.match(text[last.end :].lstrip()) else None
+
+
+def _precedes(pattern: re.Pattern[str], text: str, number: Quantity) -> bool:
+    before = text[max(0, number.start - MAX_BEFORE_CHARS) : number.start]
+    words = APPROXIMATE_END.sub("", before)
+    return pattern.search(words) is not None
+
+
+def _refuse_alternative(text: str, quantity: Quantity) -> None:
+    joint = ALTERNATIVE.match(text, quantity.end) or BLANK.match(text, quantity.end)
+    if joint and (quantity_at(text, joint.end()) or in_words(text, joint.end())):
+        raise AmbiguousError
+
+
+APPROXIMATE_END = re.compile(
+    r"(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still|therefore"
+    r"|thus|a total of"
+    r"|[~≈]|\\approx))+[\s*_]*$",
+    re.I,
+)
+
+# Decimal commas
+
+
+TOKEN = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\d]|[.,]\d)")
+DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
+COMMA = re.compile(r"\d+,\d+")
+UNDECIDABLE = re.compile(r"[1-9]\d{0,2},\d{3}")
+
+
+WORD = re.compile(r"[^\W\d_]+")
+COMMA_WORDS = frozenset(phrases.DECIMAL_COMMA.split("|"))
+ENGLISH = "the is of and to answer we so that for in this are it total from by with as have be therefore"
+POINT_WORDS = frozenset(ENGLISH.split())
+MAX_LANGUAGE_CHARS = 2000
+
+
+def writes_decimal_commas(text: str) -> bool:
+    """Whether the end of a text is in a language that writes 3,5 for three and a half.
+
+    >>> writes_decimal_commas("La respuesta es 3,5"), writes_decimal_commas("The answer is 3,5")
+    (True, False)
+    """
+    words = [word.lower() for word in WORD.findall(text[-MAX_LANGUAGE_CHARS:])]
+    return sum(word in COMMA_WORDS for word in words) > sum(word in POINT_WORDS for word in words)
+
+
+def with_points(text: str) -> str:
+    """A passage of a language that writes 1.000,5 with its numbers as English writes them.
+
+    >>> with_points("3,5 oder 1.000 oder 1.234,56 oder 2.5 oder 1,234")
+    '3.5 oder 1000 oder 1234.56 oder 2.5 oder ?'
+    """
+
+    def rewrite(match: re.Match[str]) -> str:
+        token = match[0]
+        if DOTTED.fullmatch(token):
+            return token.replace(".", "").replace(",", ".")
+        if UNDECIDABLE.fullmatch(token):
+            return "?"
+        return token.replace(",", ".") if COMMA.fullmatch(token) else token
+
+    return TOKEN.sub(rewrite, text)
