@@ -3,11 +3,19 @@
 import subprocess
 import sys
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.errors import InputError
+from pets.core.budget import Currency
+from pets.errors import BudgetError, InputError
+from pets.gateway import Settings, build_gateway
+from pets.gateway import running as gateway_running
+from pets.mock import DistributionAnswers, MockModel, running
+from pets.policies.online_grid import OnlineGrid
+
+from ..waiting import PATIENCE_S
 
 MAIN = [sys.executable, "-m", "pets"]
 
@@ -16,11 +24,35 @@ def test_keys_are_listed_and_revoked(tmp_path):
     def run(*words):
         return CliRunner().invoke(cli, ["keys", *words, "--store", str(tmp_path / "g.db")])
 
-    assert run("add", "alice", "--budget", "50", "--admin").output.startswith("pets-")
-    assert run("list").output.split("\t")[2] == "budget 50, admin\n"
+    made = run("add", "alice", "--budget", "50", "--admin")
+    assert made.stdout.startswith("pets-") and '"g.db" is a new store' in made.stderr.replace(str(tmp_path) + "/", "")
+    assert run("list").stdout.split("\t")[2] == "nothing spent, budget 50 traces, admin\n"
+    assert run("add", "bob", "--budget", "$5").stderr == ""
+    assert run("list").stdout.splitlines()[1].endswith("nothing spent, budget 5.0000 usd")
     assert run("revoke", "alice").exit_code == 0 and "revoked" in run("list").output
     assert isinstance(run("revoke", "alice").exception, InputError)
     assert isinstance(run("add", "a b").exception, InputError)
+    for wrong in ("16x", "0", "5 eur", "-1"):
+        assert isinstance(run("add", "carol", "--budget", wrong).exception, BudgetError)
+
+
+def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
+    store, price = tmp_path / "g.db", Currency.money(1.0, 2.0, prompt_tokens=0, max_tokens=100)
+    made = CliRunner().invoke(cli, ["keys", "add", "bob", "--budget", "5usd", "--store", str(store)])
+    answers = DistributionAnswers({"easy": {"A": 1.0}}, tokens=8)
+    with running(MockModel(answers)) as upstream:
+        state = build_gateway(upstream, OnlineGrid(), store=store, currency=price, settings=Settings(answer="choice"))
+        with gateway_running(state) as url, httpx.Client(trust_env=False, timeout=PATIENCE_S) as client:
+            headers = {"authorization": f"Bearer {made.stdout.strip()}"}
+            body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
+            reply = client.post(f"{url}/v1/chat/completions", json=body, headers=headers).json()["pets"]
+            page = client.get(f"{url}/dashboard/events?once=1", headers=headers).json()
+    assert reply["unit"] == page["unit"] == "usd" and 4.99 < reply["budget_left"] == page["left"] < 5
+    assert page["spent"] == pytest.approx(5 - page["left"]) and page["total"] == 5
+    bare = CliRunner().invoke(cli, ["keys", "add", "eve", "--budget", "5", "--store", str(store)])
+    assert str(bare.exception) == "--budget 5 is in traces, this gateway counts dollars. Write 5usd for dollars."
+    listed = CliRunner().invoke(cli, ["keys", "list", "--store", str(store)]).stdout
+    assert listed.split("\t")[2] == f"spent {page['spent']:.4f} usd, budget 5.0000 usd\n"
 
 
 @pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])

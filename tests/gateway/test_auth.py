@@ -8,8 +8,11 @@ from itertools import islice
 
 import pytest
 
-from pets.gateway import Settings
+from pets.errors import InputError
+from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import KeyStore
+from pets.gateway.ledger_store import LedgerWriter
+from pets.policies.online_grid import OnlineGrid
 from pets.store.database import Database
 
 from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, run_gateway
@@ -161,3 +164,19 @@ def test_with_keys_the_key_is_what_counts(tmp_path):
         headers = {"host": "pets.example", "origin": "https://app.example"}
         assert gateway.ask(headers=headers).status_code == 401
         assert gateway.ask(headers=headers | {"authorization": f"Bearer {secret}"}).status_code == 200
+
+
+def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "bob", budget=5 * 10**12, unit="picodollars")
+    with pytest.raises(InputError, match="budget of key 'bob' is in dollars, this gateway counts traces"):
+        build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=store)
+    writer = LedgerWriter(store)  # nothing keeps the store
+    KeyStore(writer.database).revoke("bob")
+    writer.close()
+    with run_gateway(store=store) as gateway, beside(store) as keys:
+        late = keys.add("carol", budget=5, unit="tokens")
+        reply = gateway.ask(headers=bearer(late))
+        assert reply.status_code == 403 and "in tokens, this gateway counts traces" in reply.json()["error"]["message"]
+        assert gateway.ask(headers=bearer(keys.add("dora", budget=50, unit="traces"))).status_code == 200
+        assert gateway.ask(headers=bearer(secret)).status_code == 401

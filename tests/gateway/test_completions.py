@@ -349,7 +349,7 @@ def test_a_hundred_at_once_on_a_key_of_forty_get_an_answer_or_a_429(tmp_path):
     statuses, responses, spent = run_simulated(work())
     assert statuses.keys() == {200, 429} and statuses.total() == 100 and spent <= 40
     messages = {response.json()["error"]["message"] for response in responses if response.status_code == 429}
-    assert messages == {"You have used up this key's budget (traces)."}
+    assert messages == {"You have used up this key's budget of 40 traces."}
 
 
 def test_losing_the_race_for_the_budget_falls_back_to_one_trace_where_that_is_served():

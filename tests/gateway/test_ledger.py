@@ -351,3 +351,12 @@ def test_never_over_a_limit(steps):
     written.extend(writer.database.one("SELECT coalesce(sum(spent), 0) FROM ledger"))
     close()
     assert written == [ledger.total.spent]
+
+
+def test_dollars_are_shown_as_dollars(writer):
+    ledger = GatewayLedger(writer, Currency.money(1.0, 2.0, prompt_tokens=0, max_tokens=100), total=10**12 // 4)
+    key = ApiKey("bob", budget=5 * 10**12)
+    assert (ledger.shown_unit, ledger.shown(25 * 10**10), ledger.words(125 * 10**10)) == ("usd", 0.25, "$1.25")
+    messages = [ledger.refusal(key, amount).message for amount in (10**12, 1)]
+    assert messages[0] == "The request may take $1, this gateway's budget is $0.25: ask for fewer 'max_tokens'."
+    assert not any("picodollars" in message for message in messages)

@@ -10,12 +10,16 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb_group
+from pets.cli._output import format_amount
 from pets.cli._terminal import terminal_text
-from pets.errors import StateError
-from pets.gateway.auth import KeyStore
+from pets.engine.budget import Amount, total_of
+from pets.errors import BudgetError, StateError
+from pets.gateway.auth import KeyStore, unit_shown
 from pets.store.database import Database
 
 __all__ = ["keys"]
+
+EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class KeyOptions:
 
     title: ClassVar[str] = "Key"
 
-    budget: int | None = option("All that this key may spend, in the gateway's unit.", at_least=0)
+    budget: str | None = option(
+        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
+        metavar="AMOUNT",
+    )
     admin: bool = option("Let the key see everybody's questions on the dashboard.", False)
 
 
@@ -46,19 +53,35 @@ def keys() -> None:
 @click.argument("name")
 def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
+    amount, unit = (None, None) if key.budget is None else _parse_budget(key.budget)
+    is_new = not gateway.store.exists()
     with _keys(gateway.store, create=True) as key_store:
-        click.echo(key_store.add(name, key.budget, key.admin))
+        counts = key_store.last_unit()
+        if unit is not None and counts not in (None, unit):
+            words = f"--budget {key.budget} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
+            raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
+        secret = key_store.add(name, amount, key.admin, unit)
+    if is_new:
+        words = (
+            f'"{gateway.store}" is a new store. The key opens the gateway that is started with --store {gateway.store}.'
+        )
+        click.echo(terminal_text(words), err=True)
+    click.echo(secret)
 
 
 @keys.verb("list")
 def list_keys(gateway: KeyStoreOptions) -> None:
-    """List the names of the keys."""
+    """List the names of the keys, what each has spent, and of which budget."""
     with _keys(gateway.store) as key_store:
-        for name, created, budget, admin, revoked in key_store.all():
+        for key, created, revoked in key_store.all():
             day = datetime.fromtimestamp(created, UTC).date()
-            notes = [f"budget {budget}" if budget is not None else "", "admin" if admin else ""]
-            notes.append("revoked" if revoked is not None else "")
-            click.echo("\t".join([terminal_text(name), str(day), ", ".join(filter(None, notes))]))
+            spent = key_store.spent(key.name)
+            amounts = [format_amount(amount, unit) for unit, amount in spent.items()]
+            notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
+            if key.budget is not None:
+                notes.append(f"budget {format_amount(key.budget, key.unit or next(iter(spent), 'units'))}")
+            notes += ["admin"] * key.admin + ["revoked"] * (revoked is not None)
+            click.echo("\t".join([terminal_text(key.name), str(day), ", ".join(notes)]))
 
 
 @keys.verb()
@@ -67,6 +90,14 @@ def revoke(name: str, gateway: KeyStoreOptions) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
     with _keys(gateway.store) as key_store:
         key_store.revoke(name)
+
+
+def _parse_budget(text: str) -> tuple[int, str]:
+    """The amount in the ledger's smallest unit, and that unit."""
+    amount = Amount.parse(text)
+    if amount.unit == "mean":
+        raise BudgetError(f"{text!r} is a mean; a key's budget is a total: 500 (traces), 2Mtok or 5usd.")
+    return total_of(amount, 0), amount.coin
 
 
 @contextmanager

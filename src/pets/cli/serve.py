@@ -94,7 +94,9 @@ class SpendOptions:
 
     budget: str | None = option("All that votes may ever cost: 50000 (traces), 20Mtok or 100usd.")
     allowance: str | None = option("What votes may cost in a window of time: 5000/h, 2Mtok/30m.", metavar="AMOUNT/TIME")
-    price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
+    price: str | None = option(
+        "Dollars per million tokens, for budgets in money, also those of keys alone: in=0.15,out=0.60."
+    )
     exhausted: Literal["refuse", "single"] = option(
         "What a request that the budget does not pay for gets: 429, or one trace without a vote.", "refuse"
     )
@@ -112,7 +114,9 @@ class SpendOptions:
         if len({amount.coin for amount in amounts}) > 1:
             raise BudgetError("--budget and --allowance are in one unit: traces, tokens or money.")
         if not amounts:
-            return None, None, Currency()
+            if price is None:
+                return None, None, Currency()
+            return None, None, currency_of(Amount(1, "usd"), price, prompt_tokens=0, max_tokens=max_tokens)
         currency = currency_of(amounts[0], price, prompt_tokens=0, max_tokens=max_tokens)
         rate_limit = None if window is None else SpendRateLimit(total_of(window, 0), seconds)
         return None if total is None else total_of(total, 0), rate_limit, currency

@@ -92,6 +92,11 @@ def build_gateway(
     writer = LedgerWriter(store, durability)
     ledger = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit)
     keys = KeyStore(writer.reader)
+    try:
+        keys.check_units(ledger.unit)
+    except InputError:
+        writer.close()
+        raise
     writer.start()
     # An outage lasts as long as the requests that wait for its end: each has its own deadline.
     fetcher = Fetcher(

@@ -17,7 +17,7 @@ from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
 from pets.store.database import Database
 
-__all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate", "refuse_foreign_site"]
+__all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate", "refuse_foreign_site", "unit_shown"]
 
 KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
@@ -25,11 +25,27 @@ KEY_PREFIX = "pets-"
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """Who sends a request: ``budget`` is this key's own, in the ledger's unit; an ``admin`` sees all questions."""
+    """Who sends a request: ``budget`` is this key's own; an ``admin`` sees all questions.
+
+    The budget is in the smallest part of ``unit`` (traces, tokens, picodollars); without one, in the ledger's unit.
+    """
 
     name: str
     budget: int | None = None
     admin: bool = False
+    unit: str | None = None
+
+    def is_in(self, unit: str) -> bool:
+        """Whether a ledger in this unit can hold the key to its budget."""
+        return self.budget is None or self.unit in (None, unit)
+
+
+def unit_shown(unit: str | None) -> str:
+    """
+    >>> unit_shown("picodollars"), unit_shown("tokens")
+    ('dollars', 'tokens')
+    """
+    return "dollars" if unit == "picodollars" else str(unit)
 
 
 ANYBODY = ApiKey("anybody", admin=True)
@@ -44,7 +60,7 @@ class KeyStore:
     'anybody'
     >>> secret = keys.add("alice", budget=500)
     >>> keys.find(secret), keys.find("pets-guess")
-    (ApiKey(name='alice', budget=500, admin=False), None)
+    (ApiKey(name='alice', budget=500, admin=False, unit=None), None)
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -60,17 +76,39 @@ class KeyStore:
         """The key with this secret, or None. Read from the store each time: another process may add and revoke."""
         if secret is not None:
             # Looked up by its hash: how long that takes says nothing about any key.
-            sql = "SELECT name, budget, admin FROM api_keys WHERE hash = ? AND revoked IS NULL"
+            sql = "SELECT name, budget, admin, unit FROM api_keys WHERE hash = ? AND revoked IS NULL"
             if (row := self._database.one(sql, _hash(secret))) is not None:
-                return ApiKey(row[0], row[1], bool(row[2]))
+                return ApiKey(row[0], row[1], bool(row[2]), row[3])
         return None if self.required else ANYBODY
 
-    def all(self) -> list[tuple[str, float, int | None, bool, float | None]]:
-        """Name, time of creation, budget, admin and time of revocation of each key."""
-        rows = self._database.all("SELECT name, created, budget, admin, revoked FROM api_keys ORDER BY created")
-        return [(name, created, budget, bool(admin), revoked) for name, created, budget, admin, revoked in rows]
+    def all(self) -> list[tuple[ApiKey, float, float | None]]:
+        """Every key, with the times of its creation and of its revocation."""
+        rows = self._database.all("SELECT name, budget, admin, unit, created, revoked FROM api_keys ORDER BY created")
+        return [(ApiKey(name, budget, bool(admin), unit), *times) for name, budget, admin, unit, *times in rows]
 
-    def add(self, name: str, budget: int | None = None, admin: bool = False) -> str:
+    def spent(self, name: str) -> dict[str, int]:
+        """What a key has spent or holds, by unit: one, unless the gateway's unit was changed."""
+        rows = self._database.all(
+            "SELECT unit, sum(coalesce(spent, held)) FROM ledger WHERE key = ? AND kind != 'fallback' GROUP BY unit",
+            name,
+        )
+        return dict(rows)
+
+    def last_unit(self) -> str | None:
+        """The unit that the gateway of this store counts in; ``None`` where it has counted nothing yet."""
+        row = self._database.one("SELECT unit FROM ledger ORDER BY id DESC LIMIT 1")
+        return None if row is None else str(row[0])
+
+    def check_units(self, unit: str) -> None:
+        """``InputError`` where a key's budget is in another unit than the gateway counts."""
+        for key, _, revoked in self.all():
+            if revoked is None and not key.is_in(unit):
+                raise InputError(
+                    f"the budget of key {key.name!r} is in {unit_shown(key.unit)}, this gateway counts "
+                    f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
+                )
+
+    def add(self, name: str, budget: int | None = None, admin: bool = False, unit: str | None = None) -> str:
         """Create a key and return its secret, which is not stored."""
         if not KEY_NAME.fullmatch(name):
             raise InputError(f"{name!r} is no name for a key; take up to 64 letters, digits, dots and dashes.")
@@ -81,8 +119,8 @@ class KeyStore:
         secret = KEY_PREFIX + secrets.token_urlsafe(32)
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO api_keys (name, hash, created, budget, admin) VALUES (?, ?, ?, ?, ?)",
-                (name, _hash(secret), self._clock(), budget, int(admin)),
+                "INSERT INTO api_keys (name, hash, created, budget, admin, unit) VALUES (?, ?, ?, ?, ?, ?)",
+                (name, _hash(secret), self._clock(), budget, int(admin), unit),
             )
         return secret
 

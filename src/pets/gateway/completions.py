@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from pets.engine.driver import Submission
 from pets.errors import BudgetError, PetsError, SamplerError
-from pets.gateway.auth import ANYBODY, ApiKey, authenticate
+from pets.gateway.auth import ANYBODY, ApiKey, authenticate, unit_shown
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
@@ -69,6 +69,11 @@ class ChatCompletions:
         state = self._state
         key = authenticate(state.keys, exchange.headers)
         attributes["key"] = key.name
+        if not key.is_in(state.ledger.unit):  # it was added while the gateway runs
+            words = (
+                f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(state.ledger.unit)}."
+            )
+            raise ApiError(words, status=403, code="wrong_unit")
         body = await exchange.body(state.settings.limits.body, state.settings.limits.body_seconds)
         request = parse_request(body, exchange.headers, state.settings)
         attributes |= {"model": request.model, "voted": request.options is not None, "stream": request.stream}

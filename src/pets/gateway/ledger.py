@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pets.core.budget import Currency
+from pets.engine.budget import PICODOLLARS
 from pets.engine.fetch import Batch
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, StateError
@@ -164,6 +165,19 @@ class GatewayLedger(Ledger):
         return self.currency.unit
 
     @property
+    def shown_unit(self) -> str:
+        """The unit in which amounts are shown: dollars are, their smallest parts are not."""
+        return "usd" if self.unit == "picodollars" else self.unit
+
+    def shown(self, amount: float) -> float:
+        """An amount in the unit in which it is shown."""
+        return round(amount / PICODOLLARS, 9) if self.unit == "picodollars" else amount
+
+    def words(self, amount: int) -> str:
+        """An amount with its unit, for messages."""
+        return f"${self.shown(amount):,.6g}" if self.unit == "picodollars" else f"{amount:,} {self.unit}"
+
+    @property
     def limited(self) -> bool:
         """Whether there is a limit for all keys together."""
         return self.total.limit is not None or self._rate_limit is not None
@@ -206,14 +220,15 @@ class GatewayLedger(Ledger):
         limit, free = balances[whose].limit, balances[whose].free
         if not self.currency.flat and limit is not None and amount > limit:
             return ApiError(
-                f"The request may take {amount} {self.unit}, {whose} budget is {limit}: ask for fewer 'max_tokens'.",
+                f"The request may take {self.words(amount)}, {whose} budget is {self.words(limit)}: ask for fewer "
+                "'max_tokens'.",
                 status=429,
                 code="insufficient_quota",
                 should_retry=False,
             )
         if not self.currency.flat and free + balances[whose].held >= amount:
             return ApiError(
-                f"What is left of {whose} budget is held for requests under way ({self.unit}).",
+                f"What is left of {whose} budget of {self.words(limit or 0)} is held for requests under way.",
                 status=429,
                 code="rate_limit_exceeded",
                 retry_after=HELD_RETRY_AFTER_S,
@@ -221,7 +236,7 @@ class GatewayLedger(Ledger):
             )
         refills = self._rate_limit if whose == "this window's" else None
         return ApiError(
-            f"You have used up {whose} budget ({self.unit}).",
+            f"You have used up {whose} budget of {self.words(limit or 0)}.",
             status=429,
             code="insufficient_quota",
             retry_after=refills.seconds_left(self._now()) if refills else NO_REFILL_RETRY_AFTER_S,
@@ -386,8 +401,8 @@ class GatewayLedger(Ledger):
             converted += foreign
         if converted:
             LOGGER.warning(
-                "%d ledger entries are in another unit: with them, %d %s are spent. Keys' budgets are in %s now.",
-                *(converted, self.total.spent, self.unit, self.unit),
+                "%d ledger entries are in another unit: with them, %s are spent.",
+                *(converted, self.words(self.total.spent)),
             )
         last_id, last_at = database.one("SELECT coalesce(max(id), 0), max(at) FROM ledger") or (0, None)
         self._next_id = 1 + last_id

@@ -132,17 +132,18 @@ class PrometheusMetrics:
         self._certificates = Histogram(
             "pets_certificate", "Certificates of answers.", buckets=CERTIFICATES, registry=registry
         )
+        shown = share.ledger.shown
         self._gauge("pets_open_questions", "Questions being voted on.", lambda: len(share.submissions))
         self._gauge("pets_traces_in_flight", "Traces handed out and not told.", lambda: share.in_flight)
-        self._gauge("pets_budget_spent", "Spent, in the ledger's unit.", lambda: share.balance.spent)
-        self._gauge("pets_budget_held", "Held for requests under way.", lambda: share.balance.held)
+        self._gauge("pets_budget_spent", "Spent, in traces, tokens or dollars.", lambda: shown(share.balance.spent))
+        self._gauge("pets_budget_held", "Held for requests under way.", lambda: shown(share.balance.held))
         self._gauge(
             "pets_drift_alarm", "1: warm-ups no longer fit the plan.", lambda: drift is not None and drift.alarm
         )
         self._gauge(
             "pets_budget_limit",
             "The total budget; NaN: none.",
-            lambda: math.nan if share.balance.limit is None else share.balance.limit,
+            lambda: math.nan if share.balance.limit is None else shown(share.balance.limit),
         )
 
     def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
@@ -235,13 +236,13 @@ class DashboardStats:
         elapsed = max(1.0, self._clock() - self._started)
         spent_per_second = (balance.spent - self._spent_before) / elapsed
         return {
-            "unit": ledger.unit,
-            "spent": balance.spent,
-            "held": balance.held,
-            "total": balance.limit,
-            "left": left,
+            "unit": ledger.shown_unit,
+            "spent": ledger.shown(balance.spent),
+            "held": ledger.shown(balance.held),
+            "total": None if balance.limit is None else ledger.shown(balance.limit),
+            "left": None if left is None else ledger.shown(left),
             "lasts": left / spent_per_second if left is not None and spent_per_second > 0 else None,
-            "per_second": spent_per_second,
+            "per_second": ledger.shown(spent_per_second),
             "rate": self.request_rate(),
             "requests": self._requests,
             "votes": self._votes,

@@ -32,7 +32,7 @@ class Vote:
 def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
     submission, account, votes = vote.submission, vote.account, vote.answer.votes or {}
-    question = submission.question
+    question, left = submission.question, ledger.left(account.key)
     weighted = submission.weighted and question is not None and question.weighted_votes() is not None
     return {
         **vote.answer.to_plain(),
@@ -47,8 +47,8 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         "stopped": "fallback" if account.kind == "fallback" else submission.stopped,
         "price": None if submission.log_price is None else math.exp(submission.log_price),
         "mean_left": submission.mean_left,
-        "budget_left": ledger.left(account.key),
-        "unit": ledger.unit,
+        "budget_left": None if left is None else ledger.shown(left),
+        "unit": ledger.shown_unit,
         "seconds": round(vote.seconds, 4),
         "upstream_seconds": round(account.upstream_s, 4),
     }

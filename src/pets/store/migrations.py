@@ -83,6 +83,11 @@ def _estimated_usage(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0")
 
 
+def _units_of_keys(connection: sqlite3.Connection) -> None:
+    """The unit of a key's budget; keys of before have budgets in whichever unit the gateway counts."""
+    connection.execute("ALTER TABLE api_keys ADD COLUMN unit TEXT")
+
+
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -91,4 +96,5 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _no_plans,
     _wasted_tries_and_answered_questions,
     _estimated_usage,
+    _units_of_keys,
 )
