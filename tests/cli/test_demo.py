@@ -11,6 +11,7 @@ from pets.cli.main import cli
 from pets.errors import BudgetError, InputError
 from pets.pools import load
 
+README = Path(__file__).parents[2] / "README.md"
 STARTER = load("starter")
 SMALL = replace(STARTER, questions=STARTER.questions[:16])
 
@@ -92,7 +93,10 @@ def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, ["demo", "--no-model"])
     assert result.exit_code == 0, result.output
-    assert "The same vote for" in result.stdout and "300 questions were answered" in result.stdout
+    out, page = (" ".join(text.split()) for text in (result.stdout, README.read_text("utf-8")))
+    printed = out[: out.index("points over 5 draws).")]
+    assert printed.startswith("The same vote for") and "300 questions were answered" in printed
+    assert printed in page, f"README.md quotes other figures than {printed}"
     assert Path("pets-demo.html").exists()
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 import numpy as np
-import plotext
 from rich.console import Console
 from rich.table import Table
 
+from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._tables import print_table
 from pets.engine import Answer
 from pets.errors import InputError
@@ -26,7 +26,6 @@ REPETITIONS = 5
 LEVEL = 0.95
 MEAN_BUDGET = 8  # traces per question at which the two are compared
 CURVE_POINTS = 80
-COLOURS = {OURS: "orange", THEIRS: "blue"}  # as in every figure
 CLASSES = (
     ("nearly all agree (over 90 %)", 0.9),
     ("most agree (60 to 90 %)", 0.6),
@@ -152,7 +151,12 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
     console.print(f"{recorded.title}\n", style="bold", markup=False)
     for sentence in recorded.sentences:
         console.print(sentence, markup=False)
-    _plot(recorded)
+    lines = [
+        ChartLine(curve.name, [x for x, _, _ in curve.points], [y for _, y, _ in curve.points])
+        for curve in reversed(recorded.curves)  # uniform blue, okg orange, as in every figure
+    ]
+    title = "\nquestions with the vote of all traces, against traces per question"
+    click.echo(draw_chart(title, lines, console.width, colour=console.is_terminal))
     table = Table(title=_given(recorded), title_justify="left")
     table.add_column("agreement", overflow="fold")
     for name in ("questions", *POLICIES):
@@ -207,17 +211,3 @@ def _after(curve: BandedCurve) -> str:
 
 def _given(recorded: RecordedPart) -> str:
     return f"Traces per question, {recorded.mean_budget} on average, by how much the recorded traces agree."
-
-
-def _plot(recorded: RecordedPart) -> None:
-    plotext.clear_figure()
-    for curve in recorded.curves:
-        across, up, _ = zip(*curve.points, strict=True)
-        plotext.plot(list(across), list(up), label=curve.name, color=COLOURS[curve.name])
-    plotext.title("questions with the vote of all traces, against traces per question")
-    plotext.xticks([1, *range(8, recorded.size + 1, 8)])
-    least = min(mean for curve in recorded.curves for _, mean, _ in curve.points)
-    tenths = [tenth / 10 for tenth in range(11) if tenth / 10 >= least]
-    plotext.yticks(tenths, [f"{tenth:.0%}" for tenth in tenths])
-    plotext.plot_size(width=min(80, plotext.terminal_width() or 80), height=16)
-    click.echo(plotext.build())  # click drops the colours where stdout is no terminal

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 import numpy as np
-import plotext
 from rich.table import Table
 
+from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import verb_group
 from pets.cli._output import table_console
 from pets.cli._tables import print_table
@@ -21,7 +21,6 @@ __all__ = ["plan"]
 
 PIPE_WIDTH = 100  # columns where stdout is no terminal
 BAR_WIDTH = 20  # characters of a full bar
-CURVE_MARKS = "•x+o#"  # where there is no colour
 PRICED_MEAN_BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
@@ -74,14 +73,9 @@ def _grids(fitted: StreamPlan) -> Table:
 
 def _curves(fitted: StreamPlan, width: int, colour: bool) -> str:
     """Self-consistency of every grid against its traces."""
-    traces = np.arange(K0, fitted.cap + 1)
-    plotext.clear_figure()
-    for name, mark, curve in zip(NAMES, CURVE_MARKS, fitted.grid.SC(traces), strict=True):
-        plotext.plot(traces.tolist(), curve.tolist(), label=name, marker="hd" if colour else mark)
-    plotext.title("self-consistency against traces")
-    plotext.plot_size(width=min(90, width), height=18)
-    chart: str = plotext.build()
-    return chart if colour else plotext.uncolorize(chart)
+    traces = np.arange(K0, fitted.cap + 1).tolist()
+    lines = [ChartLine(name, traces, curve.tolist()) for name, curve in zip(NAMES, fitted.grid.SC(traces), strict=True)]
+    return draw_chart("self-consistency against traces, by the votes of the first four", lines, width, colour=colour)
 
 
 def _prices(fitted: StreamPlan) -> Table:

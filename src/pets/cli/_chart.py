@@ -1,0 +1,59 @@
+"""Curves of self-consistency in a terminal: round numbers on both axes, the legend above the curves, not on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+import plotext
+
+__all__ = ["ChartLine", "draw_chart"]
+
+MARKS = "•x+o#"  # of lines without colour
+COLOURS = {"blue": "blue", "orange": "yellow", "green": "green", "magenta": "magenta", "cyan": "cyan"}
+"""plotext's names of colours, and click's for the same."""
+HEIGHT = 17
+MAX_WIDTH = 80
+TICKS = 9  # on the axis of traces at most
+GAPS = (0.01, 0.02, 0.05, 0.1)  # between ticks of self-consistency
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLine:
+    """One curve: self-consistency at mean traces per question."""
+
+    label: str
+    traces: Sequence[float]
+    consistency: Sequence[float]
+
+
+def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bool) -> str:
+    """The curves under their title and legend, at most ``width`` columns wide."""
+    plotext.clear_figure()
+    plotext.theme("clear")  # the terminal's own background
+    for line, mark, name in zip(lines, MARKS, COLOURS, strict=False):
+        plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=name)
+    plotext.plot_size(width=min(MAX_WIDTH, width), height=HEIGHT)
+    plotext.xticks(_trace_ticks(lines))
+    ticks = _consistency_ticks(min(min(line.consistency) for line in lines))
+    plotext.yticks(ticks, [f"{tick:.0%}" for tick in ticks])
+    chart: str = plotext.build()
+    entries = (
+        click.style(f"▬ {line.label}", fg=name) if colour else f"{mark} {line.label}"
+        for line, mark, name in zip(lines, MARKS, COLOURS.values(), strict=False)
+    )
+    legend = "" if len(lines) == 1 else "   ".join(entries) + "\n"
+    return f"{title}\n{legend}{chart if colour else plotext.uncolorize(chart)}"
+
+
+def _trace_ticks(lines: Sequence[ChartLine]) -> list[float]:
+    """The ends, and between them multiples of a round number."""
+    first, last = min(line.traces[0] for line in lines), max(line.traces[-1] for line in lines)
+    step = next(step for power in range(20) for step in (1 << power,) if last <= TICKS * step)
+    between = [float(tick) for tick in range(step, int(last) + 1, step) if first + step / 2 < tick]
+    return [first, *between]
+
+
+def _consistency_ticks(least: float) -> list[float]:
+    """Multiples of a round number, from the lowest point on up to 1."""
+    gap = next((gap for gap in GAPS if (1 - least) / gap <= HEIGHT / 2), GAPS[-1])
+    return [tick * gap for tick in range(round(1 / gap) + 1) if tick * gap >= least]
