@@ -16,6 +16,10 @@ TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt
 MESSAGE_TOKENS = 8  # that it may add to each message
 # What servers say of a trace that they ended: at its token limit, by a filter, or because it went round in circles.
 CUT_FINISHES = frozenset({"length", "max_tokens", "model_length", "content_filter", "repetition"})
+OWN_FIELDS = {
+    "model", "prompt", "messages", "n", "seed", "stream", "stream_options", "logprobs", "top_logprobs", "temperature",
+    "top_p", "stop", "max_tokens", "max_completion_tokens", "reasoning_effort",
+}  # fmt: skip
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 
 
@@ -112,7 +116,8 @@ class Sampling:
 
     ``top_logprobs`` asks for the log-probabilities of that many tokens at each place; with them every trace has a
     confidence, its groups ``window`` tokens wide. Without ``max_tokens`` the server's own limit holds; every other
-    field is sent with every request: servers' own defaults truncate.
+    field is sent with every request: servers' own defaults truncate. ``extra_body`` holds more fields of the request,
+    in the server's own words.
 
     >>> Sampling(max_tokens=64, stop=["\\n\\n"], top_logprobs=20, window=8).stop
     ('\\n\\n',)
@@ -126,6 +131,8 @@ class Sampling:
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None
     window: int = 2048
+    reasoning_effort: str | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", tuple(self.stop))
@@ -141,6 +148,10 @@ class Sampling:
                 f"top_logprobs is at least 1; got {self.top_logprobs}",
             ),
             (self.window >= 1, f"the window is at least 1 token; got {self.window}"),
+            (
+                not (own := sorted(OWN_FIELDS & self.extra_body.keys())),
+                f"extra_body may not hold {', '.join(own)}, which is sent anyway or has an option of its own",
+            ),
         )
         for holds, problem in domains:
             if not holds:

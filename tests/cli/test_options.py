@@ -1,5 +1,7 @@
 """What the verbs that ask a model share: their questions, and how traces are drawn."""
 
+from dataclasses import replace
+
 import pytest
 
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
@@ -30,14 +32,15 @@ def test_a_mistake_says_what_to_do(name, fields, message):
 def test_what_is_not_given_is_the_sets_own_choice():
     own = Sampling(max_tokens=50, temperature=0.7, stop=("x",), window=8)
     assert SamplingOptions().merge(own) == own
-    assert SamplingOptions(0.0, 9, ("y",), 4).merge(own) == Sampling(
+    assert SamplingOptions(0.0, 9, stop=("y",), confidence_window=4).merge(own) == Sampling(
         max_tokens=9, temperature=0.0, stop=("y",), window=4
     )
 
 
 def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-1")
-    assert ModelOptions(key_env="MY_KEY").key == "sk-1" and ModelOptions(key_env="NO_KEY").key is None
+    assert ModelOptions(key_env=("MY_KEY",)).keys == "sk-1" and ModelOptions(key_env=("NO_KEY",)).keys is None
+    assert ModelOptions(key_env=("MY_KEY", "NO_KEY")).keys == ["sk-1", None]
     with pytest.raises(InputError, match="--endpoint needs --model NAME"):
         ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m")
@@ -48,3 +51,28 @@ def test_a_local_model_has_fewer_traces_in_flight():
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
     assert [StoredRunOptions().in_flight(model) for model in (server, local)] == [64, 16]
     assert StoredRunOptions(concurrency=3).in_flight(local) == 3
+
+
+def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://base/v1")
+    assert ModelOptions(model="m").servers == ("http://base/v1",)
+    assert ModelOptions(endpoint=("http://x/v1",), model="m").servers == ("http://x/v1",)
+    assert ModelOptions().servers == ModelOptions(model="weights.gguf").servers == ()
+
+
+def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
+    monkeypatch.setenv("A", "sk-aaaaaaaa")
+    servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m", key_env=("A", "NO_KEY"))
+    assert len(servers.samplers(LocalModelOptions(), stream=False)) == 2
+    with pytest.raises(InputError, match="2 keys for 1 endpoints"):
+        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
+
+
+def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_options():
+    options = SamplingOptions(top_p=0.9, top_k=5, min_p=0.1, reasoning_effort="low", extra_body='{"top_a": 0.1}')
+    sampling = options.merge(Sampling())
+    assert (sampling.top_p, sampling.top_k, sampling.min_p) == (0.9, 5, 0.1)
+    assert sampling.reasoning_effort == "low" and sampling.extra_body == {"top_a": 0.1}
+    for text, words in (("[]", "is a JSON object"), ("{", "is a JSON object"), ('{"n": 3}', "may not hold n")):
+        with pytest.raises(InputError, match=words):
+            SamplingOptions(extra_body=text).merge(Sampling())

@@ -114,20 +114,23 @@ def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
 def test_a_resumed_run_asks_its_servers_as_before(questions, serve, tmp_path, monkeypatch):
     _, at = serve()
     store = tmp_path / "runs.db"
-    pets("solve", questions, *at, "--budget", "1x", "--store", store, "--dialect", "llama.cpp", "--timeout", 77)
+    pets("solve", questions, *at, "--budget", "1x", "--store", store, "--timeout", 77,
+         "--header", "X-Team: blue")  # fmt: skip
     calls = []
     monkeypatch.setattr(
         "pets.engine.run.OpenAISampler",
         lambda *args, **options: calls.append(options) or OpenAISampler(*args, **options),
     )
-    assert pets("top-up", "last", "--budget", "+1x", "--store", store).exit_code == 0
-    assert [(call["dialect"], call["timeout"]) for call in calls] == [("llama.cpp", 77.0)]
+    assert "X-Team" in refused("top-up", "last", "--budget", "+1x", "--store", store)
+    again = pets("top-up", "last", "--budget", "+1x", "--store", store, "--header", "X-Team: blue")
+    assert again.exit_code == 0
+    assert [(call["headers"], call["timeout"]) for call in calls] == [({"X-Team": "blue"}, 77.0)]
 
 
 def test_two_servers_share_a_run_within_the_limits_named(questions, serve):
     (one, first), (other, second) = serve(), serve()
     result = pets("solve", questions, *first, *second, "--budget", "4x", "--rpm", 6000, "--tpm", 10_000_000,
-                  "--dialect", "openai", "--key-env", "NO_SUCH_VARIABLE")  # fmt: skip
+                  "--key-env", "NO_SUCH_VARIABLE")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert one.stats.traces + other.stats.traces == 40 and one.stats.traces and other.stats.traces
 

@@ -28,7 +28,6 @@ class Fewest(IndexPolicy):
         ({"tries": 0}, "tried at least once"),
         ({"backoff": 61}, "0 to 60 seconds"),
         ({"rpm": 0}, "limits are 1 or more"),
-        ({"dialect": "french"}, "a dialect is one of openai, vllm, llama.cpp"),
         ({"timeout": 0.0}, "more than 0 seconds"),
         ({"overshoot": 2}, "share from 0 to 1"),
         ({"target_consistency": 1.0}, "between 0 and 1"),

@@ -5,7 +5,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from pets.openai.headers import RateLimits, duration_s, retry_after_s
+from pets.errors import InputError
+from pets.openai.headers import RateLimits, duration_s, parse_headers, retry_after_s, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,16 @@ def test_retry_after_in_seconds_and_as_a_date():
 )
 def test_a_retry_after_that_makes_no_sense(text):
     assert retry_after_s({"retry-after": text}) is None
+
+
+def test_headers_as_a_user_writes_them():
+    assert parse_headers(["X-Team:  blue ", "X-Empty:"]) == {"X-Team": "blue", "X-Empty": ""}
+    for text in ("X-Team", "X Team: blue", ": blue", "X-Team: bl\nue", "X-Team: größe", "Host: x", "content-length: 3"):
+        with pytest.raises(InputError) as caught:
+            parse_headers([text])
+        assert "blue" not in str(caught.value)
+
+
+def test_only_headers_that_guard_something_are_secrets():
+    headers = {"Authorization": "Bearer abc", "X-API-Key": "k", "Cookie": "a=1; b=2", "X-Env": "production"}
+    assert secrets_of(headers) == ["Bearer", "abc", "k", "a=1;", "b=2"]

@@ -80,3 +80,12 @@ def test_no_key_and_no_secret_is_redacted_nowhere(key):
     redactor = Redactor(key)
     assert not redactor and redactor.text("EMPTY dummy") == "EMPTY dummy"
     assert redactor.stream().feed(b"EMPTY") == b"EMPTY"
+
+
+def test_several_secrets_are_replaced():
+    redactor = Redactor("sk-1234567890", None, "short", "cookie-4567890")
+    assert redactor.text("sk-1234567890, short, cookie-4567890") == f"{REDACTED}, short, {REDACTED}"
+    stream = redactor.stream()
+    assert stream.feed(b"a cookie-45") + stream.feed(b"67890 sk-12345") + stream.feed(b"67890") + stream.end() == (
+        f"a {REDACTED} {REDACTED}".encode()
+    )

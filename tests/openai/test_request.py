@@ -37,7 +37,7 @@ def test_truncation_is_switched_off_by_name():
 
 def test_openai_itself_knows_no_top_k():
     assert not {"top_k", "min_p"} & body("openai").keys()
-    with pytest.raises(InputError, match="dialect"):
+    with pytest.raises(InputError, match="--top-k"):
         body("openai", top_k=5)
 
 

@@ -110,3 +110,22 @@ def test_a_usage_that_counts_one_choice_only_is_not_shared_out():
     assert tokens(choices, {"completion_tokens": 10}, usage_of_one=True) == [None, None]
     assert tokens(choices, {"completion_tokens": 9}) == [None, None]  # 80 characters are more than 9 tokens
     assert tokens(choices[:1], {"completion_tokens": 10}, usage_of_one=True) == [10]
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"completion_tokens": 80}, 80),
+        ({"prompt_tokens": 7, "completion_tokens": 80, "total_tokens": 87}, 80),
+        ({"prompt_tokens": 7, "completion_tokens": 10, "total_tokens": 87}, 80),  # hidden reasoning in the total alone
+        ({"prompt_tokens": 7, "completion_tokens": 80}, 80),
+    ],
+)
+@pytest.mark.parametrize("logprobs", [None, {"content": [{"token": "4", "top_logprobs": []}] * 3}])
+def test_the_tokens_of_all_choices_are_what_the_usage_says(usage, tokens, logprobs):
+    reader = ResponseReader(3, Sampling())
+    texts = ("4", "four, I think", "")
+    choices = [{"index": i, "text": t, "finish_reason": "stop", "logprobs": logprobs} for i, t in enumerate(texts)]
+    reader.read(json.dumps({"choices": choices, "usage": usage}))
+    counts = [trace.tokens for trace in reader.completions()]
+    assert sum(counts) == tokens and all(count >= 0 for count in counts)

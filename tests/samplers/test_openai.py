@@ -543,7 +543,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
 
 
 def test_top_k_for_openai_is_refused_before_anything_is_sent():
-    with pytest.raises(InputError, match="dialect"):
+    with pytest.raises(InputError, match="--top-k"):
         sample(answer(choice()), sampling=Sampling(top_k=3), dialect="openai")
 
 
@@ -626,3 +626,60 @@ def test_an_address_with_a_password_is_refused_and_not_shown(address):
     with pytest.raises(InputError, match="password") as error:
         OpenAISampler(address.format("secret123"), "m")
     assert "secret123" not in str(error.value)
+
+
+def test_a_users_headers_and_fields_go_with_every_request_and_their_secrets_do_not_come_back():
+    requests = []
+
+    def echo(request):
+        requests.append(request)
+        return httpx.Response(200, json={"choices": [choice(text=request.headers["api-key"])]})
+
+    sampling = Sampling(extra_body={"chat_template_kwargs": {"enable_thinking": False}}, reasoning_effort="low")
+    headers = {"api-key": "sk-123456789", "authorization": "Basic abcdefgh12"}
+    [trace], _ = sample(echo, n=1, sampling=sampling, key="sk-other-key", headers=headers)
+    assert trace.text == "[redacted]" and requests[0].headers["authorization"] == "Basic abcdefgh12"
+    sent = json.loads(requests[0].content)
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False} and sent["reasoning_effort"] == "low"
+
+
+def test_a_401_without_a_key_says_how_to_give_one():
+    refusal = httpx.Response(401, json={"error": {"message": "Incorrect API key provided."}})
+    with pytest.raises(RefusedError, match=r"provided\. No key was sent: set OPENAI_API_KEY") as caught:
+        sample(lambda _: refusal)
+    assert caught.value.status == 401
+    with pytest.raises(RefusedError, match=r"provided\.$"):
+        sample(lambda _: refusal, key="sk-12345678")
+
+
+def test_refusals_are_remembered_by_model():
+    bodies = []
+
+    def strict(request):
+        bodies.append(body := json.loads(request.content))
+        if body["model"] == "strict" and "seed" in body:
+            return httpx.Response(400, json={"error": {"message": "Unknown parameter: 'seed'."}})
+        return httpx.Response(200, json={"choices": [choice()]})
+
+    async def ask_twice():
+        async with OpenAISampler("http://x/v1", "", transport=httpx.MockTransport(strict)) as sampler:
+            for model in ("strict", "strict", "other"):
+                body = {"model": model, "messages": [{"role": "user", "content": "?"}]}
+                await sampler.sample(Prompt.of_body(body), 1, 5, Sampling())
+
+    asyncio.run(ask_twice())
+    assert [("seed" in body, body["model"]) for body in bodies] == [
+        (True, "strict"), (False, "strict"), (False, "strict"), (True, "other"),
+    ]  # fmt: skip
+
+
+def test_a_host_that_will_not_stream_is_read_whole():
+    def whole(request):
+        if json.loads(request.content).get("stream"):
+            return httpx.Response(
+                400, json={"error": {"message": "Unsupported value: 'stream' ...", "param": "stream"}}
+            )
+        return httpx.Response(200, json={"choices": [choice()]})
+
+    [trace], _ = sample(whole, n=1, stream=True)
+    assert trace.text == " 4"

@@ -146,7 +146,7 @@ def test_a_trace_that_the_server_gave_up_is_no_trace(finish):
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (401, {"error": "Unauthorized"}, "says 401: Unauthorized$"),
+        (401, {"error": "Unauthorized"}, "says 401: Unauthorized. No key was sent: set OPENAI_API_KEY"),
         (404, error(404, "The model `x` does not exist. Valid aliases: y."), r"404: The model `x` .* aliases: y\.$"),
         (404, error(404, "Not Found"), r"404: Not Found \(is the address right\? It usually ends in /v1\)"),
         (404, {"detail": "Not Found"}, r"404: Not Found \(is the address right"),

@@ -12,6 +12,7 @@ from pets.cli._groups import option, verb
 from pets.cli._terminal import json_line
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
+from pets.mock.strict import Flavour
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
@@ -49,6 +50,7 @@ class MockServerOptions:
     )
     refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
     hostile: bool = option("Also serve a model hostile/NAME for every misbehaviour; /v1/models lists them.", False)
+    strict: Flavour | None = option("Refuse fields that this host does not know, in its words, and count as it does.")
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
@@ -79,6 +81,7 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
         refused_questions=server.refuse,
         hostile=server.hostile,
+        strict=server.strict,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
     )

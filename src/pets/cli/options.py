@@ -1,23 +1,28 @@
 """The option groups that several verbs share: questions, model, sampling, budget, run, output."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
 from pets.cli._groups import named_options, option
 from pets.confidence import Kind
-from pets.engine.config import DialectName
-from pets.engine.run import make_samplers
+from pets.engine.run import Keys, make_samplers
 from pets.errors import InputError
+from pets.openai.fields import json_value
+from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet, find_questions, parse_fields
 from pets.samplers import Sampler, Sampling
 
 __all__ = [
     "DEFAULT_STORE",
     "FILE",
+    "HEADER",
+    "KEY_ENV",
+    "NO_DIALECT",
     "AnswerOptions",
     "LocalModelOptions",
     "ModelOptions",
@@ -26,11 +31,27 @@ __all__ = [
     "SamplingOptions",
     "StoreOptions",
     "StoredRunOptions",
+    "read_keys",
 ]
 
 DEFAULT_STORE = "runs.db"
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
 FILE = click.Path(path_type=Path, dir_okay=False)
+NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}
+KEY_ENV: Any = option(
+    "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order.",
+    ("OPENAI_API_KEY",),
+    metavar="NAME",
+)
+HEADER: Any = option(
+    "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
+)
+
+
+def read_keys(names: Sequence[str]) -> Keys:
+    """The keys that the environment holds under ``names``: one for all servers, or one for each."""
+    keys = [os.environ.get(name) for name in names]
+    return keys[0] if len(keys) == 1 else keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +110,46 @@ class ModelOptions:
     title: ClassVar[str] = "Model"
 
     endpoint: tuple[str, ...] = option(
-        "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more. Without one, a model "
-        "on this machine answers.",
+        "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more. Without one, that of "
+        "OPENAI_BASE_URL if --model names no file, else a model on this machine.",
         (),
         metavar="URL",
     )
     model: str | None = option("The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given.")
-    key_env: str = option("The environment variable that holds the servers' key.", "OPENAI_API_KEY", metavar="NAME")
-    dialect: DialectName | None = option(
-        "Which server it is, where its address does not tell: this decides what is sent."
-    )
+    key_env: tuple[str, ...] = KEY_ENV
+    header: tuple[str, ...] = HEADER
     rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
     tpm: int | None = option("How many tokens per minute each server takes.", at_least=1)
     timeout: float = option("How many seconds a request may take.", 600.0, at_least=0.1)
     tries: int = option("How many times a trace is tried before it counts as failed.", 6, at_least=1)
 
     @property
-    def key(self) -> str | None:
-        """The servers' key."""
-        return os.environ.get(self.key_env)
+    def servers(self) -> tuple[str, ...]:
+        """The endpoints; that of OPENAI_BASE_URL where none is named and the model is no file."""
+        base = os.environ.get("OPENAI_BASE_URL")
+        if self.endpoint or not base or self.model is None or self.model.endswith(".gguf"):
+            return self.endpoint
+        return (base,)
+
+    @property
+    def keys(self) -> Keys:
+        """The key of all servers, or of each."""
+        return read_keys(self.key_env)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that go with every request."""
+        return parse_headers(self.header)
 
     def samplers(self, local: LocalModelOptions, *, stream: bool) -> list[Sampler]:
         """A sampler per server, or that of the local model."""
-        if self.endpoint and self.model is None:
+        if self.servers and self.model is None:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
         return make_samplers(
-            self.endpoint,
+            self.servers,
             self.model,
-            key=self.key,
-            dialect=self.dialect,
+            key=self.keys,
+            headers=self.headers,
             stream=stream,
             timeout=self.timeout,
             slots=local.slots,
@@ -141,6 +173,20 @@ class SamplingOptions:
         "context.",
         at_least=1,
     )
+    top_p: float | None = option(
+        "Draw from the likeliest tokens that have this share together; 1, all of them, if not given.",
+        kind=click.FloatRange(0, 1, min_open=True),
+    )
+    top_k: int | None = option("Draw from this many of the likeliest tokens; 0, all of them, if not given.", at_least=0)
+    min_p: float | None = option(
+        "Draw from tokens with at least this share of the likeliest one's chance; 0, all of them, if not given.",
+        kind=click.FloatRange(0, 1),
+    )
+    reasoning_effort: str | None = option("How long a reasoning model thinks: low, medium, high, ...")
+    extra_body: str | None = option(
+        'More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
+        metavar="JSON",
+    )
     stop: tuple[str, ...] = option("A text that ends a trace; give it again for more.", ())
     confidence_window: int | None = option(
         "How many tokens a group of a trace's confidence has; 2048 if not given.", at_least=1, replaces=("--window",)
@@ -153,9 +199,24 @@ class SamplingOptions:
             own,
             temperature=own.temperature if self.temperature is None else self.temperature,
             max_tokens=self.max_tokens or own.max_tokens,
+            top_p=own.top_p if self.top_p is None else self.top_p,
+            top_k=own.top_k if self.top_k is None else self.top_k,
+            min_p=own.min_p if self.min_p is None else self.min_p,
+            reasoning_effort=self.reasoning_effort or own.reasoning_effort,
+            extra_body=own.extra_body if self.extra_body is None else _json_object(self.extra_body),
             stop=self.stop or own.stop,
             window=self.confidence_window or own.window,
         )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        fields = json_value(text)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise InputError(f'--extra-body is a JSON object, such as {{"top_a": 0.1}}; got {text[:60]}.')
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +235,7 @@ class StoredRunOptions:
 
     def in_flight(self, model: ModelOptions) -> int:
         """How many traces are in flight."""
-        return self.concurrency or (SERVER_CONCURRENCY if model.endpoint else LOCAL_CONCURRENCY)
+        return self.concurrency or (SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY)
 
     def check_resume(self, allowed: set[str], hint: str = "") -> str:
         """The store of the run to resume; refuses options that a run has settled already."""

@@ -1,7 +1,6 @@
 """``pets solve`` and ``pets top-up``: questions in, answers out, each with its certificate, under a budget."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
@@ -11,6 +10,9 @@ from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output
 from pets.cli._run import run_engine
 from pets.cli.options import (
+    HEADER,
+    KEY_ENV,
+    NO_DIALECT,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -18,17 +20,19 @@ from pets.cli.options import (
     QuestionOptions,
     SamplingOptions,
     StoredRunOptions,
+    read_keys,
 )
 from pets.engine import Engine, RunConfig, TokenPrice
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
+from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
 
 __all__ = ["solve", "top_up"]
 
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "concurrency", "first", "fields", "output", "keep_going"}
+ALLOWED_WITH_RESUME = {"endpoint", "key_env", "header", "concurrency", "first", "fields", "output", "keep_going"}
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
@@ -58,7 +62,7 @@ class DryRunOptions:
     expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S")
 
 
-@verb()
+@verb(former=NO_DIALECT)
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
     questions: str | None,
@@ -97,7 +101,8 @@ def solve(
         return
     engine = Engine(
         question_set,
-        endpoint=model.endpoint,
+        endpoint=model.servers,
+        headers=model.headers,
         model=model.model,
         sampler=samplers,
         store=storage.store,
@@ -125,7 +130,6 @@ def _config(
         tries=model.tries,
         rpm=model.rpm,
         tpm=model.tpm,
-        dialect=model.dialect,
         timeout=model.timeout,
         keep_texts=storage.texts,
         keep_going=storage.keep_going,
@@ -155,7 +159,8 @@ def _resumed(
         store,
         storage.run,
         endpoint=model.endpoint or None,
-        key=model.key,
+        key=model.keys,
+        headers=model.headers,
         concurrency=storage.concurrency,
         keep_going=storage.keep_going,
     )
@@ -188,7 +193,8 @@ class ServerOptions:
 
     endpoint: tuple[str, ...] = option("Another server than the run began with; give it again for more.", (),
                                        metavar="URL")  # fmt: skip
-    key_env: str = option("The environment variable that holds the servers' key.", "OPENAI_API_KEY", metavar="NAME")
+    key_env: tuple[str, ...] = KEY_ENV
+    header: tuple[str, ...] = HEADER
     concurrency: int | None = option("How many traces are in flight; as before if not given.", at_least=1)
 
 
@@ -205,7 +211,8 @@ def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: Outpu
         amount.store,
         run,
         endpoint=servers.endpoint or None,
-        key=os.environ.get(servers.key_env),
+        key=read_keys(servers.key_env),
+        headers=parse_headers(servers.header),
         concurrency=servers.concurrency,
         top_up=amount.budget,
     )

@@ -25,6 +25,7 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
     FILE,
+    NO_DIALECT,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -36,7 +37,7 @@ from pets.cli.options import (
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
-from pets.engine.run import make_samplers
+from pets.engine.run import check_resent, make_samplers
 from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
@@ -56,7 +57,9 @@ __all__ = ["stream"]
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "fields", "first", "plan", "alarm_rate", "output", "keep_going"}
+ALLOWED_WITH_RESUME = {
+    "endpoint", "key_env", "header", "fields", "first", "plan", "alarm_rate", "output", "keep_going",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class _Options:
     storage: StoredRunOptions
 
 
-@verb(former={"--questions": "the argument QUESTIONS"})
+@verb(former={"--questions": "the argument QUESTIONS", **NO_DIALECT})
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
     questions: str | None,
@@ -330,8 +333,8 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
             lambda settings: make_samplers(
                 options.model.endpoint or settings.endpoints,
                 settings.model or None,
-                key=options.model.key,
-                dialect=settings.config.dialect,
+                key=options.model.keys,
+                headers=check_resent(settings.config, options.model.headers),
                 stream=settings.config.kind is not None,
                 timeout=settings.config.timeout,
             ),
@@ -373,7 +376,7 @@ def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampli
         tries=model.tries,
         rpm=model.rpm,
         tpm=model.tpm,
-        dialect=model.dialect,
+        headers=tuple(sorted(model.headers)),
         timeout=model.timeout,
         keep_texts=options.storage.texts,
         keep_going=options.storage.keep_going,
@@ -405,7 +408,7 @@ def _settings(
     cold = Price(options.plan_options.rounds, use_up=True, leave=leave, cold=True)
     policy = cold if plan is None else plan.policy(use_up=True, leave=leave)
     return StreamSettings(
-        policy, budget, config, horizon, limits.open_questions, model.model or "", model.endpoint, sizes
+        policy, budget, config, horizon, limits.open_questions, model.model or "", model.servers, sizes
     )
 
 

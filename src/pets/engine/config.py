@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict, cast
 
 from pets.answers.base import AnswerType
 from pets.confidence import KINDS, Kind
@@ -17,9 +17,8 @@ from pets.registry import as_answer_type, as_policy, spec_of
 from pets.samplers import Sampling, Seeds
 from pets.store import RunSettings
 
-__all__ = ["DialectName", "RunConfig", "RunOptions", "topped_up"]
+__all__ = ["RunConfig", "RunOptions", "topped_up"]
 
-DialectName = Literal["openai", "vllm", "llama.cpp"]
 TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 
@@ -42,7 +41,6 @@ class RunOptions(TypedDict, total=False):
     backoff: float
     rpm: int | None
     tpm: int | None
-    dialect: DialectName | None
     timeout: float
     keep_texts: bool
     keep_going: bool
@@ -55,6 +53,8 @@ class RunOptions(TypedDict, total=False):
     stop: tuple[str, ...] | list[str]
     top_logprobs: int | None
     window: int
+    reasoning_effort: str | None
+    extra_body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class RunConfig:
     self-consistency is there. ``overshoot`` is the share of a budget in tokens or money that traces in flight may go
     over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second
     of which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests
-    and tokens per minute at each endpoint. ``dialect`` is the kind of server that the endpoints are, where their
-    addresses do not tell; ``timeout`` is the seconds that a request to them may take. Without ``keep_texts`` a
-    store gets the answers of traces and not their texts. ``keep_going`` goes on whatever the first traces say: else a
-    run ends with a ``FirstTracesError`` when most of them cast no vote.
+    and tokens per minute at each endpoint. ``timeout`` is the seconds that a request to them may take; ``headers``
+    are the names of headers that go with each, whose values are never kept. Without ``keep_texts`` a store gets the
+    answers of traces and not their texts. ``keep_going`` goes on whatever the first traces say: else a run ends with a
+    ``FirstTracesError`` when most of them cast no vote.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -92,8 +92,8 @@ class RunConfig:
     backoff: float = 0.5
     rpm: int | None = None
     tpm: int | None = None
-    dialect: DialectName | None = None
     timeout: float = 600.0
+    headers: tuple[str, ...] = ()
     keep_texts: bool = True
     keep_going: bool = False
     seed: int = 0
@@ -109,10 +109,6 @@ class RunConfig:
             (self.tries >= 1, f"a trace is tried at least once; got {self.tries}"),
             (0 <= self.backoff <= 60, f"the backoff is 0 to 60 seconds; got {self.backoff}"),
             (all(value is None or value >= 1 for value in positive.values()), f"limits are 1 or more; got {positive}"),
-            (
-                self.dialect is None or self.dialect in get_args(DialectName),
-                f"a dialect is one of {', '.join(get_args(DialectName))}; got {self.dialect!r}",
-            ),
             (0 < self.timeout < math.inf, f"a request takes more than 0 seconds; got {self.timeout}"),
             (self.seed >= 0, f"the seed is 0 or more; got {self.seed}"),
             (0 <= self.overshoot <= 1, f"the overshoot is a share from 0 to 1; got {self.overshoot}"),
@@ -204,6 +200,8 @@ class RunConfig:
         values = {"instruct": False, **data}
         if "max_per_question" in values:
             values["max_traces"] = values.pop("max_per_question")
+        values.pop("dialect", None)  # servers' refusals tell it now
+        values["headers"] = tuple(values.get("headers", ()))
         sampling = Sampling(**{**values["sampling"], "stop": tuple(values["sampling"]["stop"])})
         price = None if values["price"] is None else TokenPrice(**values["price"])
         return cls(**{**values, "sampling": sampling, "price": price})

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
-from urllib.parse import urlsplit
 
 from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType
@@ -19,7 +18,7 @@ from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
 from pets.engine.budget import price_of
-from pets.engine.config import DialectName, RunConfig, RunOptions, topped_up
+from pets.engine.config import RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
@@ -49,10 +48,11 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
 
-__all__ = ["Engine", "Questions", "Session", "make_samplers", "question_set_of", "solve"]
+__all__ = ["Engine", "Keys", "Questions", "Session", "check_resent", "make_samplers", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 Samplers = str | Sampler | Sequence[str | Sampler]
+Keys = str | Sequence[str | None] | None
 
 
 class Session:
@@ -109,10 +109,10 @@ class Engine(Session):
 
     ``questions`` is a file, a named set, a DataFrame of pandas or polars, or the questions themselves: texts, or
     records with the fields of a file. Without an ``endpoint`` the local model answers; several endpoints share the
-    work; ``sampler`` takes any other source of traces. With a ``store`` the run is durable and :meth:`resume` goes on
-    with it. ``on_trace`` is called with every trace when it has been counted. The options are those of
-    :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
-    ``policy="okg"``, ``temperature=0.7``, ...).
+    work, with one ``key`` or one for each; ``headers`` go with every request; ``sampler`` takes any other source of
+    traces. With a ``store`` the run is durable and :meth:`resume` goes on with it. ``on_trace`` is called with every
+    trace when it has been counted. The options are those of :class:`~pets.engine.config.RunConfig` and of
+    :class:`~pets.samplers.Sampling` (``budget="16x"``, ``policy="okg"``, ``temperature=0.7``, ...).
     """
 
     def __init__(
@@ -121,7 +121,8 @@ class Engine(Session):
         *,
         endpoint: str | Sequence[str] | None = None,
         model: str | None = None,
-        key: str | None = None,
+        key: Keys = None,
+        headers: Mapping[str, str] | None = None,
         sampler: Samplers | None = None,
         store: str | Path | None = None,
         config: RunConfig | None = None,
@@ -132,7 +133,8 @@ class Engine(Session):
         config = (config or RunConfig(sampling=asked.sampling)).with_options(options)
         problems = tuple(map(config.asked, asked.problems))
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        samplers = _samplers(sampler, endpoints, model, key, config)
+        config = replace(config, headers=tuple(sorted(headers or config.headers)))
+        samplers = _samplers(sampler, endpoints, model, key, headers, config)
         config = bounded_config(config, problems, samplers)
         settings = run_settings(
             config,
@@ -151,7 +153,8 @@ class Engine(Session):
         run: int | str = "last",
         *,
         endpoint: str | Sequence[str] | None = None,
-        key: str | None = None,
+        key: Keys = None,
+        headers: Mapping[str, str] | None = None,
         sampler: Samplers | None = None,
         concurrency: int | None = None,
         top_up: str | None = None,
@@ -175,11 +178,11 @@ class Engine(Session):
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
             problems, settings = tuple(stored.problems()), stored.settings
+            endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
+            samplers = _samplers(sampler, endpoints, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
                 stored.change(settings)
-            endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
-            samplers = _samplers(sampler, endpoints, settings.model or None, key, config)
             stack.pop_all()  # all is well: it stays open
         self._begin(config, problems, settings, samplers, opened, on_trace, stored)
         return self
@@ -386,7 +389,8 @@ def solve(
     *,
     endpoint: str | Sequence[str] | None = None,
     model: str | None = None,
-    key: str | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
     sampler: Samplers | None = None,
     store: str | Path | None = None,
     config: RunConfig | None = None,
@@ -407,6 +411,7 @@ def solve(
             endpoint=endpoint,
             model=model,
             key=key,
+            headers=headers,
             sampler=sampler,
             store=store,
             config=config,
@@ -497,7 +502,12 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
 
 
 def _samplers(
-    samplers: Samplers | None, endpoints: Sequence[str], model: str | None, key: str | None, config: RunConfig
+    samplers: Samplers | None,
+    endpoints: Sequence[str],
+    model: str | None,
+    key: Keys,
+    headers: Mapping[str, str] | None,
+    config: RunConfig,
 ) -> list[Sampler]:
     """The samplers that the caller has, else those of the endpoints."""
     if samplers is None:
@@ -505,7 +515,7 @@ def _samplers(
             endpoints,
             model,
             key=key,
-            dialect=config.dialect,
+            headers=check_resent(config, headers),
             stream=config.kind is not None,
             timeout=config.timeout,
         )
@@ -517,30 +527,30 @@ def make_samplers(
     endpoints: Sequence[str],
     model: str | None,
     *,
-    key: str | None = None,
-    dialect: DialectName | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
     stream: bool = False,
     timeout: float = 600.0,
     slots: int | None = None,
     context: int | None = None,
     threads: int | None = None,
 ) -> list[Sampler]:
-    """A sampler for each endpoint; without any endpoint, the local model."""
+    """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
     if not endpoints:
         return [LocalSampler(model, slots=slots, context=context, threads=threads)]
     if model is None:
         raise InputError("an endpoint needs --model NAME (model=...): which of the server's models to ask.")
+    keys = [key] * len(endpoints) if key is None or isinstance(key, str) else list(key)
+    if len(keys) != len(endpoints):
+        raise InputError(f"there are {len(keys)} keys for {len(endpoints)} endpoints; give one, or one for each.")
     return [
-        OpenAISampler(url, model, key=key, dialect=dialect or dialect_of(url), stream=stream, timeout=timeout)
-        for url in endpoints
+        OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
+        for url, key in zip(endpoints, keys, strict=True)
     ]
 
 
-def dialect_of(url: str) -> DialectName:
-    """OpenAI itself refuses fields that it does not know; every other server gets those that switch truncation off.
-
-    >>> dialect_of("https://api.openai.com/v1"), dialect_of("http://localhost:8000/v1")
-    ('openai', 'vllm')
-    """
-    host = urlsplit(url).hostname or ""
-    return "openai" if host.endswith(("openai.com", "openai.azure.com")) else "vllm"
+def check_resent(config: RunConfig, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers, if they are those that the run began with: a store keeps their names alone."""
+    if missing := set(config.headers) - set(headers or ()):
+        raise InputError(f"this run sends the header {sorted(missing)[0]}, whose value is not kept: give it again.")
+    return dict(headers or {})

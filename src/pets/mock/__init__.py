@@ -8,6 +8,7 @@ faults.py     what goes wrong and how often, and the limit on requests
 hostile.py    the misbehaviours of a hostile server, one per model name
 requests.py   requests: parsed and checked
 responses.py  responses: JSON and server-sent events
+strict.py     hosts that refuse what they do not know, and how they count tokens
 model.py      MockModel: all of the above without a socket, and its statistics
 server.py     the ASGI application; serve, and running for tests
 """

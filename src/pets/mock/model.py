@@ -23,6 +23,7 @@ from pets.mock.faults import (
 from pets.mock.matching import QuestionMatcher
 from pets.mock.requests import CompletionRequest, prompt_tokens
 from pets.mock.responses import CompletionResponse
+from pets.mock.strict import Flavour
 from pets.mock.text import TraceText, render
 from pets.openai.errors import ApiError
 
@@ -62,7 +63,7 @@ class MockModel:
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
     ``refused_questions`` get 400, and so do those that want more tokens than ``max_model_len`` leaves beside the
     prompt; more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for every misbehaviour of
-    :mod:`pets.mock.hostile`.
+    :mod:`pets.mock.hostile`, a ``strict`` one refuses fields as a host of :mod:`pets.mock.strict` does.
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -83,6 +84,7 @@ class MockModel:
         refused_questions: Collection[str] = (),
         api_key: str | None = None,
         hostile: bool = False,
+        strict: Flavour | None = None,
         seed: int = 0,
         prompts: Mapping[str, str] | None = None,
         on_unmatched: Callable[[str], None] = lambda prompt: None,
@@ -99,7 +101,8 @@ class MockModel:
             raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
-        self.hostile, self.stats, self.max_model_len = hostile, MockStats(), max_model_len
+        self.hostile, self.strict, self.max_model_len = hostile, strict, max_model_len
+        self.stats = MockStats()
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._refused_questions = frozenset(refused_questions)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
@@ -165,6 +168,7 @@ class MockModel:
             top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
             extra=self._happens("extra_logprob", faults, bool(request.top) and "no_logprobs" not in faults),
             apart=self._happens("reasoning_apart", faults, request.chat),
+            flavour=self.strict,
             usage_of_one=self._happens("usage_of_one", faults, tells_usage and len(choices) > 1),
         )
         return response, self._happens("slow", faults, True)

@@ -127,7 +127,7 @@ class _Completions:
                 mock.stats.faults[HOSTILE_PREFIX + hostile.name] += 1
                 await misbehave(exchange, hostile)
                 return
-            request = parse_request(body, mock.model, self._chat)
+            request = parse_request(body, mock.model, self._chat, mock.strict)
             mock.admit(request)
         except ClientGoneError:
             mock.stats.abandoned += 1

@@ -1,18 +1,23 @@
-"""What response headers say of time: when to come back, and how much of a rate limit is left."""
+"""Headers: what a user adds to requests, and what responses say of time and rate limits."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Self
 
-__all__ = ["RateLimits", "duration_s", "retry_after_s"]
+from pets.errors import InputError
+
+__all__ = ["RateLimits", "check_headers", "duration_s", "parse_headers", "retry_after_s", "secrets_of"]
 
 LONGEST_WAIT_S = 366 * 24 * 3600.0  # whoever says more has not meant it
 UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|us|µs|ns|d|h|m|s))+")
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+OWN_HEADERS = {"content-type", "content-length", "accept-encoding", "host", "transfer-encoding", "connection"}
+SECRET_HEADER = re.compile(r"key|token|secret|auth|cookie|password|credential|signature", re.I)
 DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 
 
@@ -44,6 +49,40 @@ class RateLimits:
             duration_s(headers.get("x-ratelimit-reset-tokens", "")),
         )
         return None if limits == cls() else limits
+
+
+def parse_headers(texts: Iterable[str]) -> dict[str, str]:
+    """Headers as a user writes them, ``Name: value``.
+
+    >>> parse_headers(["X-Team: blue", "api-version:2"])
+    {'X-Team': 'blue', 'api-version': '2'}
+    """
+    headers = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise InputError(f"a header is 'Name: value'; {name[:20]!r} has no colon.")
+        headers[name.strip()] = value.strip()
+    return check_headers(headers)
+
+
+def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The same headers, if they can be sent; their values are never shown."""
+    for name, value in headers.items():
+        if not HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            raise InputError(f"the header {name[:60]!r} holds a character that no header has.")
+        if name.lower() in OWN_HEADERS:
+            raise InputError(f"the header {name} is set for every request already; leave it out.")
+    return dict(headers)
+
+
+def secrets_of(headers: Mapping[str, str]) -> list[str]:
+    """The words of headers that guard something, by their names: keys, tokens, cookies.
+
+    >>> secrets_of({"Authorization": "Token abc-123", "X-Team": "blue"})
+    ['Token', 'abc-123']
+    """
+    return [word for name, value in headers.items() if SECRET_HEADER.search(name) for word in value.split()]
 
 
 def duration_s(text: str) -> float | None:

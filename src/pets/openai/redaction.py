@@ -1,4 +1,4 @@
-"""Keeps the key of an upstream server out of whatever that server sends: replaced before anything else reads it."""
+"""Keeps keys, and other secrets of requests, out of whatever a server sends: replaced before anything else reads it."""
 
 import base64
 import re
@@ -13,43 +13,31 @@ ESCAPE = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
 
 
 class Redactor:
-    """Replaces ``key`` as it is, in base64 (alone or within more), URL-encoded, or escaped as JSON escapes.
+    """Replaces ``secrets`` as they are, in base64 (alone or within more), URL-encoded, or escaped as JSON escapes.
 
-    Other ciphers of a hostile server are beyond it. It does nothing without a key, nor for one under 8 characters.
+    Other ciphers of a hostile server are beyond it. It does nothing without a secret, nor for one under 8 characters.
 
     >>> redactor = Redactor("sk-1234567890")
     >>> redactor.text("Bearer sk-1234567890"), redactor.data(b"sk%2D1234567890 and c2stMTIzNDU2Nzg5MA==")
     ('Bearer [redacted]', b'[redacted] and [redacted]A==')
     """
 
-    def __init__(self, key: str | None) -> None:
-        self._key = (key or "").encode() if len(key or "") >= MIN_KEY_CHARACTERS else b""
-        self._encoded = tuple(_base64_forms(self._key))
-        self._escaped = re.compile(b"".join(map(_escaped_forms, self._key)))
-        self._marks = (b"%", b"\\u00", *((b"\\",) if set(self._key) & set(b'"\\/') else ()))  # of escapes of this key
-        self._alphabet = BASE64 + self._key + b"%\\"  # all that a form is made of
-        self._longest = max(6 * len(self._key), *map(len, self._encoded)) if self._key else 0
+    def __init__(self, *secrets: str | None) -> None:
+        known = {secret for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
+        self._secrets = [_Secret(secret.encode()) for secret in sorted(known, key=len, reverse=True)]
 
     def __bool__(self) -> bool:
-        return bool(self._key)
+        return bool(self._secrets)
 
     def data(self, content: bytes) -> bytes:
-        """The bytes without the key."""
-        if not self._key:
-            return content
-        for form in (self._key, *self._encoded):
-            if form in content:
-                content = content.replace(form, REDACTED.encode())
-        # Most texts hold escapes, next to none the key in them: the fast looks come first.
-        if any(mark in content for mark in self._marks):
-            unescaped = ESCAPE.sub(_character, content).replace(b"\\", b"")
-            if self._key.replace(b"\\", b"") in unescaped:
-                content = self._escaped.sub(REDACTED.encode(), content)
+        """The bytes without the secrets."""
+        for secret in self._secrets:
+            content = secret.redacted(content)
         return content
 
     def text(self, words: str) -> str:
-        """The text without the key; halves of surrogate pairs stay as they are."""
-        if not self._key:
+        """The text without the secrets; halves of surrogate pairs stay as they are."""
+        if not self._secrets:
             return words
         content = words.encode("utf-8", "surrogatepass")
         redacted = self.data(content)
@@ -60,8 +48,34 @@ class Redactor:
         return StreamRedactor(self)
 
     def undecided(self, content: bytes) -> int:
-        """How many bytes at the end may be the beginning of a key."""
-        tail = content[-(self._longest - 1) :] if self._key else b""
+        """How many bytes at the end may be the beginning of a secret."""
+        return max((secret.undecided(content) for secret in self._secrets), default=0)
+
+
+class _Secret:
+    """One secret in all its forms."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._encoded = tuple(_base64_forms(key))
+        self._escaped = re.compile(b"".join(map(_escaped_forms, key)))
+        self._marks = (b"%", b"\\u00", *((b"\\",) if set(key) & set(b'"\\/') else ()))  # of escapes of this key
+        self._alphabet = BASE64 + key + b"%\\"  # all that a form is made of
+        self._longest = max(6 * len(key), *map(len, self._encoded))
+
+    def redacted(self, content: bytes) -> bytes:
+        for form in (self._key, *self._encoded):
+            if form in content:
+                content = content.replace(form, REDACTED.encode())
+        # Most texts hold escapes, next to none the key in them: the fast looks come first.
+        if any(mark in content for mark in self._marks):
+            unescaped = ESCAPE.sub(_character, content).replace(b"\\", b"")
+            if self._key.replace(b"\\", b"") in unescaped:
+                content = self._escaped.sub(REDACTED.encode(), content)
+        return content
+
+    def undecided(self, content: bytes) -> int:
+        tail = content[-(self._longest - 1) :]
         return len(tail) - len(tail.rstrip(self._alphabet))
 
 

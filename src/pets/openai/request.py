@@ -2,33 +2,48 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
 
-__all__ = ["DIALECTS", "Dialect", "body_of", "path_of"]
+__all__ = ["DIALECTS", "Dialect", "DialectName", "body_of", "dialect_of", "optional_fields", "path_of"]
+
+DialectName = Literal["openai", "vllm", "llama.cpp"]
+# What a field must say so that leaving it out asks for the same; fields that say how a request is answered, not what is
+# drawn, may have any value.
+NEUTRAL_VALUES: Mapping[str, tuple[object, ...]] = {
+    "temperature": (1.0,),
+    "top_p": (1.0,),
+    "top_k": (-1, 0),
+    "min_p": (0.0,),
+    "presence_penalty": (0.0,),
+    "frequency_penalty": (0.0,),
+}
+FORM_FIELDS = ("n", "seed", "logprobs", "top_logprobs", "return_token_ids", "stream", "stream_options")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """What a kind of server understands beyond OpenAI's fields, and what must be said so that it draws plainly."""
 
+    max_tokens: str = "max_tokens"  # its name of a chat's token limit
     top_k_off: int | None = None  # its word for "no top_k"; None: it knows neither top_k nor min_p
     fixed: Mapping[str, object] = field(default_factory=dict)
     token_ids: bool = False  # whether it may tell the tokens of each choice, where its usage tells their sum
     usage_of_one: bool = False  # whether its usage counts the tokens of one choice of several
 
 
-DIALECTS: Mapping[str, Dialect] = {
-    "openai": Dialect(),
+DIALECTS: Mapping[DialectName, Dialect] = {
+    "openai": Dialect("max_completion_tokens"),
     # Also SGLang, to which a top_k of 0 is an error. vLLM takes what is not said from the model's own files.
-    "vllm": Dialect(-1, {"repetition_penalty": 1.0}, token_ids=True),
+    "vllm": Dialect(top_k_off=-1, fixed={"repetition_penalty": 1.0}, token_ids=True),
     # It truncates by default; each of its samplers is switched off by name. post_sampling_probs would report the
     # distribution after truncation, not the model's.
     "llama.cpp": Dialect(
-        0,
-        {
+        top_k_off=0,
+        fixed={
             "repeat_penalty": 1.0,
             "repeat_last_n": 0,
             "typical_p": 1.0,
@@ -44,6 +59,16 @@ DIALECTS: Mapping[str, Dialect] = {
         usage_of_one=True,
     ),
 }
+
+
+def dialect_of(url: str) -> DialectName:
+    """OpenAI itself knows no field that switches truncation off; every other server gets them until it refuses one.
+
+    >>> dialect_of("https://api.openai.com/v1"), dialect_of("http://localhost:8000/v1")
+    ('openai', 'vllm')
+    """
+    host = urlsplit(url).hostname or ""
+    return "openai" if host.endswith(("openai.com", "openai.azure.com")) else "vllm"
 
 
 def path_of(prompt: Prompt) -> str:
@@ -72,13 +97,15 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         "frequency_penalty": 0.0,
     }
     if sampling.max_tokens is not None:
-        body["max_tokens"] = sampling.max_tokens
+        body[dialect.max_tokens if prompt.is_chat else "max_tokens"] = sampling.max_tokens
+    if sampling.reasoning_effort is not None:
+        body["reasoning_effort"] = sampling.reasoning_effort
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if dialect.top_k_off is not None:
         body |= {"top_k": sampling.top_k or dialect.top_k_off, "min_p": sampling.min_p, **dialect.fixed}
     elif sampling.top_k or sampling.min_p:
-        raise InputError("this server knows no top_k and min_p; leave them off, or name its dialect (vllm, llama.cpp).")
+        raise InputError("OpenAI's servers know no top_k and min_p: leave --top-k and --min-p out.")
     if dialect.token_ids and n > 1 and sampling.top_logprobs is None:  # log-probabilities are counted anyway
         body["return_token_ids"] = True
     if isinstance(prompt.content, str):
@@ -89,7 +116,20 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         body["messages"] = [asdict(message) for message in prompt.content]
         if sampling.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
-    return body
+    return body | dict(sampling.extra_body)
+
+
+def optional_fields(body: Mapping[str, object], prompt: Prompt, sampling: Sampling, dialect: Dialect) -> set[str]:
+    """The fields of a request that may be left out without changing what was asked.
+
+    >>> sampling, vllm = Sampling(temperature=0.2), DIALECTS["vllm"]
+    >>> body = body_of("m", Prompt("2 + 2 ="), 8, 5, sampling, vllm)
+    >>> sorted(body.keys() - optional_fields(body, Prompt("2 + 2 ="), sampling, vllm))
+    ['model', 'prompt', 'temperature']
+    """
+    asked = (prompt.body or {}).keys() | sampling.extra_body.keys()
+    neutral = {name for name, values in NEUTRAL_VALUES.items() if body.get(name) in values}
+    return (neutral | set(FORM_FIELDS) | dialect.fixed.keys()) & body.keys() - asked
 
 
 def _client_body(model: str, body: Mapping[str, Any], sampling: Sampling) -> dict[str, object]:

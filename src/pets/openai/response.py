@@ -209,8 +209,18 @@ class ResponseReader:
             if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
                 choice.usage = token_count(data["usage"], "completion_tokens")
         self._usage = data.get("usage") or self._usage
-        for name in ("prompt_tokens", "completion_tokens"):
+        self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
             token_count(self._usage, name)
+
+    @property
+    def _completion_tokens(self) -> int | None:
+        """All that the usage says of the choices together; some servers count hidden reasoning in the total alone."""
+        told = token_count(self._usage, "completion_tokens")
+        total, prompt = token_count(self._usage, "total_tokens"), token_count(self._usage, "prompt_tokens")
+        if told is None or total is None or prompt is None:
+            return told
+        return max(told, total - prompt)
 
     def _error_event(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
@@ -223,7 +233,7 @@ class ResponseReader:
     @property
     def usage_of_one(self) -> bool:
         """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
-        total = self._usage.get("completion_tokens")
+        total = self._completion_tokens
         counted = sum(choice.logprob_tokens or choice.token_ids for choice in self._choices.values())
         return total is not None and total < counted
 
@@ -257,24 +267,27 @@ class ResponseReader:
 
     def _claims_more(self, choices: Sequence[ChoiceReader]) -> bool:
         """Whether more tokens were counted, for the prompt, a trace or all traces, than the request allows."""
-        total, prompt = self._usage.get("completion_tokens") or 0, self._usage.get("prompt_tokens") or 0
+        total, prompt = self._completion_tokens or 0, self._usage.get("prompt_tokens") or 0
         dearest = max(choice.tokens or 0 for choice in choices)
         return prompt > self._prompt_limit or total > self._limit or dearest > self._sampling.token_limit
 
     def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
-        """Per choice: as counted, else its share of what the usage leaves for those that were not; else unknown.
+        """Per choice: its share of the usage, by what was counted of it or else by its length; else unknown.
 
-        A usage that cannot be the sum of all choices says nothing of one of them, nor does one of 0 tokens.
+        The shares add up to the usage. One that cannot be the sum of all choices says nothing of any of them, nor does
+        one of 0 tokens: then what was counted of each holds.
         """
         most = self._sampling.token_limit
         counts = [None if choice.tokens is None else min(choice.tokens, most) for choice in choices]
         unknown = [choice for choice, count in zip(choices, counts, strict=True) if count is None]
-        total: int | None = self._usage.get("completion_tokens")
+        total = self._completion_tokens
         if total == 0 and any(choice.bytes for choice in choices):
             total = None
         rest = -1 if total is None else min(total, self._limit) - sum(count or 0 for count in counts)
         characters = [choice.characters for choice in unknown]
         of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(characters))
+        if rest > 0 and not unknown and not of_one:  # hidden reasoning, or a token that ends each
+            return list(shares(rest + sum(count or 0 for count in counts), [count or 0 for count in counts]))
         if rest >= 0 and not of_one:
             estimates: list[int | None] = list(shares(rest, characters))
         else:

@@ -3,23 +3,25 @@
 import asyncio
 import ipaddress
 import json
+import logging
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
-from pets.openai.headers import RateLimits
+from pets.openai.headers import RateLimits, check_headers, secrets_of
 from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
-from pets.openai.request import DIALECTS, body_of, path_of
+from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
+from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
 from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
@@ -38,6 +40,8 @@ __all__ = [
     "split_lines",
 ]
 
+LOGGER = logging.getLogger("pets.samplers")
+MAX_MODELS = 1000  # whose refusals are remembered
 CONNECT_TIMEOUT_S = 10.0
 MODELS_TIMEOUT_S = 10.0
 MAX_MODELS_BYTES = 4 << 20
@@ -57,8 +61,9 @@ class OpenAISampler(Sampler):
     """Traces from the server at ``url`` (with its ``/v1``), several in one request.
 
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
-    says which fields the server knows beyond OpenAI's own; ``top_k`` and ``min_p`` need ``"vllm"`` (also SGLang) or
-    ``"llama.cpp"``. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing twice.
+    says which fields the server knows beyond OpenAI's own, by its address if not given; one that it refuses with a 400
+    or 422 that names it is left out from then on, unless that would change what was asked. ``headers`` go with every
+    request. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing else twice.
     A request takes ``timeout`` seconds at most; a reply of more than ``max_reply_bytes`` (a fourth of it without
     log-probabilities), after decompression, is a ``ReplyError``. A stream may be longer: one event of it may not, and
     all of it not longer than its tokens need.
@@ -76,7 +81,8 @@ class OpenAISampler(Sampler):
         model: str,
         *,
         key: str | None = None,
-        dialect: Literal["openai", "vllm", "llama.cpp"] = "vllm",
+        headers: Mapping[str, str] | None = None,
+        dialect: DialectName | None = None,
         stream: bool = False,
         timeout: float = 600.0,
         max_reply_bytes: int = MAX_REPLY_BYTES,
@@ -90,12 +96,15 @@ class OpenAISampler(Sampler):
                 "the server's address holds a user name or a password, which would be stored and shown with it. "
                 "Leave it out, and give it as the key."
             )
-        self._model, self._dialect, self._stream = model, DIALECTS[dialect], stream
+        self._model, self._dialect, self._stream = model, DIALECTS[dialect or dialect_of(url)], stream
+        self._has_key = bool(key or headers)
+        self._refused: dict[str, RefusedFields] = {}  # by model
         self._base = url.rstrip("/")
         # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
         self._given_transport, self._loopback = transport, loopback
         self._transport: httpx.AsyncBaseTransport | None = None  # made in the event loop that uses it
-        self._headers, self._redactor = _headers(key), Redactor(key)
+        self._headers = _headers(key, check_headers(headers or {}))
+        self._redactor = Redactor(key, *secrets_of(headers or {}))
         self._timeout = httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None).as_dict()
         self._total_s, self._max_reply_bytes = timeout, max_reply_bytes
         self.usage_of_one = self._dialect.usage_of_one
@@ -104,9 +113,22 @@ class OpenAISampler(Sampler):
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
-        stream = self._stream and prompt.body is None
-        if stream:
+        if self._stream and prompt.body is None:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if len(self._refused) >= MAX_MODELS:  # a gateway's clients name what they like
+            self._refused.clear()
+        refused = self._refused.setdefault(str(body["model"]), RefusedFields())
+        while True:
+            sent = refused.without(body)
+            try:
+                return await self._traces(prompt, n, sampling, sent)
+            except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
+                optional = optional_fields(body, prompt, sampling, self._dialect)
+                if change := refused.add(error, sent, optional):
+                    LOGGER.warning("%s: %s (%s).", self._base, change, body["model"])
+
+    async def _traces(self, prompt: Prompt, n: int, sampling: Sampling, body: Mapping[str, object]) -> list[Completion]:
+        stream = bool(body.get("stream")) and prompt.body is None
         keep_raw = prompt.body is not None
         reader = ResponseReader(
             n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
@@ -136,7 +158,7 @@ class OpenAISampler(Sampler):
                 response = await transport.handle_async_request(request)
                 content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
             if response.status_code != httpx.codes.OK:
-                raise error_from(response.status_code, response.headers, content)
+                raise self._error(response, content, {})
             return parse_models(content)
         except Exception as error:
             if (failure := self._failure(error)) is None:
@@ -163,7 +185,7 @@ class OpenAISampler(Sampler):
         if used is not None:
             await used.aclose()
 
-    async def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
+    async def ask(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
@@ -183,7 +205,7 @@ class OpenAISampler(Sampler):
                 reader.read(self._redactor.data(data))
 
     @asynccontextmanager
-    async def _post(self, url: str, body: dict[str, object]) -> AsyncIterator[httpx.Response]:
+    async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator[httpx.Response]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
         headers = {**self._headers, "Content-Length": str(len(content))}
@@ -203,7 +225,7 @@ class OpenAISampler(Sampler):
                     self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                     if response.status_code != httpx.codes.OK:
                         content = self._redactor.data(await start_of_reply(response))
-                        raise error_from(response.status_code, response.headers, content)
+                        raise self._error(response, content, body)
                     yield response
                 finally:
                     await response.aclose()
@@ -211,6 +233,16 @@ class OpenAISampler(Sampler):
             if (failure := self._failure(error)) is None:
                 raise
             raise failure from error
+
+    def _error(self, response: httpx.Response, content: bytes, body: Mapping[str, object]) -> SamplerError:
+        """What an error response means; one that names fields of the request as what it will not take says which."""
+        error = error_from(response.status_code, response.headers, content)
+        if response.status_code in FIELD_STATUSES and (names := named_fields(content, body.keys())):
+            return FieldsRefusedError(str(error), names, response.status_code)
+        if response.status_code == httpx.codes.UNAUTHORIZED and not self._has_key:
+            words = str(error).rstrip(".")
+            error.args = (f"{words}. No key was sent: set OPENAI_API_KEY, or the variable that --key-env names.",)
+        return error
 
     def _failure(self, error: Exception) -> SamplerError | None:
         """What a failed exchange means, without the key; ``None`` for what is no matter of the network."""
@@ -220,14 +252,17 @@ class OpenAISampler(Sampler):
         return failure
 
 
-def _headers(key: str | None) -> dict[str, str]:
+def _headers(key: str | None, others: Mapping[str, str] | None = None) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "Accept": "*/*",
         "Accept-Encoding": "gzip",
         "User-Agent": "pets",
     }
-    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    replaced = {name.lower() for name in others or ()}
+    return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(others or {})
 
 
 def http_client(url: str, *, key: str | None = None, timeout: float) -> httpx.AsyncClient:

@@ -1,0 +1,133 @@
+"""Fields of a request that a server refuses: which ones its error names, and the request without them.
+
+Servers differ in what they take beyond the few fields that all of them know, and a strict one answers an unknown field
+with 400 or 422. Such a refusal costs nothing: the field is left out, or sent under its other name, from then on.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pets.errors import RefusedError
+
+__all__ = ["FIELD_STATUSES", "FieldsRefusedError", "RefusedFields", "named_fields"]
+
+FIELD_STATUSES = frozenset({400, 422})
+OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+# What goes with a field: log-probabilities without their alternatives are of no use, and so on.
+COMPANIONS = {
+    "logprobs": ("top_logprobs",),
+    "top_logprobs": ("logprobs",),
+    "stream": ("stream_options",),
+}
+CONSEQUENCES = {
+    "n": "every trace is a request of its own",
+    "seed": "the same seed need not give the same traces",
+    "logprobs": "traces have no confidence",
+    "stream_options": "tokens are estimated",
+}
+# OpenAI ("Unsupported parameter: 'x' ...", "Unrecognized request argument supplied: x"), Mistral and other pydantic
+# servers ("extra_forbidden"), Gemini (Unknown name "x": Cannot find field), xAI (does not support parameter x), Groq
+# (property 'x' is unsupported). A value that is out of bounds is no refusal of its field.
+REFUSING = re.compile(
+    r"unsupported|(?:not|n't) (?:be )?(?:currently |yet )?support|unknown|unrecogni[sz]ed|extra_forbidden|not permitted"
+    r"|not allowed|cannot find field|unexpected|only the default",
+    re.I,
+)
+BEFORE_A_NAME = r"""(?:["'`\[]|: |parameters? |arguments? |property |fields? )"""
+
+
+class FieldsRefusedError(RefusedError):
+    """The server does not take ``names``, fields of the request that it answers."""
+
+    def __init__(self, message: str, names: Collection[str], status: int) -> None:
+        super().__init__(message, status=status)
+        self.names = frozenset(names)
+
+
+def named_fields(content: bytes, sent: Collection[str]) -> set[str]:
+    """The fields among ``sent`` that an error's body refuses by name; it may write them in camel case.
+
+    >>> named_fields(b"Unsupported parameter: 'max_tokens' is not supported with this model.", ["max_tokens", "n"])
+    {'max_tokens'}
+    >>> named_fields(b'{"error": "Argument not supported on this model: presencePenalty"}', ["presence_penalty", "n"])
+    {'presence_penalty'}
+    >>> named_fields(b"'max_tokens' is too large: 5000. This model's maximum context length is 4096.", ["max_tokens"])
+    set()
+    """
+    text = content.decode("utf-8", "replace")
+    try:
+        words = "\n".join(f'"{leaf}"' for leaf in _strings(json.loads(text)))
+    except (ValueError, RecursionError):
+        words = text
+    if not REFUSING.search(words):
+        return set()
+    return {name for name in sent if _name_pattern(name).search(words)}
+
+
+class RefusedFields:
+    """The fields that one model of a server has refused so far.
+
+    >>> refused = RefusedFields()
+    >>> refused.add(FieldsRefusedError("400", ["max_tokens", "top_k"], 400), {"max_tokens": 9, "top_k": -1}, {"top_k"})
+    'max_completion_tokens is sent instead of max_tokens; top_k is left out'
+    >>> refused.without({"max_tokens": 9, "top_k": -1})
+    {'max_completion_tokens': 9}
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def without(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The request that the model takes."""
+        fields = {}
+        for name, value in body.items():
+            if name not in self._names:
+                fields[name] = value
+            elif (other := OTHER_NAMES.get(name)) is not None and other not in self._names:
+                fields[other] = value
+        return fields
+
+    def add(self, error: FieldsRefusedError, body: Mapping[str, Any], optional: Collection[str]) -> str:
+        """Learn from an error what is left out of ``body`` from now on, and say it; nothing where it was known.
+
+        Raises a ``RefusedError`` where that would change what was asked.
+        """
+        names = set(error.names)
+        for name in error.names:
+            names.update(COMPANIONS.get(name, ()))
+        for name in sorted(names & body.keys()):
+            renamed = name in OTHER_NAMES and OTHER_NAMES[name] not in self._names | names
+            if name not in optional and not renamed:
+                raise RefusedError(f"{error} {name} was asked for ({body[name]!r}): leave it out.", status=error.status)
+        fresh = names & body.keys() - self._names
+        self._names |= names
+        return "; ".join(map(self._change, sorted(fresh)))
+
+    def _change(self, name: str) -> str:
+        if (other := OTHER_NAMES.get(name)) is not None:
+            return f"{other} is sent instead of {name}"
+        consequence = CONSEQUENCES.get(name)
+        return f"{name} is left out" + ("" if consequence is None else f": {consequence}")
+
+
+def _strings(data: object) -> Iterator[str]:
+    """The strings of a JSON value, without what was sent: pydantic repeats it as ``input``."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        for name, value in data.items():
+            if name != "input":
+                yield from _strings(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _strings(value)
+
+
+def _name_pattern(name: str) -> re.Pattern[str]:
+    """A field's name where an error names it, not where its words happen to hold it."""
+    head, *rest = name.split("_")
+    camel = head + "".join(word.capitalize() for word in rest)
+    before = f"(?:{BEFORE_A_NAME}|, )" if rest else BEFORE_A_NAME  # one word after a comma may be any
+    return re.compile(rf"{before}(?:{name}|{camel})(?![\w])")
