@@ -102,6 +102,16 @@ def test_votes_that_are_nearly_all_different_are_said_so():
     assert "Votes are nearly all different: 16 answers among 16 votes. Choose how" in result.stderr
 
 
+def test_a_zone_is_part_of_the_run_and_of_what_it_says(questions, serve, tmp_path):
+    _, server = serve()
+    store = tmp_path / "runs.db"
+    result = pets("solve", questions, *server, "--budget", "6x", "--zone", "0.1", "--store", store)
+    assert result.exit_code == 0 and "ahead of by more than 10 points" in result.stderr
+    assert all(json.loads(line)["zone"] == 0.1 for line in result.stdout.splitlines())
+    assert "zone=0.1" in pets("runs", "show", "last", "--store", store).stdout
+    assert "knows no indifference zone" in refused("solve", questions, *server, "--policy", "uniform", "--zone", "0.1")
+
+
 def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
     _, at = serve()
     store = tmp_path / "runs.db"

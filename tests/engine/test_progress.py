@@ -35,9 +35,8 @@ def test_expected_consistency_is_the_mean_certificate_and_names_the_hardest():
 
 
 def test_a_policys_certificate_is_the_cores():
-    belief = LearnedPrior()
     tally = Tally((5, 2), 1, 0, 4)
-    assert policy_certificate(belief, tally) == certificate(tally, belief)
+    assert policy_certificate(OKG(), tally) == certificate(tally, LearnedPrior())
 
 
 def test_the_target_is_looked_at_as_the_run_grows():
@@ -57,3 +56,10 @@ def test_the_time_left_follows_from_the_rate():
     more = {"seconds": 1.0, "expected_left": 10, "faults": {}, "outage": None, "expected": None}
     assert Snapshot(**facts, **more, rate=5.0).seconds_left == 2.0
     assert Snapshot(**facts, **more, rate=0.0).seconds_left is None
+
+
+def test_a_zone_makes_a_near_tie_certain_enough():
+    tie = Tally((21, 20), options=2)
+    assert policy_certificate(OKG(), tie) < 0.7 < policy_certificate(OKG(zone=0.2), tie)
+    certify, zoned = Certifier([tie]), Certifier([tie], zone=0.2)
+    assert certify(tie) < 0.7 < zoned(tie) and certify(tie, 50) < zoned(tie, 50)

@@ -126,3 +126,9 @@ def test_without_a_cap_a_long_run_goes_by_the_evidence():
     kl = theta * np.log(2 * theta) + (1 - theta) * np.log(2 * (1 - theta))
     limit = 1 / kl / (1 / kl).sum()
     np.testing.assert_allclose(spent / spent.sum(), limit, rtol=0.4)
+
+
+def test_policies_that_know_no_zone_say_so():
+    assert OKG().with_zone(0.1) == OKG(zone=0.1)
+    with pytest.raises(InputError, match="uniform knows no indifference zone"):
+        Uniform().with_zone(0.1)

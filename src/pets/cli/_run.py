@@ -225,6 +225,12 @@ def _remedy(summary: AnswerSummary) -> str:
     return "Choose how answers are read with --answer." if summary.unreadable == worst else "Mend the server."
 
 
+def _expected_words(zone: float) -> str:
+    if not zone:
+        return "Expected self-consistency"
+    return f"Expected share of answers that no other is ahead of by more than {100 * zone:g} points"
+
+
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {solution.cost:.4f} usd"
@@ -232,7 +238,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     words = [
         f"{answered_words(summary).capitalize()}, {traces}{cost}.",
         f"Spent {format_amount(solution.spent, solution.unit)} of {format_amount(solution.total, solution.unit)}.",
-        f"Expected self-consistency {mean:.3f} ({low:.3f} to {high:.3f}).",
+        f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
         *remarks(summary),
     ]
     if solution.lost:

@@ -174,11 +174,12 @@ def _expected(view: RunView) -> dict[str, Any]:
     """What the answers are worth by now: as at the end of `pets solve`, and which questions are the least certain."""
     allocator, ids = restored(view), [problem.id for problem in view.problems()]
     tallies = tallies_of(allocator, ids)
-    certify = Certifier(tallies)
+    certify = Certifier(tallies, allocator.policy.zone)
     certificates = ((id, certify(allocator.tally(id))) for id in ids)
+    expected = expected_consistency(tallies, certify.prior, zone=certify.zone)
     hardest = nsmallest(HARDEST_SHOWN, certificates, key=lambda pair: pair[1])
     return {
-        "expected_consistency": [round(number, 4) for number in expected_consistency(tallies, certify.prior)],
+        "expected_consistency": [round(number, 4) for number in expected],
         "hardest": [{"id": id, "certificate": round(chance, 4)} for id, chance in hardest],
     }
 

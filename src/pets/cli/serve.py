@@ -71,6 +71,11 @@ class VotingOptions:
 
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
     policy: str | None = option(f"A policy, instead of a plan; {DEFAULT_POLICY} if neither is given.")
+    zone: float = option(
+        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
+        0.0,
+        kind=click.FloatRange(0, 1, max_open=True),
+    )
     mean_budget: float | None = option("How many traces a question gets on average; the plan's, or 16.")
     budget_window: int = option("How many questions share a mean budget.", 100, at_least=1, replaces=("--window",))
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
@@ -78,6 +83,10 @@ class VotingOptions:
 
     def choose(self) -> tuple[Policy, float, Drift | None]:
         """The policy, its mean budget, and what watches over a plan."""
+        policy, mean_budget, drift = self._unzoned()
+        return policy.with_zone(self.zone) if self.zone else policy, mean_budget, drift
+
+    def _unzoned(self) -> tuple[Policy, float, Drift | None]:
         if self.plan is None:
             return make_policy(self.policy or DEFAULT_POLICY), self.mean_budget or DEFAULT_MEAN_BUDGET, None
         if self.policy is not None:

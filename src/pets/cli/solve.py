@@ -29,6 +29,7 @@ from pets.engine.resume import bounded_config
 from pets.errors import InputError
 from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
+from pets.registry import make_policy, spec_of
 
 __all__ = ["solve", "top_up"]
 
@@ -47,9 +48,22 @@ class BudgetOptions:
         "How many traces a question gets at most.", 64, at_least=1, replaces=("--max-per-question",)
     )
     policy: str = option('Who gets the next trace: a policy such as "okg" or "price:rounds=3".', "okg")
+    zone: float = option(
+        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
+        0.0,
+        kind=click.FloatRange(0, 1, max_open=True),
+    )
     target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
     price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
     overshoot: float = option("By what share a budget in tokens or money may be exceeded at worst.", 0.1)
+
+    @property
+    def spec(self) -> str:
+        """The policy with its zone."""
+        if not self.zone:
+            return self.policy
+        zoned = make_policy(self.policy).with_zone(self.zone)
+        return spec_of(zoned) or self.policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,7 @@ def _config(
 ) -> RunConfig:
     return RunConfig(
         budget=budget.budget,
-        policy=budget.policy,
+        policy=budget.spec,
         max_traces=budget.max_traces,
         target_consistency=budget.target_consistency,
         price=None if budget.price is None else TokenPrice.parse(budget.price),

@@ -88,9 +88,9 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zo
 
 
 def expected_consistency(
-    tallies: Iterable[Tally], prior: LearnedPrior, B: float | None = None
+    tallies: Iterable[Tally], prior: LearnedPrior, B: float | None = None, *, zone: float = 0.0
 ) -> tuple[float, float, float]:
-    """The batch's expected self-consistency and the ends of its central 95 % interval.
+    """The batch's expected self-consistency (with a zone: share of good leaders) and its central 95 % interval.
 
     Given the prior, questions are independent, so the number of right leaders is Poisson-binomial: its own quantiles
     up to ``EXACT_BATCH`` questions, the normal's beyond. The prior's own uncertainty is not in it.
@@ -98,7 +98,14 @@ def expected_consistency(
     >>> expected_consistency([Tally((3,)), Tally((2, 1))], LearnedPrior(), 3)
     (1.0, 1.0, 1.0)
     """
-    p = np.array([certificate(tally, prior, B) for tally in tallies])
+    states: dict[Tally, float] = {}
+    chances = []
+    for tally in tallies:
+        state = Tally(tally.counts, tally.nulls, 0, tally.options, mark=prior.mark(tally.mean_tokens) or tally.mark)
+        if state not in states:
+            states[state] = certificate(state, prior, B, zone=zone)
+        chances.append(states[state])
+    p = np.array(chances)
     if not p.size:
         raise InputError("a batch without questions has no self-consistency; give at least one tally.")
     mean = float(p.mean())

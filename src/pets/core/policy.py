@@ -15,13 +15,14 @@ one method, on a frozen slotted dataclass whose fields are plain data:
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority
+from pets.errors import InputError
 from pets.types import Trace
 
 __all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "Training", "View", "frozen", "plain"]
@@ -113,6 +114,13 @@ class Policy:
     def belief(self) -> LearnedPrior:
         """What the policy in force holds of the model: the prior of certificates. Equal shares where it learns none."""
         return LearnedPrior()
+
+    def with_zone(self, zone: float) -> Self:
+        """The same policy with an indifference zone, for those that know one."""
+        if "zone" not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
+            name = type(self).__name__.lower()
+            raise InputError(f"{name} knows no indifference zone; leave it out, or choose okg, price, asc or boinf.")
+        return replace(self, zone=zone)  # type: ignore[type-var]
 
     def log_price(self, view: View) -> float | None:
         """The log of the price that a price rule goes by at this view; None for every other policy."""

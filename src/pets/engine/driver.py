@@ -344,6 +344,7 @@ class Driver:
             self.config.price,
             complete=submission.stopped in ("policy", "single"),
             weighted=question.weighted_votes() if submission.weighted else None,
+            zone=self.allocator.policy.zone,
         )
 
     # -- launches -------------------------------------------------------------------------------------------------
@@ -543,6 +544,7 @@ class Driver:
                 self.config.price,
                 complete=self.allocator.stopped(id),
                 error=error,
+                zone=self.allocator.policy.zone,
             )
             self._on_close(question)
             self._room_again()
@@ -557,7 +559,7 @@ class Driver:
 
     def _certify(self, tally: Tally) -> float:
         """P(the leader is the vote over infinitely many traces), as the policy in force believes."""
-        return policy_certificate(self.allocator.policy.belief, tally)
+        return policy_certificate(self.allocator.policy, tally)
 
     # -- what comes of a batch: pets.engine.fetch.Receiver ----------------------------------------------------------
 

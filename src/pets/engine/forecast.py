@@ -1,9 +1,10 @@
 """Planning backwards: how much budget brings which self-consistency.
 
-What the batch has shown gives every question a posterior: a strength under the learned prior, then theta. From there
-the run is played on, again and again: theta is drawn for every question, the policy spends on, answers come from theta,
-and the share of leaders that are argmax theta is the self-consistency. (How an adaptive policy will spend has no closed
-form; everything that it decides by has.)
+What the batch has shown gives every question a posterior: a mixture of Dirichlets under the learned prior, then theta.
+From there the run is played on, again and again: theta is drawn for every question, the policy spends on, answers come
+from theta, and the share of leaders that are the vote of ``horizon`` traces (as in the replay lab; ``None``: that are
+argmax theta) is the self-consistency. (How an adaptive policy will spend has no closed form; everything that it decides
+by has.)
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.okg import voting_chance
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally
+from pets.core.tally import Tally, majority
 from pets.errors import InputError
 from pets.types import Question, Trace
 
@@ -42,22 +44,27 @@ class Forecast:
     deviation: Floats
 
     def budget_for(self, target: float) -> float | None:
-        """Mean traces a question at which the target is reached and kept; ``None`` beyond the curve."""
-        below = np.flatnonzero(self.consistency < target)
-        if not below.size:
-            return float(self.mean_budget[0])
-        at = int(below[-1])
-        if at + 1 == len(self.consistency):
+        """Mean traces per question at which the curve, made to rise, reaches the target; ``None`` beyond its end."""
+        rising = isotonic_regression(self.consistency).x
+        if target > rising[-1]:
             return None
-        low, high = self.consistency[at], self.consistency[at + 1]
-        part = (target - low) / (high - low) if high > low else 1.0
-        return float(self.mean_budget[at] + part * (self.mean_budget[at + 1] - self.mean_budget[at]))
+        at = int(np.searchsorted(rising, target))
+        if at == 0:
+            return float(self.mean_budget[0])
+        return float(np.interp(target, rising[at - 1 : at + 1], self.mean_budget[at - 1 : at + 1]))
 
 
 def forecast(
-    tallies: Sequence[Tally], policy: Policy, *, up_to: float = 32.0, cap: int | None = 64, runs: int = 8, seed: int = 0
+    tallies: Sequence[Tally],
+    policy: Policy,
+    *,
+    up_to: float = 32.0,
+    cap: int | None = 64,
+    horizon: int | None = 64,
+    runs: int = 8,
+    seed: int = 0,
 ) -> Forecast:
-    """Play a batch on to ``up_to`` mean traces a question.
+    """Play a batch on to ``up_to`` mean traces per question.
 
     >>> from pets.policies.okg import OKG
     >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, runs=4)
@@ -72,43 +79,64 @@ def forecast(
     prior = fit_prior({tally: chosen.count(tally) for tally in set(chosen)})
     now = sum(tally.returned for tally in chosen) / len(chosen)
     if up_to <= now:
-        raise InputError(f"{now:.1f} traces a question are spent already; look further than {up_to:g} with --up-to.")
+        raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")
     grid = np.linspace(now, up_to, POINTS)
     rng = np.random.default_rng(seed)
-    curves = np.array([_played(chosen, prior, policy, grid, cap, rng) for _ in range(runs)])
+    curves = np.array(
+        [
+            _played(chosen, prior, Allocator(policy, Budget(int(grid[-1] * len(chosen)), cap)), grid, horizon, rng)
+            for _ in range(runs)
+        ]
+    )
     return Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
 
 
 def _played(
     tallies: Sequence[Tally],
     prior: LearnedPrior,
-    policy: Policy,
+    allocator: Allocator,
     grid: Floats,
-    cap: int | None,
+    horizon: int | None,
     rng: np.random.Generator,
 ) -> Floats:
     """Self-consistency along the grid in one simulated continuation."""
-    N = len(tallies)
-    thetas = [prior.draw(tally, rng) for tally in tallies]
-    lots = [np.cumsum(theta) for theta in thetas]
-    target = [str(int(theta.argmax())) for theta in thetas]
-    chance = [voting_chance(tally) for tally in tallies]
-    questions = [Question(str(row), options=tally.options) for row, tally in enumerate(tallies)]
-    allocator = Allocator(policy, Budget(int(grid[-1] * N), cap), questions)
+    rows = [_Simulated(tally, prior.draw(tally, rng), horizon, rng) for tally in tallies]
+    allocator.add(*(Question(str(row), options=tally.options) for row, tally in enumerate(tallies)))
     allocator.adopt(trace for row, tally in enumerate(tallies) for trace in _past(row, tally))
-    right = np.array([allocator.verdict(str(row)).answer == target[row] for row in range(N)])
+    right = np.array([allocator.verdict(str(row)).answer == rows[row].target for row in range(len(rows))])
     spent, share = [allocator.told], [right.mean()]
     while launches := allocator.ask(WIDTH):
         for launch in launches:
-            row = int(launch.question)
-            voted = rng.random() < chance[row]
-            answer = str(int(np.searchsorted(lots[row], rng.random() * lots[row][-1]))) if voted else None
-            allocator.tell(Trace(launch.question, launch.number, answer, tokens=round(tallies[row].mean_tokens)))
-            right[row] = allocator.verdict(launch.question).answer == target[row]
+            question = rows[int(launch.question)]
+            tokens = round(question.tally.mean_tokens)
+            allocator.tell(Trace(launch.question, launch.number, question.answer(launch.number), tokens=tokens))
+            right[int(launch.question)] = allocator.verdict(launch.question).answer == question.target
         spent.append(allocator.told)
         share.append(right.mean())
-    curve: Floats = np.interp(grid, np.array(spent) / N, share)
+    curve: Floats = np.interp(grid, np.array(spent) / len(rows), share)
     return curve
+
+
+class _Simulated:
+    """One question's answers to come, drawn from its theta, and the vote that counts as right."""
+
+    def __init__(self, tally: Tally, theta: Floats, horizon: int | None, rng: np.random.Generator) -> None:
+        self.tally = tally
+        self._edges, self._rng, self._chance = np.cumsum(theta), rng, voting_chance(tally)
+        self._path = [trace.answer for trace in _past(0, tally)]
+        if horizon is None:
+            self.target: str | None = str(int(theta.argmax()))
+        else:
+            self.answer(horizon - 1)
+            self.target = majority(self._path[:horizon])
+
+    def answer(self, number: int) -> str | None:
+        """What trace ``number`` says; the same whenever it is asked."""
+        while len(self._path) <= number:
+            votes = self._rng.random() < self._chance
+            place = int(np.searchsorted(self._edges, self._rng.random() * self._edges[-1]))
+            self._path.append(str(place) if votes else None)
+        return self._path[number]
 
 
 def _past(row: int, tally: Tally) -> list[Trace]:

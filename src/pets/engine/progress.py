@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from pets.core.allocator import Allocator
 from pets.core.certificate import certificate
+from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
 from pets.engine.question import Answer
@@ -39,18 +40,22 @@ class ExpectedConsistency:
 class Certifier:
     """Certificates of a batch, each belief state's worked out once."""
 
-    def __init__(self, tallies: Iterable[Tally]) -> None:
+    def __init__(self, tallies: Iterable[Tally], zone: float = 0.0) -> None:
         self.prior: LearnedPrior = fit_prior(Counter(tallies))
+        self.zone = zone
         self._certificates: dict[Tally, float] = {}
 
     def __call__(self, tally: Tally, traces: float | None = None) -> float:
-        """P(the leader is the vote after ``traces`` traces in all); ``None``: after infinitely many."""
+        """P(the leader is the vote after ``traces`` traces in all); ``None``: after infinitely many.
+
+        With a zone: P(no answer is then ahead of it by more).
+        """
         mark = self.prior.mark(tally.mean_tokens) if tally.mean_tokens else 0
         state = Tally(tally.counts, tally.nulls, 0, tally.options, mark=mark)
         if traces is not None:
-            return certificate(state, self.prior, traces)
+            return certificate(state, self.prior, traces, zone=self.zone)
         if state not in self._certificates:
-            self._certificates[state] = certificate(state, self.prior)
+            self._certificates[state] = certificate(state, self.prior, zone=self.zone)
         return self._certificates[state]
 
 
@@ -63,7 +68,7 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     """A run as it stands: a sample of large batches, lengths left aside so that it costs little."""
     sample = questions[:: max(1, -(-len(questions) // PROGRESS_QUESTIONS))]
     tallies = [_without_lengths(allocator.tally(id)) for id in sample]
-    certify = Certifier(tallies)
+    certify = Certifier(tallies, allocator.policy.zone)
     certificates = [certify(tally) for tally in tallies]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
     answered = sum(bool(tally.counts) for tally in tallies) / len(tallies)
@@ -74,19 +79,20 @@ def _without_lengths(tally: Tally) -> Tally:
     return Tally(tally.counts, tally.nulls, 0, tally.options)
 
 
-def policy_certificate(belief: LearnedPrior, tally: Tally) -> float:
-    """P(the leader is the vote over infinitely many traces) under a policy's own belief; remembered by state.
+def policy_certificate(policy: Policy, tally: Tally) -> float:
+    """P(the leader is the vote over infinitely many traces) under a policy's own belief and zone; remembered by state.
 
-    >>> policy_certificate(LearnedPrior(), Tally((9, 1))) > policy_certificate(LearnedPrior(), Tally((5, 4)))
+    >>> policy_certificate(Policy(), Tally((9, 1))) > policy_certificate(Policy(), Tally((5, 4)))
     True
     """
+    belief = policy.belief
     mark = belief.mark(tally.mean_tokens) if tally.mean_tokens else 0
-    return _certificate(Tally(tally.counts, tally.nulls, 0, tally.options, mark=mark), belief)
+    return _certificate(Tally(tally.counts, tally.nulls, 0, tally.options, mark=mark), belief, policy.zone)
 
 
 @lru_cache(maxsize=1 << 14)
-def _certificate(state: Tally, belief: LearnedPrior) -> float:
-    return certificate(state, belief)
+def _certificate(state: Tally, belief: LearnedPrior, zone: float) -> float:
+    return certificate(state, belief, zone=zone)
 
 
 @dataclass(slots=True)
@@ -133,9 +139,9 @@ class Snapshot:
 class Solution:
     """How a run went.
 
-    ``consistency`` is the expected self-consistency and its 95 % interval. ``lost`` launches were in flight at a kill:
-    charged, and among ``failed``. ``complete`` is False where it was stopped before its end. ``answers`` holds every
-    question's where they were asked for.
+    ``consistency`` is the expected self-consistency and its 95 % interval, for the ``zone`` where there is one.
+    ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
+    stopped before its end. ``answers`` holds every question's where they were asked for.
     """
 
     run: int | None
@@ -150,6 +156,7 @@ class Solution:
     total: int
     unit: str
     consistency: tuple[float, float, float]
+    zone: float
     faults: dict[str, int]
     complete: bool
     answers: tuple[Answer, ...] = ()

@@ -128,12 +128,13 @@ class Answer:
     """One question's outcome, the same for every verb.
 
     ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces (``None`` where a
-    weighted vote has another winner than the plain one). ``votes`` are in the order of first launch. ``traces`` were
-    paid for; of them ``no_answer`` cast no vote: ``failed`` never came, ``cut`` were at their token limit, ``refused``
-    by the server's filter, ``unreadable`` for the answer type. ``cost`` is in dollars, where a price is known.
-    ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace that gave the answer; where there
-    is none, a part of one that gave none. ``complete`` is False where the question was stopped before it had all that
-    it was to get. ``error`` says why a question was given up, or not asked at all.
+    weighted vote has another winner than the plain one); with a ``zone``, that no other answer is ahead of it by
+    more. ``votes`` are in the order of first launch. ``traces`` were paid for; of them ``no_answer`` cast no vote:
+    ``failed`` never came, ``cut`` were at their token limit, ``refused`` by the server's filter, ``unreadable`` for
+    the answer type. ``cost`` is in dollars, where a price is known. ``warmup`` is the pattern of the first four
+    traces. ``text`` is the surest trace that gave the answer; where there is none, a part of one that gave none.
+    ``complete`` is False where the question was stopped before it had all that it was to get. ``error`` says why a
+    question was given up, or not asked at all.
     """
 
     id: str
@@ -154,15 +155,16 @@ class Answer:
     complete: bool = True
     gold: str | None = None
     error: str | None = None
+    zone: float | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """A row of JSON; gold and error only where there is one.
+        """A row of JSON; gold, error and zone only where there is one.
 
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
         row = asdict(self)
-        for name in ("gold", "error"):
+        for name in ("gold", "error", "zone"):
             if row[name] is None:
                 del row[name]
         return row
@@ -374,6 +376,7 @@ class OpenQuestion:
         complete: bool = True,
         error: str | None = None,
         weighted: Mapping[str, float] | None = None,
+        zone: float = 0.0,
     ) -> Answer:
         """The question's row: the allocator's vote, each class under its form that was launched first.
 
@@ -412,6 +415,7 @@ class OpenQuestion:
             complete=complete,
             gold=self.problem.gold,
             error=error,
+            zone=zone or None,
         )
 
     def prefix(self) -> list[StoredTrace]:

@@ -195,7 +195,8 @@ def answers(
     failures: Mapping[str, PetsError] | None = None,
 ) -> Iterator[Answer]:
     """Every question's answer, in their order; the totals come in that order too, some may be missing."""
-    certify = Certifier(tallies_of(allocator, [problem.id for problem in problems]))
+    zone = allocator.policy.zone
+    certify = Certifier(tallies_of(allocator, [problem.id for problem in problems]), zone)
     pending = iter(totals)
     id, current = next(pending, ("", None))
     for problem in problems:
@@ -205,7 +206,7 @@ def answers(
         question = OpenQuestion(problem, answer_type_of(problem, config.answer), totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
-        yield question.answer(verdict, certify, price, error=error)
+        yield question.answer(verdict, certify, price, error=error, zone=zone)
 
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:

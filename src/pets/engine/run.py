@@ -293,7 +293,8 @@ class Engine(Session):
             spent=budget.spent,
             total=budget.total,
             unit=budget.currency.unit,
-            consistency=expected_consistency(tallies, Certifier(tallies).prior),
+            consistency=expected_consistency(tallies, Certifier(tallies).prior, zone=allocator.policy.zone),
+            zone=allocator.policy.zone,
             faults=dict(self.faults),
             complete=driver.satisfied or not driver.draining,
         )
