@@ -2,7 +2,9 @@
 
 ``python -m benchmarks.confidence [--pool PATH]``. Within each question, AUROC of every kind of confidence for correct
 against wrong traces (0.5: worthless); and the accuracy of the majority, of votes weighted by it, and of weighted votes
-of the surest 70 %, over n traces drawn at random, 30 times, with paired intervals.
+of the surest 70 %, over n traces drawn at random, 30 times, with paired intervals (over draws). Then the policies that
+look at confidences, each scored on its own verdict, by the replay lab (``--repetitions``): okg_weighted by its terminal
+rule and by the vote that stands in for it, and DeepConf (conf_guided) at each ``keep``, with each kind of confidence.
 """
 
 import argparse
@@ -18,15 +20,21 @@ from pets.answers.text import Text
 from pets.confidence import KINDS, Kind
 from pets.core.tally import majority, top_p, weighted_majority
 from pets.pools import Pool, PooledQuestion, pool_files, read_pool
+from pets.replay import PoolResult, replay
 
 REPETITIONS, SIZES = 30, (4, 8, 16, 32, 64)
+BUDGETS = (4, 8, 16, 24)
+POLICIES = ["okg_weighted", "okg_weighted:verdict=vote", "okg", "uniform"]
+POLICIES += [f"conf_guided:keep={keep}" for keep in (10, 30, 50, 70, 90)]
 Array = NDArray[np.float64]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pool", default="starter")
-    pool = read_pool(pool_files([parser.parse_args().pool])[0])
+    parser.add_argument("--repetitions", type=int, default=5)
+    args = parser.parse_args()
+    pool = read_pool(pool_files([args.pool])[0])
     console = Console(width=110)
     console.print(
         f"{pool.name}: {len(pool.questions)} questions; AUROC within a question, correct against wrong traces"
@@ -36,6 +44,34 @@ def main() -> None:
         f"Accuracy of the vote of n traces, mean of {REPETITIONS} draws; difference to majority in points ± 95 %"
     )
     console.print(vote_table(pool))
+    console.print(
+        f"Own verdicts against the weighted vote of all traces (self-consistency) and gold; {args.repetitions} draws"
+    )
+    for kind in (kind for kind in ("tail", "lowest") if kind in pool.questions[0].confidences):
+        (result,) = replay([pool], POLICIES, repetitions=args.repetitions, weighted=True, confidence=kind)
+        console.print(budget_table(result, kind), stop_table(result, kind))
+
+
+def budget_table(pool: PoolResult, kind: str) -> Table:
+    """Self-consistency / accuracy of the offline policies at mean budgets."""
+    table = Table("policy", *(f"{budget} traces" for budget in BUDGETS), title=f"{kind} confidence")
+    for result in pool.results:
+        if result.option is None:
+            points = [budget * result.questions for budget in BUDGETS]
+            consistency, accuracy = result.consistency.mean(axis=0), result.accuracy.mean(axis=0)
+            table.add_row(result.policy, *(f"{consistency[point]:.3f} / {accuracy[point]:.3f}" for point in points))
+    return table
+
+
+def stop_table(pool: PoolResult, kind: str) -> Table:
+    """Where DeepConf stops, and what its verdict is worth then."""
+    table = Table("policy", "consensus", "traces", "self-consistency", "accuracy", title=f"{kind} confidence")
+    for result in pool.results:
+        for point, value in enumerate(result.values):
+            means = (values[:, point].mean() for values in (result.traces, result.consistency, result.accuracy))
+            traces, consistency, accuracy = means
+            table.add_row(result.policy, f"{value:g}", f"{traces:.1f}", f"{consistency:.3f}", f"{accuracy:.3f}")
+    return table
 
 
 def gold_of(question: PooledQuestion) -> str | None:

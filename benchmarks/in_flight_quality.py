@@ -61,7 +61,7 @@ def played(drawn: Draw, total: int, finish_order: bool) -> float:
 
 def one_at_a_time(drawn: Draw, totals: Sequence[int]) -> list[float]:
     """Self-consistency of okg that sees every trace before it asks for the next."""
-    order = batch_order(make_policy("okg"), drawn, drawn.repetition)
+    order, _ = batch_order(make_policy("okg"), drawn, drawn.repetition)
     rows = np.arange(len(drawn.pool.questions))
     return [float(drawn.agree[rows, np.bincount(order[:total], minlength=len(rows))].mean()) for total in totals]
 

@@ -13,6 +13,7 @@ from pets.replay.draws import (
     NOBODY,
     coded,
     draw_traces,
+    good_labels,
     running_votes,
     running_weighted_votes,
     size_of,
@@ -165,3 +166,20 @@ def test_a_declared_minimum_leaves_out_what_is_shorter():
     assert len(without_short(pool, ReplayConfig(min_traces=4)).questions) == 10
     with pytest.raises(InputError, match="every question has fewer than 100 traces"):
         without_short(pool, ReplayConfig(min_traces=100))
+
+
+def test_good_verdicts_by_hand():
+    target = ["A"] * 10 + ["B"] * 9 + ["C"] * 8 + [None] * 5  # C is 2 of 27 votes behind, 0.074
+    assert good_labels(["A", "B", "C", "D"], target, None, 0.1) == ["A", "B", "C"]
+    assert good_labels(["A", "B", "C", "D"], target, None, 0.05) == ["A", "B"]
+    assert good_labels(["A", "B"], ["A"] * 11 + ["B"] * 9, None, 0.1) == ["A", "B"]  # exactly 0.1
+    assert good_labels(["A", "B"], ["A", "B"], None, 0.0) == [] and good_labels(["A"], [None], None, 0.1) == []
+    assert good_labels(["A", "B"], ["A", "B"], [1.1, 1.0], 0.1) == ["A"]  # of two votes the filter keeps one
+
+
+@pytest.mark.parametrize("target", ["whole", "disjoint"])
+def test_what_agrees_is_good_and_zone_0_is_agreement(build, target):
+    pool = read_answers(build(questions=20, traces=40))
+    strict, zone, wide = (draw_traces(pool, ReplayConfig(target=target, zone=z), 2).outcomes for z in (0, 0.2, 0.99))
+    assert np.array_equal(strict.good, strict.agree) and np.array_equal(strict.agree, zone.agree)
+    assert (zone.good >= zone.agree).all() and (wide.good >= zone.good).all() and zone.good.sum() > zone.agree.sum()

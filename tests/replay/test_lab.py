@@ -13,7 +13,7 @@ from pets.errors import InputError
 from pets.policies.asc import ASC
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
-from pets.pools import read_pools
+from pets.pools import Pool, PooledQuestion, read_pools
 from pets.replay import ReplayConfig, read_answers, replay, rows
 from pets.replay.contenders import split
 
@@ -82,11 +82,40 @@ def test_online_policies_spend_within_their_budgets(build):
 
 
 def test_weighted_votes(build):
-    specs = ["okg_weighted", "uniform", "okg", "conf_guided:warmup=8"]
+    specs = ["okg_weighted:verdict=vote", "uniform", "okg", "conf_guided:warmup=8", "okg_weighted"]
     (pool_result,) = replay([build(confidence=True)], specs, repetitions=2, weighted=True)
     for result in pool_result.results[:3]:
         assert (result.consistency[:, -1] == 1.0).all()
+    terminal, proxy = pool_result.result("okg_weighted"), pool_result.result("okg_weighted:verdict=vote")
+    assert np.array_equal(terminal.allocations[0].order, proxy.allocations[0].order)
+    assert not np.array_equal(terminal.agree, proxy.agree)
     assert pool_result.result("conf_guided:warmup=8").option == "threshold"
+
+
+def test_a_policys_own_verdict_is_what_is_scored():
+    sure, unsure = 9.0, 1.0
+    answers, confidences = ("A", "A", "A", "B", "B"), (unsure, unsure, unsure, sure, sure)
+    pool = Pool("p", (PooledQuestion("q", answers, gold="B", confidence=confidences),))
+    spec = "conf_guided:warmup=5,keep=40,threshold=0.9"
+    own, vote = replay([pool], [spec, "uniform"], repetitions=3)[0].results
+    assert own.spent.tolist() == [[5]] * 3 and own.accuracy.tolist() == [[1.0]] * 3  # the two sure ones say B
+    assert own.consistency.max() == 0.0 and own.zone_consistency.max() == 0.0  # the vote says A, by three to two
+    assert vote.consistency[:, -1].min() == 1.0 and vote.accuracy[:, -1].max() == 0.0
+    near = replay([pool], [spec], repetitions=1, zone=0.2)[0].results[0]
+    assert near.consistency.max() == 0.0 and near.zone_consistency.min() == 1.0
+
+
+def test_the_kind_of_confidence_can_be_chosen():
+    kinds = {"lowest": (9.0, 1.0, 1.0), "tail": (1.0, 2.0, 2.0)}
+    question = PooledQuestion("q", ("B", "A", "A"), confidence=kinds["tail"], confidences=kinds, gold="B")
+    pool = Pool("p", (question,))
+    accuracy = {
+        kind: replay([pool], ["uniform"], repetitions=1, weighted=True, confidence=kind)[0].vote_accuracy
+        for kind in (None, "tail", "lowest")
+    }
+    assert accuracy == {None: 0.0, "tail": 0.0, "lowest": 1.0}
+    with pytest.raises(InputError, match="no confidence 'mean'; it has lowest, tail"):
+        replay([pool], ["uniform"], weighted=True, confidence="mean")
 
 
 def test_mistakes_are_told_before_anything_runs(build):

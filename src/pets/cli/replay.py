@@ -19,6 +19,7 @@ from pets.cli._output import (
 from pets.cli._pools import PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
+from pets.confidence import Kind
 from pets.errors import InputError
 from pets.pools import Pool, pool_files
 from pets.replay import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
@@ -39,7 +40,15 @@ __all__ = ["replay"]
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
-DEFAULT_WEIGHTED = ("uniform", "okg", "okg_weighted", "conf_guided")
+DEFAULT_WEIGHTED = (
+    "uniform",
+    "okg",
+    "okg_weighted",
+    "okg_weighted:verdict=vote",
+    "conf_guided:keep=10",
+    "conf_guided:keep=50",
+    "conf_guided:keep=90",
+)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -56,6 +65,7 @@ class ContenderOptions:
         flags=("--policy",),
     )
     weighted: bool = option("Weigh votes by confidence and keep the top 70 % of them.", False)
+    confidence: Kind | None = option("Which recorded confidence weighs votes; the pool's own if not given.")
     train: int | None = option("How many questions train the online policies; 30, or 10 in a small pool.", at_least=1)
 
 
@@ -149,6 +159,7 @@ def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOp
         contenders.weighted,
         contenders.train,
         seed=draws.seed,
+        confidence=contenders.confidence,
         certified=certified,
         min_traces=draws.min_traces,
     )

@@ -3,7 +3,8 @@
 After ``warmup`` traces the bar is that percentile of their confidences which ``keep`` percent of them reach. Traces
 under it, warm-ups included, have no vote. Sampling goes on one by one until the leader's share of the weight is at
 least ``threshold``. Fu, Wang, Tian and Zhao, "Deep Think with Confidence" (2025): 16 warm-ups, consensus 0.95, budget
-512; keep=10 is their DeepConf-low, keep=90 DeepConf-high, the conservative one. Their confidence is the lowest group's.
+512; keep=10 is their DeepConf-low, keep=90 DeepConf-high, the conservative one. Their confidence is the lowest
+group's: `pets replay --confidence lowest`, where the pool has it.
 
 DeepConf also cuts a trace off as soon as it falls under the bar. Recorded traces were generated whole, so in replay
 one under the bar costs all its tokens: compare this policy by traces, not by tokens.

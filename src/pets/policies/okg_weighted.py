@@ -2,8 +2,8 @@
 
 The paper fixes the confidence variance at 1, so confidences are divided by their pooled within-answer spread
 (never centred: that would move argmax theta mu). Spread and prior come from the batch's warm-up and then stay
-fixed. :meth:`OKGWeighted.answer` is the terminal rule argmax_m P(y_W_inf = m | S); the weighted vote of
-:mod:`pets.core.tally` is its proxy (Liu et al., PETS, appendix B).
+fixed. :meth:`OKGWeighted.answer` is the terminal rule argmax_m P(y_W_inf = m | S), or its proxy, the weighted vote of
+the surest 70 % (Liu et al., PETS, appendix B).
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from pets.core.okg import check_prior, voting_chance
 from pets.core.policy import IndexPolicy, View
-from pets.core.tally import Missing, Tally, confidence_weights
+from pets.core.tally import Missing, Tally, confidence_weights, top_p, weighted_majority
 from pets.core.weighted import Belief, R_plus, p_argmax
 from pets.errors import InputError
 from pets.types import Trace
@@ -27,7 +27,8 @@ __all__ = ["OKGWeighted"]
 class OKGWeighted(IndexPolicy):
     """``scale``, ``beta_0`` and ``v_0`` are the confidences' spread and prior; ``learn`` them from the warm-up.
 
-    A trace without a confidence is a declared choice: ``missing`` is error, ignore or unweighted.
+    A trace without a confidence is a declared choice: ``missing`` is error, ignore or unweighted. ``verdict`` is the
+    terminal rule, or the filtered weighted "vote" that stands in for it.
 
     >>> policy = OKGWeighted(scale=1.0, beta_0=8.0, v_0=1.0, learn=False)
     >>> tally = Tally.of(["A", "B", "A"], [8.0, 9.5, 8.5], options=4)
@@ -45,6 +46,7 @@ class OKGWeighted(IndexPolicy):
     beta_0: float = 1.0
     v_0: float = 1.0
     learn: bool = True
+    verdict: Literal["terminal", "vote"] = "terminal"
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.unseen)
@@ -96,9 +98,14 @@ class OKGWeighted(IndexPolicy):
         return math.log(gain) if gain > 0.0 else -math.inf
 
     def answer(self, tally: Tally) -> str | None:
-        """The Bayes-optimal terminal decision among the answers seen."""
+        """The Bayes-optimal terminal decision among the answers seen, or the weighted vote of the surest 70 %."""
+        if self.verdict == "vote":
+            cast = [0.0 if a is None else c for a, c in zip(tally.answers, tally.confidences, strict=True)]
+            return weighted_majority(tally.answers, top_p(tally.answers, confidence_weights(cast, self.missing)))
         seen = list(self._confidences(tally))
-        return seen[int(np.argmax(p_argmax(self.belief_of(tally))[: len(seen)]))] if seen else None
+        if len(seen) <= 1:
+            return seen[0] if seen else None
+        return seen[int(np.argmax(p_argmax(self.belief_of(tally))[: len(seen)]))]
 
     def _confidences(self, tally: Tally) -> dict[str, list[float]]:
         """Confidences of the votes, answer by answer in the order of first launch; failed traces have none to miss."""

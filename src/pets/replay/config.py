@@ -22,7 +22,8 @@ class ReplayConfig:
     ``size`` each: the policy draws from one, the target is the vote of the other. ``train`` is the number of
     training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
     ``zone`` is what another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good
-    (0: a good verdict is the target). ``certified`` are mean budgets at which certificates of offline policies are
+    (0: a good verdict is the target). ``confidence`` is the kind that weighs votes (mean, tail, lowest, bottom); by
+    default the pool's own. ``certified`` are mean budgets at which certificates of offline policies are
     checked.
     ``min_traces`` leaves out questions with fewer traces; ``None`` leaves out stragglers alone.
 
@@ -38,6 +39,7 @@ class ReplayConfig:
     budgets: tuple[float, ...] = BUDGETS
     certified: tuple[float, ...] = ()
     zone: float = 0.1
+    confidence: str | None = None
     seed: int = 0
     min_traces: int | None = None
 

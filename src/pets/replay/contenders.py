@@ -15,11 +15,12 @@ import numpy as np
 
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
 from pets.core.queues.walk import Walk
+from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.registry import as_policy, spec_of
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import Curve, curve_of_order, curve_of_sizes
-from pets.replay.draws import Draw
+from pets.replay.draws import NOBODY, Draw, Outcomes
 from pets.replay.drivers import batch_order, online_sizes
 from pets.replay.labelled import LabelledPool
 
@@ -89,13 +90,15 @@ class Contender:
         """The curve of one repetition."""
         seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
         if self.setting == "offline":
-            return curve_of_order(batch_order(self.policy, draw, seed), draw)
+            order, learned = batch_order(self.policy, draw, seed)
+            return curve_of_order(order, draw, own_outcomes(learned, draw))
         if self.setting == "online":
             assert parts is not None
             return _online(self, draw, config, walk, parts, seed)
         rules = [self.rule(value, draw.size) for value in self.values or (None,)]
         if self.setting == "stopping":
-            return curve_of_sizes(np.array([walk.stops(rule) for rule in rules]), draw)
+            sizes = np.array([walk.stops(rule) for rule in rules])
+            return curve_of_sizes(sizes, draw, outcomes=own_outcomes(self.policy, draw))
         ranking = hardest_first(draw)
         sizes = np.array([online_sizes(rule, draw, walk, ranking, draw.paths.size, seed) for rule in rules])
         return curve_of_sizes(sizes, draw, np.array(ranking))
@@ -107,6 +110,21 @@ class Contender:
         if not self.capped and any(field.name == "cap" for field in fields(self.policy)):  # type: ignore[arg-type]
             changes["cap"] = size
         return replace(self.policy, **changes)  # type: ignore[type-var]
+
+
+def own_outcomes(policy: Policy, draw: Draw) -> Outcomes | None:
+    """What the verdicts of a policy with one of its own are worth after each trace; ``None``: the vote is its verdict.
+
+    What is served is what is scored. The verdict on given traces must not depend on the option that is swept.
+    """
+    if type(policy).answer is Policy.answer or policy.sees != "traces":
+        return None
+    rows = []
+    for path, ranks in zip(draw.traces.values(), draw.judge.ranks, strict=True):
+        answers, confidences = [trace.answer for trace in path], [trace.confidence for trace in path]
+        verdicts = (policy.answer(Tally.of(answers[:n], confidences[:n])) for n in range(len(path) + 1))
+        rows.append([NOBODY if verdict is None else ranks[verdict] for verdict in verdicts])
+    return draw.judge.score(np.array(rows, dtype=np.int32))
 
 
 def contenders(policies: Sequence[str | Policy]) -> list[Contender]:

@@ -14,8 +14,10 @@ from pets.replay.draws import Draw
 __all__ = ["batch_order", "online_sizes", "stream_sizes"]
 
 
-def batch_order(policy: Policy, draw: Draw, seed: int) -> NDArray[np.int64]:
+def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[NDArray[np.int64], Policy]:
     """The question of each trace when the policy may spend everything and all questions are there at once.
+
+    With it comes the policy as it has learned in the end.
 
     Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one. A blind
     policy is asked for everything at once.
@@ -30,7 +32,7 @@ def batch_order(policy: Policy, draw: Draw, seed: int) -> NDArray[np.int64]:
             tell(traces[id][number])
             note(id)
     place = {question.id: row for row, question in enumerate(draw.pool.questions)}
-    return np.fromiter(map(place.__getitem__, served), dtype=np.int64, count=len(served))
+    return np.fromiter(map(place.__getitem__, served), dtype=np.int64, count=len(served)), allocator.policy
 
 
 def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:

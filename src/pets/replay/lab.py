@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def replay(
     entrants = contenders(policies)
     if workers > 1:
         _check_sendable(entrants)
-    read = [without_short(read_answers(pool, answer), config) for pool in pools]
+    read = [without_short(read_answers(_weighed_by(pool, config), answer), config) for pool in pools]
     for pool in read:
         _check(pool, config, entrants)
     outcomes: dict[tuple[int, int], Repetition] = {}
@@ -109,6 +109,18 @@ def replay(
     return [
         _gathered(pool, config, entrants, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
     ]
+
+
+def _weighed_by(pool: Pool, config: ReplayConfig) -> Pool:
+    """The pool with the kind of confidence that is asked for in the place of its own."""
+    kind = config.confidence
+    if kind is None:
+        return pool
+    for question in pool.questions:
+        if kind not in question.confidences:
+            kinds = ", ".join(question.confidences) or "none"
+            raise InputError(f'pool "{pool.name}", question {question.id!r}: no confidence {kind!r}; it has {kinds}.')
+    return replace(pool, questions=tuple(replace(q, confidence=q.confidences[kind]) for q in pool.questions))
 
 
 def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender]) -> None:
