@@ -37,6 +37,9 @@ WITHOUT_AN_EXTRA = [
     ("solve math.jsonl --budget 4x", "math_verify", "math"),
     ("solve starter --answer math --budget 4x", "math_verify", "math"),
     ("solve some.parquet --budget 4x", "pyarrow", "parquet"),
+    ("solve starter --budget 4x -o out.parquet", "pyarrow", "parquet"),
+    ("stream starter --cold --budget 40 -o out.parquet", "pyarrow", "parquet"),
+    ("pools convert starter out.parquet", "pyarrow", "parquet"),
     ("solve gsm8k --budget 4x", "datasets", "datasets"),
     ("stream math.jsonl --cold --budget 40", "math_verify", "math"),
     ("sample math.jsonl -o pool.jsonl", "math_verify", "math"),
@@ -60,6 +63,27 @@ def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_p
     assert isinstance(result.exception, PetsError), result.output
     assert "is not installed" in str(result.exception) and f'pip install "pets-llm[{extra}]"' in str(result.exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["math.jsonl", "some.parquet"]
+
+
+PLAIN = """
+import sys
+names = ("math_verify", "matplotlib", "pyarrow", "datasets", "uvicorn", "starlette", "xllamacpp", "prometheus_client")
+sys.modules.update(dict.fromkeys(names))
+import click
+from pets.answers.auto import choose_type
+from pets.cli.main import VERBS, cli
+for verb in VERBS:
+    cli.get_command(click.Context(cli), verb)
+print(choose_type([r"So it is \\boxed{x^2+1}."] * 4).name)
+cli(["solve", "starter", "--dry-run", "--budget", "4x", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"])
+"""
+
+
+def test_a_plain_install_does_without_every_extra_until_it_is_needed():
+    """In a process of its own, whose imports begin anew."""
+    done = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "text"
 
 
 @pytest.mark.parametrize(("line", "extra"), [("mock starter", "mock"), (f"serve --upstream {NOTHING}", "serve")])

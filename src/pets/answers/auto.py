@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import ClassVar, Literal, NamedTuple
 
@@ -22,8 +23,8 @@ from pets.answers.yesno import YesNo
 __all__ = ["Auto", "ChosenType", "choose_type"]
 
 TypeName = Literal["choice", "json", "math", "number", "text", "yesno"]
-TYPES: dict[TypeName, AnswerType] = {
-    "choice": Choice(), "json": Json(), "math": Math(), "number": Number(), "text": Text(), "yesno": YesNo()
+TYPES: dict[TypeName, type[AnswerType]] = {
+    "choice": Choice, "json": Json, "math": Math, "number": Number, "text": Text, "yesno": YesNo
 }  # fmt: skip
 CLEAR_SHARE = 0.8  # of the traces that fit a type
 FEWEST_TRACES = 2  # that a choice is made by
@@ -72,15 +73,15 @@ class Auto(AnswerType):
         count = options or _option_count(question[-MAX_QUESTION_CHARS:])
         if count is not None and count <= 26:
             return Choice(options=count)
-        return self if self.type is None else TYPES[self.type]
+        return self if self.type is None else _answer_type(self.type)
 
     def canonical(self, answer: str) -> str | None:
         """As the type that was chosen, or text."""
-        return TYPES[self.type or "text"].canonical(answer)
+        return _answer_type(self.type or "text").canonical(answer)
 
     def extract(self, text: str) -> str | None:
         """As the type that was chosen, or text."""
-        return TYPES[self.type or "text"].extract(text)
+        return _answer_type(self.type or "text").extract(text)
 
 
 def choose_type(texts: Iterable[str]) -> ChosenType:
@@ -94,10 +95,21 @@ def choose_type(texts: Iterable[str]) -> ChosenType:
         stating += bool(types) or any(place != "line" for place, _ in places(text))
     enough = max(FEWEST_TRACES, CLEAR_SHARE * stating, total / 2)
     names: tuple[TypeName, ...] = ("json", "yesno", "choice", "number")
-    if find_spec("math_verify") is not None:  # else formulas cannot be compared
+    if _formulas_compare():
         names += ("math",)
     name: TypeName = next((name for name in names if counts[name] >= enough), "text")
     return ChosenType(name, counts[name], total)
+
+
+@cache
+def _answer_type(name: TypeName) -> AnswerType:
+    """Made when it is used: formulas need an extra."""
+    return TYPES[name]()
+
+
+def _formulas_compare() -> bool:
+    """Whether math-verify is installed, without which there is no type for formulas."""
+    return find_spec("math_verify") is not None
 
 
 def _fitting(text: str) -> set[str]:
@@ -113,7 +125,7 @@ def _fitting(text: str) -> set[str]:
     if Number().canonical(passage) is not None:
         return {"number", "math"}
     if FORMULA.search(passage):
-        return {"math"} if Math().extract(text) is not None else set()
+        return {"math"} if _formulas_compare() and _answer_type("math").extract(text) is not None else set()
     numbers = len(passage) <= MAX_SHORT_CHARS and any(map(str.isdigit, passage))
     return {"number", "math"} if numbers and Number().extract(f"The answer is {passage}.") is not None else set()
 
