@@ -56,6 +56,9 @@ class AnswerType(ABC):
     runs_code: ClassVar[bool] = False
     """Whether reading runs code of the user's, which may take its time: it is done outside the event loop."""
 
+    asks_model: ClassVar[bool] = False
+    """Whether a model says which answers are the same, when they are read."""
+
     spec_option: ClassVar[str] = ""
     """The option that all of a spec is after the type's name, as it stands: ``regex:PATTERN``; usually none."""
 

@@ -21,6 +21,7 @@ from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.first_traces import FirstTraces
+from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
@@ -102,10 +103,11 @@ class Submission:
 class Driver:
     """Drives one allocator over one fetcher; :meth:`drain` ends it early, without losing anything.
 
-    ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is the
-    order of arrival. With ``first_traces`` no more go out until these were read; a run that they speak against ends
-    with a ``FirstTracesError``. ``on_trace`` is called with every trace that was counted, ``on_close`` with every
-    question of a stream that is over, ``on_answer`` with its answer.
+    ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is
+    the order of arrival. With ``first_traces`` no more go out until these were read; a run that they speak against
+    ends with a ``FirstTracesError``. ``judging`` asks another model than the fetcher's which answers are the same.
+    ``on_trace`` is called with every trace that was counted, ``on_close`` with every question of a stream that is
+    over, ``on_answer`` with its answer.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Driver:
         *,
         monitor: TargetMonitor | None = None,
         first_traces: FirstTraces | None = None,
+        judging: Judging | None = None,
         positions: Mapping[str, int] | None = None,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
         on_answer: Callable[[Answer], None] = lambda answer: None,
@@ -138,6 +141,7 @@ class Driver:
         self.submissions: dict[str, Submission] = {}
         self.estimator: CostEstimator | None = None
         self.first_traces = first_traces
+        self.judging = judging or Judging(fetcher)
         self.chosen: AnswerType | None = None
         """How the questions are read whose answer type was chosen from the first traces, once it is."""
         self._monitor = monitor
@@ -581,6 +585,8 @@ class Driver:
             if question.answer_type.chosen_from_traces and self.first_traces is not None:
                 await self._answer_type_chosen(question, completions)
             forms = await self._read(question, completions)
+            if question.answer_type.asks_model and question.submission is None:
+                completions, forms = await self.judging.join(question, completions, forms)
         except BaseException:  # paid for, and no vote
             self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
             self._charge_abandoned(batch)
@@ -783,7 +789,8 @@ class Driver:
         async with question.reading:
             for part in [[completion] for completion in completions] if long else [completions]:
                 forms += await self._in_thread("reading", question.read, part)
-            await question.classify(forms, self._compare)
+            if not question.answer_type.asks_model:
+                await question.classify(forms, self._compare)
         return forms
 
     async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:

@@ -187,6 +187,22 @@ class Fetcher:
             if not self._active[batch.question]:
                 del self._active[batch.question]
 
+    async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
+        """One trace beside those of questions, tried once; whoever asks has paid for it."""
+        endpoint = await self.pool.pick()
+        clock = asyncio.get_running_loop().time
+        entry, tokens = endpoint.begin(1, clock()), None
+        try:
+            traces = await endpoint.sampler.sample(prompt, 1, seed, sampling)
+            (completion, *_) = self._lengths.counted(traces, prompt, sampling.token_limit)
+            tokens = (completion.tokens or 0) + (completion.prompt_tokens or 0)
+            return completion
+        except SamplerError as error:
+            self.faults[fault_name(error)] += 1
+            raise
+        finally:
+            endpoint.end(1, entry, tokens, clock())
+
     async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
         last: Endpoint | None = None
         pool = self.pool_for(batch.prompt)

@@ -269,6 +269,7 @@ class OpenQuestion:
         self.in_flight = 0  # launches that have not come back
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._merges: list[tuple[str, str]] = []
+        self._joined: dict[str, str] = {}  # forms that a model has put into a class, with its name
         self._reader: TraceReader | None = None if submission is None else submission.reader
         self.read_as(answer_type)
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
@@ -319,6 +320,21 @@ class OpenQuestion:
             same, seconds = await compare(self, first, second)
             self.compared_seconds += seconds
         return bool(same)
+
+    def class_names(self) -> list[str]:
+        """The names of its classes, in the order in which they were first seen."""
+        return [] if self._classes is None else self._classes.names()
+
+    def class_of(self, form: str) -> str | None:
+        """The class that a form belongs to, or was put into; ``None`` where it is new."""
+        return form if form in self.class_names() else self._joined.get(form)
+
+    def put_into(self, form: str, name: str) -> None:
+        """Make a form one of a class, which may be its own."""
+        if form == name:
+            self.label(form)
+        else:
+            self._joined[form] = name
 
     def label(self, form: str) -> str:
         """The name of a form's class, as far as it is known by now."""

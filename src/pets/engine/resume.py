@@ -11,6 +11,7 @@ from pets.core.budget import Budget, Currency
 from pets.engine.budget import Amount, TokenPrice, bounded, currency_of, price_of, total_of
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver
+from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, PetsError, StateError
@@ -57,7 +58,13 @@ def run_settings(
     total = total_of(amount, len(problems))
     prompt = _longest_prompt(config, problems)
     price = price_of(model, config.price)
-    currency = currency_of(amount, price, prompt_tokens=prompt, max_tokens=config.sampling.max_tokens)
+    judge, limit = judge_of(problems, config.answer), config.sampling.max_tokens
+    if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint):
+        raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
+    more_prompt, reply = judge_tokens(judge)
+    currency = currency_of(
+        amount, price, prompt_tokens=prompt + more_prompt, max_tokens=None if limit is None else limit + reply
+    )
     _check_total(total, currency, len(problems))
     return RunSettings(
         policy=config.policy if isinstance(config.policy, str) else type(config.policy).__name__,

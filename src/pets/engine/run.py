@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 
 from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType
+from pets.answers.judge import Judge
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
@@ -22,6 +23,7 @@ from pets.engine.config import RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
+from pets.engine.judging import Judging, judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer, OpenQuestion
@@ -79,6 +81,14 @@ class Session:
 
         first.choose = choose
         return first
+
+    def judging(self, fetcher: Fetcher, judge: Judge | None, model: str) -> Judging:
+        """Asks the run's own servers, or the one that the judge names: without a key, which is for the run's own."""
+        if judge is None or judge.endpoint is None:
+            return Judging(fetcher)
+        sampler = OpenAISampler(judge.endpoint, judge.model or model)
+        self._stack.push_async_callback(sampler.close)
+        return Judging(Fetcher([sampler]))
 
     async def __aenter__(self) -> Self:
         for sampler in self._samplers:
@@ -332,6 +342,7 @@ class Engine(Session):
             asking,
             monitor=None if target is None else TargetMonitor(target),
             first_traces=self.first_traces(allocator.budget, keep_going=config.keep_going),
+            judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
             on_trace=self._count,
         )
         if self.stored_run is not None:

@@ -25,6 +25,7 @@ from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
+from pets.engine.judging import judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import adopt_run, config_of, kept_going, lost_traces, note_end
@@ -100,6 +101,8 @@ class StreamSettings:
     def __post_init__(self) -> None:
         if self.open_questions < 1:
             raise InputError(f"at least 1 question is open; got {self.open_questions}.")
+        if not self.budget.currency.flat and judge_of((), self.config.answer):
+            raise InputError("a stream that is judged counts traces: give its budget without a unit.")
 
     def to_run(self) -> RunSettings:
         """What a store keeps of it."""
@@ -241,16 +244,12 @@ class Stream(Session):
     def _make_driver(self) -> Driver:
         settings, config = self.settings, self.settings.config
         budget = settings.budget
+        fetcher = Fetcher(
+            self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
+        )
         driver = Driver(
             Allocator(settings.policy, budget, horizon=settings.horizon, seed=config.seed),
-            Fetcher(
-                self._samplers,
-                tries=config.tries,
-                backoff=config.backoff,
-                rpm=config.rpm,
-                tpm=config.tpm,
-                seed=config.seed,
-            ),
+            fetcher,
             DriverConfig(
                 sampling=config.drawn,
                 seeds=config.seeds(0),
@@ -262,6 +261,7 @@ class Stream(Session):
                 price=price_of(settings.model, config.price),
             ),
             first_traces=self.first_traces(budget, keep_going=config.keep_going),
+            judging=self.judging(fetcher, judge_of((), config.answer), settings.model),
             on_answer=self._on_answer,
             on_close=self._watch,
         )

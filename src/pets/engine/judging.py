@@ -1,0 +1,86 @@
+"""Asks a model whether a new answer is one that its question has already, on the account of the trace that gave it.
+
+What was held for the trace covers the request (:func:`judge_tokens`), its tokens are the trace's, and the trace is
+written down under the class that it joined: a run that goes on pays for no judgement twice.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pets.answers.base import AnswerType
+from pets.answers.judge import MAX_PROMPT_TOKENS, Judge
+from pets.engine.fetch import Fetcher, may_have_sampled
+from pets.engine.question import OpenQuestion, cached_answer_type
+from pets.errors import SamplerError
+from pets.questions import Problem
+from pets.samplers import Completion, Prompt
+
+__all__ = ["Judging", "judge_of", "judge_tokens"]
+
+REPLY_TIMEOUT_S = 60.0
+
+
+def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
+    """The judge that the run names, or one of its questions."""
+    kinds = {problem.answer_type for problem in problems} if override is None else {override}
+    types = (cached_answer_type(kind) if isinstance(kind, str) else kind for kind in kinds)
+    return next((answer_type for answer_type in types if isinstance(answer_type, Judge)), None)
+
+
+def judge_tokens(judge: Judge | None) -> tuple[int, int]:
+    """The most tokens that judging one trace takes: of the prompt, and of the reply."""
+    return (0, 0) if judge is None else (MAX_PROMPT_TOKENS, judge.max_tokens)
+
+
+class Judging:
+    """Judges the answers of questions, one after the other of each; ``fetcher`` leads to the model that is asked."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    async def join(
+        self, question: OpenQuestion, completions: Sequence[Completion], forms: Sequence[str | None]
+    ) -> tuple[list[Completion], list[str | None]]:
+        """The traces at what they cost with their judgements, and the name of each one's class."""
+        paid: list[Completion] = []
+        names: list[str | None] = []
+        async with question.reading:
+            for completion, form in zip(completions, forms, strict=True):
+                name = None if form is None else question.class_of(form)
+                if form is not None and name is None:
+                    completion, name = await self._judged(question, completion, form)
+                    question.put_into(form, name)
+                paid.append(completion)
+                names.append(name)
+        return paid, names
+
+    async def _judged(self, question: OpenQuestion, completion: Completion, form: str) -> tuple[Completion, str]:
+        judge, known = question.answer_type, question.class_names()
+        assert isinstance(judge, Judge)
+        content = question.problem.prompt.content
+        text = content if isinstance(content, str) else content[-1].content
+        request = judge.request(text, form, known)
+        if request is None:
+            return completion, form
+        prompt, numbered = request
+        reply = await self._ask(judge, prompt)
+        number = judge.verdict(reply.text, len(numbered))
+        joined = form if number is None else numbered[number - 1]
+        cost = replace(
+            completion,
+            tokens=(completion.tokens or 0) + (reply.tokens or 0),
+            prompt_tokens=(completion.prompt_tokens or 0) + (reply.prompt_tokens or 0),
+        )
+        return cost, joined
+
+    async def _ask(self, judge: Judge, prompt: Prompt) -> Completion:
+        """The reply; an empty one where there is none, with all the tokens that may have been used."""
+        most = Completion("", "error", judge.max_tokens, prompt.max_tokens)
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await self._fetcher.ask(prompt, judge.sampling)
+        except TimeoutError:
+            return most
+        except SamplerError as error:
+            return most if may_have_sampled(error) else Completion("", "error", 0, 0)
