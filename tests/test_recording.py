@@ -10,7 +10,8 @@ from pets.confidence import Confidence
 from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError, UnreachableError
 from pets.pools import read_pool, read_pools
 from pets.questions import Problem
-from pets.recording import MAX_CHOICES, Recording, record, unanswered
+from pets.recording import MAX_CHOICES, Recording, record, summarize_recording
+from pets.replay import read_answers
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
 from .simulated_time import run_simulated
@@ -248,9 +249,9 @@ class Speechless(Counting):
 def test_a_question_without_any_answer_is_not_sampled_again(tmp_path):
     path = tmp_path / "pool.jsonl"
     assert run(Speechless(), path, replace(RECORDING, part=(1, 2))) == 3
-    assert run(Counting(), path) == 2 and unanswered(path) == 3
+    assert run(Counting(), path) == 2 and summarize_recording(path, PROBLEMS).unanswered == 3
     assert run(Counting(), path) == 0
-    assert len(read_pool(path, skip_bad=True).questions) == 2
+    assert len(read_pool(path).questions) == 5 and len(read_answers(read_pool(path)).questions) == 2
 
 
 def test_a_line_that_lacks_only_its_end_is_not_sampled_again(tmp_path):
@@ -294,3 +295,35 @@ def test_progress_counts_what_was_recorded_before(tmp_path):
         recording = replace(RECORDING, part=part, open_questions=1)
         asyncio.run(record(recording, Counting(), tmp_path / "pool.jsonl", lambda *told: heard.append(told)))
     assert heard == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 5), (4, 5), (5, 5)]
+
+
+def test_texts_are_kept_so_that_answers_can_be_read_anew(tmp_path):
+    run(Counting(), tmp_path / "pool.jsonl")
+    pool = read_pool(tmp_path / "pool.jsonl")
+    asked = next(question for question in pool.questions if question.id == "q0")
+    seeds = [int(text.removeprefix("The answer is ").rstrip(".")) for text in asked.texts]
+    assert asked.cut == tuple(seed % 3 == 0 for seed in seeds)
+    anew = next(question for question in read_answers(pool, "number").questions if question.id == "q0")
+    assert anew.labels == asked.answers == tuple(None if seed % 3 == 0 else str(seed) for seed in seeds)
+    run(Counting(), tmp_path / "bare.jsonl", replace(RECORDING, keep_texts=False))
+    bare = read_pool(tmp_path / "bare.jsonl")
+    assert all(question.texts is None and question.cut is None for question in bare.questions)
+    with pytest.raises(PoolError, match="was recorded with keep_texts False; now it is True"):
+        run(Counting(), tmp_path / "bare.jsonl")
+
+
+def test_a_recording_is_its_owners_alone(tmp_path):
+    run(Counting(), tmp_path / "pool.jsonl")
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_accuracy_is_told_where_there_is_gold(tmp_path):
+    problems = (PROBLEMS[0], replace(PROBLEMS[1], gold="#### 4097"), replace(PROBLEMS[2], gold=None))
+    recording = replace(RECORDING, problems=problems, traces=1)
+    run(Counting(), tmp_path / "pool.jsonl", recording)
+    said = [json.loads(line)["answers"] for line in (tmp_path / "pool.jsonl").read_text().splitlines()]
+    summary = summarize_recording(tmp_path / "pool.jsonl", problems)
+    assert summary.judged == 2 and summary.unanswered == said.count([None])
+    right = sum(answers == [gold] for answers, gold in zip(said, ("0", "4097"), strict=False))
+    assert summary.pass_at_1 == summary.vote_accuracy == right / 2
+    assert summarize_recording(tmp_path / "pool.jsonl", ()).judged == 0

@@ -8,17 +8,19 @@ stands beside it, in ``<file>.recording``, so that other traces do not get among
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pets.answers.auto import Auto, choose_type
+from pets.answers.base import AnswerType
+from pets.answers.gold import gold_label
 from pets.confidence import KINDS
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
-from pets.core.tally import Tally
+from pets.core.tally import Tally, majority
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.question import OpenQuestion, answer_type_of
@@ -32,7 +34,7 @@ from pets.registry import make_answer_type
 from pets.samplers import Sampler, Sampling, Seeds
 from pets.store import StoredTrace
 
-__all__ = ["Recording", "record", "unanswered"]
+__all__ = ["Recording", "RecordingSummary", "record", "summarize_recording"]
 
 MAX_CHOICES = 32  # traces in one request: its reply is held in memory whole, and lost whole where it breaks off
 START = b'{"id":"'  # of every line that is written here
@@ -44,6 +46,7 @@ class Recording:
 
     ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
     together, are what one machine would have recorded, since a trace's seed depends on its question's place alone.
+    Without ``keep_texts`` only the answers that were read are kept, and cannot be read anew.
     """
 
     problems: Sequence[Problem]
@@ -53,6 +56,7 @@ class Recording:
     open_questions: int = 1  # in flight at a time
     part: tuple[int, int] = (1, 1)
     model: str = ""  # its name, held against that of what the file holds already
+    keep_texts: bool = True  # what traces said, so that their answers can be read anew
 
     def __post_init__(self) -> None:
         i, k = self.part
@@ -77,7 +81,7 @@ class Recording:
         0.7
         """
         drawn = {**asdict(self.sampling), "stop": list(self.sampling.stop)}
-        return {"model": self.model, "traces": self.traces, "seed": self.seed, **drawn}
+        return {"model": self.model, "traces": self.traces, "seed": self.seed, "keep_texts": self.keep_texts, **drawn}
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -174,7 +178,8 @@ class _Writer:
             return
         estimated = driver.fetcher.faults["tokens estimated"] > 0
         try:
-            _append(self.path, line_of(pooled(question.problem, traces, estimated)).encode() + b"\n")
+            recorded = pooled(question.problem, traces, estimated, keep_texts=self.recording.keep_texts)
+            _append(self.path, line_of(recorded).encode() + b"\n")
         except PetsError as error:
             self.failure = self.failure or error
             driver.drain()
@@ -183,20 +188,20 @@ class _Writer:
         self.on_progress(self.done, self.total)
 
 
-def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = False) -> PooledQuestion:
+def pooled(
+    problem: Problem, traces: Sequence[StoredTrace], estimated: bool = False, *, keep_texts: bool = True
+) -> PooledQuestion:
     """A question's traces as a pool holds them; a trace that was cut at its limit gave no answer.
 
     Tokens that were only ``estimated`` are left out.
     """
-    answer_type = answer_type_of(problem)
-    if isinstance(answer_type, Auto):  # whole questions are read: each by its own traces
-        answer_type = Auto(choose_type(trace.text for trace in traces if not is_cut(trace.finish)).name)
-    read = answer_type.extract
+    read = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)]).extract
     confidences: dict[str, tuple[float | None, ...]] = {
         kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
         for kind in KINDS
     }
     told = any(trace.confidences is not None for trace in traces)
+    cut = any(is_cut(trace.finish) for trace in traces)
     return PooledQuestion(
         problem.id,
         tuple(None if is_cut(trace.finish) else read(trace.text) or None for trace in traces),
@@ -204,13 +209,52 @@ def pooled(problem: Problem, traces: Sequence[StoredTrace], estimated: bool = Fa
         None if estimated else tuple(trace.tokens for trace in traces),
         confidences["tail"] if told else None,
         confidences if told else {},
+        tuple(trace.text for trace in traces) if keep_texts else None,
+        tuple(is_cut(trace.finish) for trace in traces) if keep_texts and cut else None,
     )
 
 
-def unanswered(path: Path) -> int:
-    """To how many questions of a recorded file no trace gave an answer: paid for, but no question of a pool."""
+def _type_of(problem: Problem, texts: Sequence[str]) -> AnswerType:
+    """How a question's answers are read: ``auto`` by its own traces, since whole questions are read."""
+    answer_type = answer_type_of(problem)
+    return Auto(choose_type(texts).name) if isinstance(answer_type, Auto) else answer_type
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """What a recorded file is worth: questions that no trace answers, and accuracy over ``judged``, those with gold.
+
+    ``cut`` traces ended at their token limit, as far as that is recorded.
+    ``pass_at_1`` is the mean share of traces that equal gold, ``vote_accuracy`` the share of questions whose vote does.
+    """
+
+    unanswered: int
+    cut: int
+    judged: int = 0
+    pass_at_1: float = 0.0
+    vote_accuracy: float = 0.0
+
+
+def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSummary:
+    """The summary of a recorded file."""
+    known = {problem.id: problem for problem in problems}
+    unanswered, cut, shares, votes = 0, 0, [], []
     with path.open("rb") as lines:
-        return sum(not any(json.loads(line)["answers"]) for line in lines if line.strip())
+        for record in (json.loads(line) for line in lines if line.strip()):
+            unanswered += not any(record["answers"])
+            cut += sum(record.get("cut", ()))
+            problem = known.get(record["id"])
+            if problem is None or problem.gold is None:
+                continue
+            kind = _type_of(problem, record.get("texts") or [answer for answer in record["answers"] if answer])
+            labels = kind.labels(record["answers"])
+            gold = gold_label(kind, problem.gold, labels)
+            if gold is not None:
+                shares.append(labels.count(gold) / len(labels))
+                votes.append(majority(labels) == gold)
+    if not votes:
+        return RecordingSummary(unanswered, cut)
+    return RecordingSummary(unanswered, cut, len(votes), sum(shares) / len(shares), sum(votes) / len(votes))
 
 
 def _agree(path: Path, recording: Recording, kept: set[str]) -> None:
@@ -259,11 +303,15 @@ def _unusable(beside: Path, error: OSError) -> PoolError:
     return PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.')
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _append(path: Path, line: bytes) -> None:
     """A line, whole and on disk, or nothing of it."""
     before = path.stat().st_size if path.exists() else 0
     try:
-        with path.open("ab") as file:
+        with open(path, "ab", opener=_private) as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())  # it was paid for

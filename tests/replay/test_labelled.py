@@ -75,11 +75,12 @@ def test_a_trace_that_was_cut_gives_no_answer_however_it_reads():
     assert read_answers(pool(asked), "number").questions[0].labels == (None, "71", "72")
 
 
-def test_texts_alone_are_read_by_the_manifests_kind_or_by_none():
+def test_texts_alone_are_read_by_the_manifests_kind_or_by_what_they_look_like():
     asked = PooledQuestion("q", (None,) * 3, texts=SAID)
     assert read_answers(pool(asked, kind="number")).questions[0].labels == ("72", "71", "72")
-    with pytest.raises(InputError, match=r"holds texts, from which no answer has been read yet.*--answer number"):
-        read_answers(pool(asked))
+    chosen = read_answers(pool(asked))
+    assert chosen.questions[0].labels == ("72", "71", "72") and chosen.answer == "number"
+    assert "Answers are read as number: 3 of the first 3 traces" in chosen.note
 
 
 def test_answers_that_are_texts_are_told_or_read():

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli._groups import option, verb
+from pets.cli._output import count
 from pets.cli._run import INTERRUPTED
 from pets.cli.options import FILE, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
-from pets.recording import Recording, record, unanswered
+from pets.recording import Recording, RecordingSummary, record, summarize_recording
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 
@@ -38,6 +39,9 @@ class RecordingOptions:
     )
     part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
                        metavar="I/K")  # fmt: skip
+    texts: bool = option("Keep what traces say, so that their answers can be read anew.", True,
+                         flags=("--texts/--no-texts",))  # fmt: skip
+    answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 
 @verb()
@@ -50,7 +54,7 @@ def sample(
     local: LocalModelOptions,
     sampling: SamplingOptions,
 ) -> None:
-    """Record traces of every question of QUESTIONS, a JSONL file or a named set, as a pool.
+    """Record traces of every question of QUESTIONS (a file, a named set, hf:org/name, - for stdin) as a pool.
 
     \b
     pets sample starter -o starter.jsonl --traces 16 --first 10
@@ -58,13 +62,16 @@ def sample(
 
     A question is written when its last trace is back. Broken off, the same command goes on where it stopped; how it
     was recorded stands in a file beside it (.recording), so that no other model, sampling or seed goes on with it, nor
-    a question whose text has changed.
+    a question whose text has changed. The texts of traces are kept, and `pets pools convert --answer TYPE` reads their
+    answers anew.
     """
     output = goal.output
     if output.suffix != ".jsonl":
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     question_set = selection.load(questions)
     problems = question_set.problems
+    if goal.answer is not None:
+        problems = tuple(replace(problem, answer_type=goal.answer) for problem in problems)
     recording = Recording(
         tuple(map(instructed, problems)) if selection.instruct else problems,
         goal.traces,
@@ -72,6 +79,7 @@ def sample(
         sampling.seed,
         goal.open_questions,
         _part(goal.part),
+        keep_texts=goal.texts,
     )
     samplers = model.samplers(local, stream=False)
     recording = replace(recording, model=_model_name(samplers, model))
@@ -80,11 +88,23 @@ def sample(
     except KeyboardInterrupt:
         click.echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
         sys.exit(INTERRUPTED)
-    click.echo(f"{output}: {sampled} questions sampled, {len(recording.numbered)} in all.", err=True)
-    if unread := unanswered(output):
+    click.echo(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.", err=True)
+    _print_summary(summarize_recording(output, recording.problems), goal)
+
+
+def _print_summary(summary: RecordingSummary, goal: RecordingOptions) -> None:
+    if summary.judged:
         click.echo(
-            f"No trace answers {unread} of its questions: bad lines to readers; --skip-bad passes over.", err=True
+            f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
+            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f}.",
+            err=True,
         )
+    if summary.cut:
+        cut = f"{summary.cut:,} traces were" if summary.cut > 1 else "1 trace was"
+        click.echo(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.", err=True)
+    if summary.unanswered:
+        anew = " `pets pools convert --answer TYPE` reads their texts anew." if goal.texts and not summary.cut else ""
+        click.echo(f"No trace answers {count(summary.unanswered, 'question')}.{anew}", err=True)
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -62,9 +62,8 @@ def _record(question: PooledQuestion) -> dict[str, object]:
     kinds = dict(question.confidences)
     # The kind that was chosen on reading is one of them: written once, and chosen anew on the next reading.
     confidence = None if question.confidence in kinds.values() else question.confidence
-    unread = question.texts is not None and all(answer is None for answer in question.answers)
     optional = {
-        "answers": None if unread else question.answers,
+        "answers": question.answers,
         "tokens": question.tokens,
         "confidence": confidence,
         "confidences": kinds or None,

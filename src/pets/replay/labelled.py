@@ -5,10 +5,12 @@ reads the texts where there are any, by the code that reads the texts of a live 
 are compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 
+from pets.answers.auto import choose_type
 from pets.answers.base import AnswerType
 from pets.answers.gold import gold_label
 from pets.errors import InputError
@@ -21,7 +23,8 @@ RAW = "raw"  # strings as they were recorded
 DIGITS = frozenset("0123456789")
 LONG_ANSWER_CHARS = 80  # of the median recorded string: longer ones are what models say, and no answers
 READ_SHARE = 0.5  # of the recorded strings, that an answer type reads if they are such answers
-SHOW_HOW = "Say how they are read: --answer number, choice, math, text, ...; --answer raw takes them as they are."
+SHOW_HOW = "Say how they are read: --answer auto, number, choice, math, ...; --answer raw takes them as they are."
+AUTO_TEXTS = 1_000  # by which the type that fits is chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class LabelledPool:
 def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
-    Texts are read where an answer type is given, or where there is nothing else; so are recorded answers that turn out
+    Texts are read where an answer type is given, or where there is nothing else (by ``auto``, the type that they look
+    like, which ``note`` names); so are recorded answers that turn out
     to be texts. Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's
     type that reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and
     ``note`` says so. In a pool of choices the options are the different answers of the whole pool. A question to which
@@ -80,14 +84,16 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
-    spec = answer or (_digits(pool) if pool.kind == "choice" else None) or pool.kind or RAW
+    spec = answer or (_digits(pool) if pool.kind == "choice" else None) or pool.kind or _unnamed(pool)
+    chosen = choose_type(islice(_strings(pool), AUTO_TEXTS)) if spec == "auto" else None
+    spec = spec if chosen is None else chosen.name
     kind = None if spec == RAW else make_answer_type(spec)
     if kind is None:
-        if answer is None:
-            _check_short(pool)
         questions, note = [_question(question, question.answers, None) for question in pool.questions], ""
     else:
         questions, note = _read(pool, kind, spec, asked=answer is not None)
+    if chosen is not None:
+        note = "; ".join(filter(None, (note, str(chosen).rstrip("."))))
     options = None
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
@@ -169,23 +175,31 @@ def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:
     return read / max(1, recorded)
 
 
-def _check_short(pool: Pool) -> None:
-    """Refuse texts for which nobody has said how they are read: compared as strings, hardly two would be equal."""
+def _strings(pool: Pool) -> Iterator[str]:
+    """What traces said, else what was recorded of them."""
+    return (text for q in pool.questions for text in q.texts or q.answers if text is not None)
+
+
+def _unnamed(pool: Pool) -> str:
+    """How a pool is read of which nobody says how: texts by what they look like, answers as they are.
+
+    Answers that are whole texts are refused: compared as strings, hardly two would be equal.
+    """
     if all(_unread(question) for question in pool.questions):
-        raise InputError(f'pool "{pool.name}" holds texts, from which no answer has been read yet. {SHOW_HOW}')
+        return "auto"
     lengths = [len(answer) for question in pool.questions for answer in question.answers if answer is not None]
     if lengths and median(lengths) > LONG_ANSWER_CHARS:
         raise InputError(
             f'pool "{pool.name}": its answers look like whole texts ({median(lengths):,.0f} characters in the median). '
             f"{SHOW_HOW}"
         )
+    return RAW
 
 
 def _check_read(pool: Pool, read: LabelledPool) -> None:
     if any(label is not None for question in read.questions for label in question.labels):
         return
-    strings = (text for q in pool.questions for text in q.texts or q.answers if text is not None)
-    example = next(strings, None)
+    example = next(_strings(pool), None)
     if example is None:
         raise InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
     shown = example if len(example) <= LONG_ANSWER_CHARS else f"...{example[-LONG_ANSWER_CHARS:]}"
