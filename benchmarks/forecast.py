@@ -50,7 +50,7 @@ def measured(pool: Pool, repetitions: int, traces: float, level: float) -> tuple
     for repetition in range(repetitions):
         draw = draw_traces(read, config, repetition)
         policy = make_policy("okg")
-        curve = curve_of_order(batch_order(policy, draw, repetition), draw)
+        curve = curve_of_order(batch_order(policy, draw, repetition)[0], draw)
         curves.append((curve.traces / curve.questions, curve.agree / curve.questions))
         (sizes,) = _sizes(policy, draw, (traces,))
         tallies: list[Tally] = [_tally(draw, row, size) for row, size in enumerate(sizes.tolist())]
