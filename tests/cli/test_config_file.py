@@ -1,7 +1,7 @@
 """``pets.toml`` and the environment: where options come from that nobody typed, and what is said about mistakes."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from pets.cli._config_file import SHARED, ConfigFile
 from pets.cli._groups import option, verb, verb_group
 from pets.cli.main import VERBS, cli
+from pets.cli.options import LocalModelOptions, ModelOptions, SamplingOptions
 from pets.errors import InputError
 
 
@@ -20,8 +21,16 @@ class AskOptions:
     title: ClassVar[str] = "Ask"
 
     first: int = option("How many.", 9)
+    endpoint: str = option("Where.", "here")
     models: tuple[str, ...] = option("Which; give it again for more.", (), flags=("--model",))
     stored: bool = option("Whether it is kept.", True, flags=("--store/--no-store",))
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    title: ClassVar[str] = "Serve"
+
+    model: str | None = option("Which.")
 
 
 @verb()
@@ -142,6 +151,24 @@ def test_another_users_file_is_refused_unless_it_is_named(folder, monkeypatch):
     assert ConfigFile.read(path, VERBS).content == {}
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_every_shared_option_is_one_of_several_verbs(name):
-    assert sum(name in options_of(verb) for verb in VERBS) > 1
+@verb()
+def serve(serving: ServeOptions) -> None:
+    """Serve."""
+    click.echo(str(serving.model))
+
+
+def test_what_is_above_all_tables_is_for_verbs_that_ask_a_model(folder):
+    (folder / "pets.toml").write_text('model = "m"\n')
+    group.add_command(serve)
+    assert run("serve").stdout == "None\n" and "m" in run("ask").stdout
+
+
+def test_shared_options_are_those_of_asking_a_model():
+    own = {name for group in (ModelOptions, SamplingOptions, LocalModelOptions) for name in names_of(group)}
+    assert own <= SHARED
+    asking = [options_of(verb) for verb in VERBS if "endpoint" in options_of(verb)]
+    assert [name for name in sorted(SHARED) if sum(name in options for options in asking) < 2] == []
+
+
+def names_of(options):
+    return {name.replace("_", "-") for name in (spec.name for spec in fields(options))}

@@ -20,8 +20,8 @@ SMALL = replace(STARTER, questions=STARTER.questions[:16])
 def show(capfd):
     """``show(report, ...)``: what the demo on 16 recorded questions prints, words and all."""
 
-    def run(report, *, model=False):
-        run_demo(DemoOptions(4, "2x", model, report), SMALL)
+    def run(report, *, live=False):
+        run_demo(DemoOptions(4, "2x", live, report), SMALL)
         out, words = capfd.readouterr()
         return " ".join(out.split()), " ".join(words.split())
 
@@ -31,22 +31,22 @@ def show(capfd):
 def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_path):
     out, words = show(tmp_path / "page.html")
     assert "16 questions were answered 64 times each" in out and "no answer has a third" in out and "\x1b" not in out
-    assert "Left out: --no-model" in out and "page.html" in words
+    assert "Left out: --no-live" in out and "page.html" in words
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert page.count("<polyline") == 2 and "http" not in page and "--no-model" in page
+    assert page.count("<polyline") == 2 and "http" not in page and "--no-live" in page
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert show(tmp_path / "other.html")[0] == out  # the same draws
 
 
 def test_where_the_model_cannot_run_the_recorded_part_stands_alone(show, monkeypatch, tmp_path):
     monkeypatch.setattr("pets.samplers.local.find_spec", lambda name: None)
-    out, _ = show(tmp_path / "page.html", model=True)
+    out, _ = show(tmp_path / "page.html", live=True)
     assert "No model can run here" in out and "pip install" in out
     assert "No model can run here" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_the_live_model_answers_the_first_questions(show, weights, tmp_path):
-    out, _ = show(tmp_path / "page.html", model=True)
+    out, _ = show(tmp_path / "page.html", live=True)
     assert "the first 4 questions of the set, 8 traces as okg decides" in out
     assert "of 4 votes are those of the traces that were recorded earlier" in out
 
@@ -80,7 +80,7 @@ def test_a_page_that_cannot_be_written_after_all_names_the_option(show, tmp_path
         (["--first", "0"], "--first"),
         (["--report", "."], "--report"),
         (["--questions", "4"], "--questions is now --first."),
-        (["--replay"], "--replay is now --no-model."),
+        (["--replay"], "--replay is now --no-live."),
     ],
 )
 def test_an_option_that_makes_no_sense_is_exit_2(words, message):
@@ -91,7 +91,7 @@ def test_an_option_that_makes_no_sense_is_exit_2(words, message):
 @pytest.mark.slow
 def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, ["demo", "--no-model"])
+    result = CliRunner().invoke(cli, ["demo", "--no-live"])
     assert result.exit_code == 0, result.output
     out, page = (" ".join(text.split()) for text in (result.stdout, README.read_text("utf-8")))
     printed = out[: out.index("points over 5 draws).")]

@@ -26,30 +26,14 @@ from pets.errors import InputError
 __all__ = ["FILE_NAME", "SHARED", "ConfigFile"]
 
 FILE_NAME = "pets.toml"
-SHARED = (
-    "answer",
-    "concurrency",
-    "context",
-    "endpoint",
-    "extra-body",
-    "header",
-    "key-env",
-    "max-tokens",
-    "model",
-    "policy",
-    "price",
-    "rpm",
-    "seed",
-    "slots",
-    "stop",
-    "system",
-    "temperature",
-    "threads",
-    "timeout",
-    "tpm",
-    "tries",
-)
-"""The options that may stand above all tables, for every verb that has them; all others belong to one verb."""
+# fmt: off
+SHARED = frozenset({
+    "answer", "concurrency", "confidence", "confidence-window", "context", "endpoint", "extra-body", "header",
+    "instruct", "key-env", "max-tokens", "min-p", "model", "price", "reasoning-effort", "rpm", "seed", "slots", "stop",
+    "system", "temperature", "threads", "timeout", "top-k", "top-p", "tpm", "tries",
+})
+# fmt: on
+"""The options that may stand above all tables: how a model is asked, for every verb that has ``--endpoint``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +86,8 @@ class ConfigFile:
                 self._check(key, options, f'[{name}] has no option "{key}"')
             else:
                 self._check(key, commands, f"[{name}.{key}] is no command")
-        shared = {key: value for key, value in self.content.items() if key in SHARED and key in options}
+        asks = "endpoint" in options
+        shared = {key: value for key, value in self.content.items() if asks and key in SHARED and key in options}
         return {str(options[key].name): _value(options[key], value) for key, value in {**shared, **own}.items()}
 
     def _check(self, key: str, known: Iterable[str], mistake: str, remedy: str = "") -> None:

@@ -36,12 +36,12 @@ class DemoOptions:
 
     first: int = option("How many starter questions the live model answers, from the first on.", 8, at_least=1)
     budget: str = option("The live model's traces per question on average (8x), or in all (64).", "8x")
-    model: bool = option("Let the live model answer, after the recorded comparison.", True,
-                         flags=("--model/--no-model",))  # fmt: skip
+    live: bool = option("Let the live model answer, after the recorded comparison.", True,
+                         flags=("--live/--no-live",))  # fmt: skip
     report: Path = option("The page to write.", Path("pets-demo.html"), kind=FILE)
 
 
-@verb(former={"--questions": "--first", "--replay": "--no-model"})
+@verb(former={"--questions": "--first", "--replay": "--no-live"})
 def demo(options: DemoOptions) -> None:
     """Compare okg with uniform on 300 recorded questions, then watch okg spend a budget on a small real model.
 
@@ -64,7 +64,7 @@ def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
     with words.status(f"replaying {len(pool.questions)} recorded questions"):
         recorded = compare_recorded(pool)
     print_recorded(recorded, data)
-    live = asyncio.run(_live(options, pool, words)) if options.model else LivePart("Left out: --no-model was given.")
+    live = asyncio.run(_live(options, pool, words)) if options.live else LivePart("Left out: --no-live was given.")
     print_live(live, data)
     write_page(options.report, recorded, live)
     words.print(f"Page with all of this: {options.report}", soft_wrap=True, markup=False)  # a path stays in one piece
