@@ -56,7 +56,7 @@ def test_a_first_key_keeps_a_clients_own_from_the_server_behind(tmp_path):
     with run_gateway(store=store) as gateway, beside(store) as keys:
         upstream = gateway.state.upstream
         forward = upstream.forward
-        upstream.forward = lambda body, headers: (seen.append(headers.get("authorization")), forward(body, headers))[1]
+        upstream.forward = lambda *sent: (seen.append(sent[-1].get("authorization")), forward(*sent))[1]
         gateway.ask(model="mock", headers=bearer("sk-own"))
         gateway.ask(model="mock", headers=bearer(keys.add("alice")))
     assert seen == ["Bearer sk-own", None]

@@ -34,6 +34,8 @@ from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.openapi import description
+from pets.gateway.passthrough import PassThrough, PlainEndpoint
+from pets.gateway.plain_requests import PLAIN_PATHS
 from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import Upstream, api_error
@@ -161,13 +163,17 @@ def running(
 
 def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
-    pages = _Pages(state, refresh)
+    pages, pass_through = _Pages(state, refresh), PassThrough(state)
     routes = [
         Route("/", pages.dashboard),
         Route("/dashboard/events", pages.events),
         Route("/v1/models", pages.models),
         Route("/v1/models/{model:path}", pages.model),
-        Route("/v1/chat/completions", ChatCompletions(state), methods=["POST"]),
+        Route("/v1/chat/completions", ChatCompletions(state, pass_through), methods=["POST"]),
+        *(
+            Route(f"/v1{path}", PlainEndpoint(state, pass_through, path), methods=["POST"])
+            for path in (PLAIN_PATHS if state.settings.passthrough else ())
+        ),
         Route("/healthz", pages.health),
         Route("/readyz", pages.ready),
         Route("/metrics", pages.metrics),

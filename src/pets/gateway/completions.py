@@ -1,27 +1,21 @@
 """``POST /v1/chat/completions``: answers by vote, or passes the request through."""
 
 import asyncio
-import json
-import logging
 import random
-import secrets
-import time
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
 from pets.engine.driver import Submission
-from pets.errors import BudgetError, PetsError, SamplerError
-from pets.gateway.auth import ANYBODY, ApiKey, authenticate, unit_shown
+from pets.errors import BudgetError, SamplerError
+from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
-from pets.gateway.telemetry import LOGGER, span
 from pets.gateway.tool_calls import ToolCallReader
 from pets.gateway.upstream import api_error
-from pets.openai.asgi import ClientGoneError, Exchange
+from pets.openai.asgi import Exchange
 from pets.openai.errors import ApiError
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
@@ -35,55 +29,26 @@ LOGGED_OF_A_VOTE = (
 )  # fmt: skip
 
 
-class ChatCompletions:
-    """The endpoint, as plain ASGI: Starlette's requests and responses cost more than the vote."""
+class ChatCompletions(ApiEndpoint):
+    """The endpoint of chats: model ``pets/NAME`` votes, any other passes through."""
 
-    def __init__(self, state: GatewayState) -> None:
-        self._state, self._pass_through = state, PassThrough(state)
+    span_name = "chat"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        started = time.perf_counter()
-        id = secrets.token_hex(12)  # ours: what a client would call itself is not to be trusted
-        exchange = Exchange(scope, receive, send, id)
-        attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
-        try:
-            with self._state.open_request(), span("chat", exchange.headers, attributes):
-                await self._answer(exchange, id, attributes)
-        except ClientGoneError:
-            exchange.status = exchange.status or 499
-            attributes["gone"] = True
-        except ApiError as error:
-            attributes["refused"] = error.code or error.message
-            await self._refuse(exchange, error)
-        except asyncio.CancelledError:
-            attributes["cancelled"] = True
-            raise
-        except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
-            attributes["error"] = f"{type(error).__name__}: {error}"
-            await self._refuse(exchange, ApiError("The gateway cannot vote now.", status=503, retry_after=1))
-        finally:
-            self._record(attributes, exchange.status, time.perf_counter() - started)
+    def __init__(self, state: GatewayState, pass_through: PassThrough) -> None:
+        super().__init__(state)
+        self._pass_through = pass_through
 
-    async def _answer(self, exchange: Exchange, id: str, attributes: dict[str, Any]) -> None:
+    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
         state = self._state
-        key = authenticate(state.keys, exchange.headers)
-        attributes["key"] = key.name
-        if not key.is_in(state.ledger.unit):  # it was added while the gateway runs
-            words = (
-                f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(state.ledger.unit)}."
-            )
-            raise ApiError(words, status=403, code="wrong_unit")
-        body = await exchange.body(state.settings.limits.body, state.settings.limits.body_seconds)
         request = parse_request(body, exchange.headers, state.settings)
         attributes |= {"model": request.model, "voted": request.options is not None, "stream": request.stream}
         state.upstream.check(request.model)
         if request.options is None:
-            await self._pass_through.answer(exchange, request, key, id)
+            await self._pass_through.answer(exchange, request, key, attributes["id"])
         else:
             ledger = state.ledger
             request.check_cost(restricted=key is not ANYBODY or ledger.limited, priced=not ledger.currency.flat)
-            await self._vote(exchange, request, request.options, key, id, attributes)
+            await self._vote(exchange, request, request.options, key, attributes)
 
     async def _vote(
         self,
@@ -91,12 +56,11 @@ class ChatCompletions:
         request: ChatRequest,
         options: VoteOptions,
         key: ApiKey,
-        id: str,
         attributes: dict[str, Any],
     ) -> None:
         state = self._state
         keepalive = KEEPALIVE_EVENT if request.stream else None
-        work = self._submit(request, options, key, id)
+        work = self._submit(request, options, key, attributes["id"])
         vote = await exchange.run_unless_gone(work, state.settings.keepalive, keepalive)
         metadata = vote_metadata(vote, state.ledger)
         state.metrics.record_vote(vote, metadata)
@@ -160,22 +124,6 @@ class ChatCompletions:
         if self._state.settings.exhausted == "refuse" or account.kind == "fallback":
             raise self._state.ledger.refusal(account.key, amount) from None
         account.kind = "fallback"
-
-    async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
-        """Send an error with its status; in the middle of a stream, as its last event."""
-        if not exchange.status:
-            await exchange.respond_error(error)
-            return
-        data = json.dumps(error.to_plain()).encode()
-        await exchange.send(b"data: " + data + b"\n\n", end=True)
-
-    def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
-        """Count a request that is over, and log it."""
-        kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        self._state.metrics.record_request(kind, status, seconds, attributes.get("key"))
-        if LOGGER.isEnabledFor(logging.INFO):
-            row = attributes | {"status": status, "seconds": round(seconds, 4)}
-            LOGGER.info("request", extra={"fields": row})
 
 
 def _seed(request: ChatRequest) -> int:

@@ -6,6 +6,7 @@ reply's usage, or by its bytes. A reply that breaks off, or whose client goes, c
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,9 @@ import httpx
 from pets.engine.fetch import TokenEstimator, may_have_sampled
 from pets.errors import SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger, Reservation
+from pets.gateway.plain_requests import PlainRequest, parse_plain_request
 from pets.gateway.requests import ChatRequest
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER
@@ -26,8 +29,13 @@ from pets.openai.response import ResponseReader
 from pets.prompts import Prompt, Sampling
 from pets.samplers.openai import MAX_REPLY_BYTES, split_lines
 
-__all__ = ["PassThrough"]
+__all__ = ["PassThrough", "PlainEndpoint"]
 
+KEPT_BYTES = 64 << 10  # at each end of a reply
+USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
+USAGE_BYTES = 4 << 10
+USAGE_NAMES = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+DECODER = json.JSONDecoder()
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
@@ -39,14 +47,13 @@ class PassThrough:
         self._in_flight = 0  # traces
         self._estimator = TokenEstimator()
 
-    async def answer(self, exchange: Exchange, request: ChatRequest, key: ApiKey, id: str) -> None:
+    async def answer(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
         """Answer one request, or raise an :class:`ApiError`."""
         settings = self._state.settings
         if not settings.passthrough:
             raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
-        traces = request.fields.get("n") or 1
-        with self._room(traces):
-            await exchange.run_unless_gone(self._serve(exchange, request, key, id, traces), NO_KEEPALIVE_S, None)
+        with self._room(request.traces):
+            await exchange.run_unless_gone(self._serve(exchange, request, key, id), NO_KEEPALIVE_S, None)
 
     @contextmanager
     def _room(self, traces: int) -> Iterator[None]:
@@ -59,37 +66,44 @@ class PassThrough:
         finally:
             self._in_flight -= traces
 
-    async def _serve(self, exchange: Exchange, request: ChatRequest, key: ApiKey, id: str, traces: int) -> None:
-        state, ledger = self._state, self._state.ledger
+    async def _serve(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
+        state, ledger, traces = self._state, self._state.ledger, request.traces
         headers = dict(exchange.headers)
         if state.keys.required or state.upstream.has_key:
             headers.pop("authorization", None)  # the gateway's key is not the server's
         if key is ANYBODY and not ledger.limited:
-            await self._forward(exchange, _serialized(request.fields), headers, None)
+            await self._forward(exchange, request.path, _serialized(request.fields), headers, None)
             return
         priced = not ledger.currency.flat
         request.check_cost(restricted=priced, priced=priced)
-        max_tokens = request.max_tokens or state.settings.limits.max_tokens
-        fields = _bounded_fields(request, max_tokens) if priced else request.fields
-        body, prompt = _serialized(fields), Prompt.of_body(fields)
-        trace_cost = ledger.max_trace_cost(prompt.max_tokens, max_tokens)
+        max_tokens = request.token_limit(state.settings.limits)
+        fields = request.bounded_fields(max_tokens) if priced else request.fields
+        prompt = Prompt.of_body(fields) if isinstance(request, ChatRequest) else None
+        prompt_tokens = PlainRequest.prompt_tokens(fields) if prompt is None else prompt.max_tokens
+        trace_cost = ledger.max_trace_cost(prompt_tokens, max_tokens)
         reservation = await ledger.reserve(
-            key, traces, trace_cost, id, "plain", max_tokens=max_tokens, prompt_tokens=prompt.max_tokens
+            key, traces, trace_cost, id, "plain", max_tokens=max_tokens, prompt_tokens=prompt_tokens
         )
         if reservation is None:
             raise ledger.refusal(key, traces * trace_cost)
-        meter = _Meter(ledger, reservation, self._estimator, request, prompt, max_tokens)
+        meter = (
+            UsageMeter(ledger, reservation, request)
+            if prompt is None
+            else ChatMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
+        )
         try:
-            await self._forward(exchange, body, headers, meter)
+            await self._forward(exchange, request.path, _serialized(fields), headers, meter)
         finally:
             meter.settle_lost()  # unless it is settled
 
-    async def _forward(self, exchange: Exchange, body: bytes, headers: dict[str, str], meter: "_Meter | None") -> None:
+    async def _forward(
+        self, exchange: Exchange, path: str, body: bytes, headers: dict[str, str], meter: "UsageMeter | None"
+    ) -> None:
         upstream = self._state.upstream
         try:
             async with (
                 asyncio.timeout(self._state.settings.timeout),
-                upstream.forward(body, headers) as response,
+                upstream.forward(path, body, headers) as response,
             ):
                 if meter is not None and not response.is_success:
                     meter.settle_free()  # the server says that it did not sample
@@ -116,39 +130,46 @@ class PassThrough:
         return ClientGoneError()
 
 
-class _Meter:
-    """Reads the reply to one plain request while it passes, and settles what was held for it, once."""
+class PlainEndpoint(ApiEndpoint):
+    """An endpoint that has no vote, at a path of :data:`~pets.gateway.plain_requests.PLAIN_PATHS`."""
 
-    def __init__(
-        self,
-        ledger: GatewayLedger,
-        reservation: Reservation,
-        estimator: TokenEstimator,
-        request: ChatRequest,
-        prompt: Prompt,
-        max_tokens: int,
-    ) -> None:
-        self._ledger, self._reservation, self._estimator = ledger, reservation, estimator
-        self._prompt, self._max_tokens = prompt, max_tokens
+    def __init__(self, state: GatewayState, pass_through: PassThrough, path: str) -> None:
+        super().__init__(state)
+        self._pass_through, self._path = pass_through, path
+
+    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
+        request = parse_plain_request(self._path, body, self._state.settings)
+        attributes |= {"path": self._path, "model": request.model, "voted": False, "stream": request.stream}
+        self._state.upstream.check(request.model)
+        await self._pass_through.answer(exchange, request, key, attributes["id"])
+
+
+class UsageMeter:
+    """Reads the reply to one plain request while it passes, and settles what was held for it, once.
+
+    The usage is looked for at both ends of the reply, which may be long and is not kept.
+    """
+
+    def __init__(self, ledger: GatewayLedger, reservation: Reservation, request: ChatRequest | PlainRequest) -> None:
+        self._ledger, self._reservation = ledger, reservation
         self._stream = request.stream
-        self._hides_usage = not (request.include_usage or ledger.currency.flat)  # it was asked for by us alone
-        self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=prompt.max_tokens)
-        self._size = 0  # of what was read
-        self._readable = True
+        asked_by_us = request.path != "/responses" and not ledger.currency.flat
+        self._hides_usage = asked_by_us and not request.include_usage
+        self._start, self._end = bytearray(), bytearray()
 
     async def read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The parts of a reply as they go on; when the last one has come, the request is settled."""
         if self._stream:
             async for line in split_lines(parts, MAX_REPLY_BYTES):
-                if not self._is_own_usage(line):
+                data = line[5:].strip() if line.startswith(b"data:") else b""
+                if data and data != b"[DONE]":
+                    self._take(data)
+                if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
                     yield line
         else:
-            body = bytearray()
             async for part in parts:
-                if len(body) <= MAX_REPLY_BYTES:
-                    body += part
+                self._take(part)
                 yield part
-            self._take(bytes(body))
         self._settle()
 
     def settle_free(self) -> None:
@@ -160,17 +181,56 @@ class _Meter:
         reservation = self._reservation
         self._ledger.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
 
-    def _is_own_usage(self, line: bytes) -> bool:
-        """Take in a line of a stream; whether it is the usage that the client did not ask for."""
-        data = line[5:].strip() if line.startswith(b"data:") else b""
-        if not data or data == b"[DONE]":
-            return False
-        self._take(data)
-        return self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")
+    def _take(self, data: bytes) -> None:
+        """Take in a part of the body, or the data of an event."""
+        self._start += data[: max(0, KEPT_BYTES - len(self._start))]
+        self._end += data
+        del self._end[: max(0, len(self._end) - KEPT_BYTES)]
+
+    def _settle(self) -> None:
+        """Settle by the usage, up to what was held; a reply without one costs all of that."""
+        reservation = self._reservation
+        usage = usage_in(bytes(self._end)) or usage_in(bytes(self._start))
+        if usage is None:
+            tokens, prompt_tokens = reservation.tokens, reservation.prompt_tokens
+        else:
+            prompt_tokens, tokens = usage
+        claimed_more = tokens > reservation.tokens or prompt_tokens > reservation.prompt_tokens
+        tokens, prompt_tokens = min(tokens, reservation.tokens), min(prompt_tokens, reservation.prompt_tokens)
+        traces = reservation.traces
+        cost = self._ledger.cost(traces, tokens, prompt_tokens)
+        flagged = {"estimated": traces * (usage is None), "claimed_more": traces * claimed_more}
+        self._ledger.settle(reservation, cost, traces, tokens, prompt_tokens, **flagged)
+
+
+class ChatMeter(UsageMeter):
+    """Reads the traces of a chat, whose bytes tell what a usage does not."""
+
+    def __init__(
+        self,
+        ledger: GatewayLedger,
+        reservation: Reservation,
+        request: ChatRequest | PlainRequest,
+        estimator: TokenEstimator,
+        prompt: Prompt,
+        max_tokens: int,
+    ) -> None:
+        super().__init__(ledger, reservation, request)
+        self._estimator, self._prompt, self._max_tokens = estimator, prompt, max_tokens
+        self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=prompt.max_tokens)
+        self._body = bytearray()
+        self._size = 0  # of what was read
+        self._readable = True
 
     def _take(self, data: bytes) -> None:
         self._size += len(data)
         self._readable = self._readable and self._size <= MAX_REPLY_BYTES
+        if self._stream:
+            self._read(data)
+        elif self._readable:
+            self._body += data
+
+    def _read(self, data: bytes) -> None:
         if self._readable:
             try:
                 self._reader.read(data)
@@ -179,6 +239,8 @@ class _Meter:
 
     def _settle(self) -> None:
         """Settle by what was read; a reply that cannot be read costs all that was held."""
+        if not self._stream:
+            self._read(bytes(self._body))
         try:
             completions = self._reader.completions() if self._readable else []
         except SamplerError:
@@ -195,13 +257,24 @@ class _Meter:
         self._ledger.settle(self._reservation, cost, len(completions), tokens, prompt_tokens, estimated, claimed_more)
 
 
-def _bounded_fields(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
-    """What is sent where tokens are paid for: with the limit that was held, and a stream that tells its usage."""
-    fields = request.upstream_fields(max_tokens)
-    fields |= {name: request.fields[name] for name in ("n", "seed", "stream") if request.fields.get(name) is not None}
-    if request.stream:
-        fields["stream_options"] = {**(request.fields.get("stream_options") or {}), "include_usage": True}
-    return fields
+def usage_in(data: bytes) -> tuple[int, int] | None:
+    """Tokens of prompt and output that a reply tells, by its last usage; ``None`` where it tells none.
+
+    Within JSON's texts quotes are escaped: what a model says is not taken for the server's word.
+
+    >>> usage_in(b'{"usage": {"input_tokens": 5, "output_tokens": 7}}'), usage_in(b'"text": "\\"usage\\": {}"')
+    ((5, 7), None)
+    """
+    for match in reversed(list(USAGE.finditer(data))):
+        try:
+            usage, _ = DECODER.raw_decode(data[match.end() : match.end() + USAGE_BYTES].decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+        counts = [usage.get(newer, usage.get(older)) for newer, older in USAGE_NAMES]
+        prompt, output = (count if type(count) is int and count >= 0 else None for count in counts)
+        if prompt is not None:
+            return prompt, output or 0
+    return None
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

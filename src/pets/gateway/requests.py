@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
-from pets.gateway.settings import Settings
+from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, json_value, whole_number
 from pets.registry import answer_types
@@ -90,6 +90,25 @@ class ChatRequest:
             # the newer one.
             newer_alone = self.fields.get("max_tokens") is None and self.fields.get("max_completion_tokens") is not None
             fields["max_completion_tokens" if newer_alone else "max_tokens"] = max_tokens
+        return fields
+
+    path: ClassVar[str] = "/chat/completions"
+
+    @property
+    def traces(self) -> int:
+        """How many traces a plain request asks for."""
+        return self.fields.get("n") or 1
+
+    def token_limit(self, limits: Limits) -> int:
+        """The most tokens that each of its traces may have."""
+        return self.max_tokens or limits.max_tokens
+
+    def bounded_fields(self, max_tokens: int) -> dict[str, Any]:
+        """What a plain request sends where tokens are paid for: the limit that was held, streams that tell usage."""
+        fields = self.upstream_fields(max_tokens)
+        fields |= {name: self.fields[name] for name in ("n", "seed", "stream") if self.fields.get(name) is not None}
+        if self.stream:
+            fields["stream_options"] = {**(self.fields.get("stream_options") or {}), "include_usage": True}
         return fields
 
     def check_cost(self, *, restricted: bool, priced: bool) -> None:

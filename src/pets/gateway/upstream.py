@@ -74,12 +74,12 @@ class Upstream:
             raise ApiError(message, status=404, param="model", code="model_not_found")
 
     @asynccontextmanager
-    async def forward(self, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+    async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
         """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
         sent = {name: headers[name] for name in SENT_HEADERS if name in headers}
         sent["accept-encoding"] = "identity"  # what comes back is read: counted, and searched for the key
         sent["content-length"] = str(len(body))
-        async with self._request("POST", "/chat/completions", content=in_pieces(body), headers=sent) as response:
+        async with self._request("POST", path, content=in_pieces(body), headers=sent) as response:
             yield response
 
     def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:

@@ -1,0 +1,85 @@
+"""``ApiEndpoint``: one path of the API, from the request's key to its row in the log, whatever becomes of it."""
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from pets.errors import PetsError
+from pets.gateway.auth import ApiKey, authenticate, unit_shown
+from pets.gateway.state import GatewayState
+from pets.gateway.telemetry import LOGGER, span
+from pets.openai.asgi import ClientGoneError, Exchange
+from pets.openai.errors import ApiError
+
+__all__ = ["ApiEndpoint"]
+
+
+class ApiEndpoint(ABC):
+    """An endpoint as plain ASGI: Starlette's requests and responses cost more than the vote."""
+
+    span_name = "request"
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        id = secrets.token_hex(12)  # ours: what a client would call itself is not to be trusted
+        exchange = Exchange(scope, receive, send, id)
+        attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
+        try:
+            with self._state.open_request(), span(self.span_name, exchange.headers, attributes):
+                key = self._authenticate(exchange, attributes)
+                limits = self._state.settings.limits
+                body = await exchange.body(limits.body, limits.body_seconds)
+                await self._answer(exchange, body, key, attributes)
+        except ClientGoneError:
+            exchange.status = exchange.status or 499
+            attributes["gone"] = True
+        except ApiError as error:
+            attributes["refused"] = error.code or error.message
+            await self._refuse(exchange, error)
+        except asyncio.CancelledError:
+            attributes["cancelled"] = True
+            raise
+        except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
+            attributes["error"] = f"{type(error).__name__}: {error}"
+            await self._refuse(exchange, ApiError("The gateway cannot answer now.", status=503, retry_after=1))
+        finally:
+            self._record(attributes, exchange.status, time.perf_counter() - started)
+
+    @abstractmethod
+    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
+        """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""
+
+    def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
+        key = authenticate(self._state.keys, exchange.headers)
+        attributes["key"] = key.name
+        unit = self._state.ledger.unit
+        if not key.is_in(unit):  # it was added while the gateway runs
+            words = f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}."
+            raise ApiError(words, status=403, code="wrong_unit")
+        return key
+
+    async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
+        """Send an error with its status; in the middle of a stream, as its last event."""
+        if not exchange.status:
+            await exchange.respond_error(error)
+            return
+        data = json.dumps(error.to_plain()).encode()
+        await exchange.send(b"data: " + data + b"\n\n", end=True)
+
+    def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
+        """Count a request that is over, and log it."""
+        kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
+        self._state.metrics.record_request(kind, status, seconds, attributes.get("key"))
+        if LOGGER.isEnabledFor(logging.INFO):
+            row = attributes | {"status": status, "seconds": round(seconds, 4)}
+            LOGGER.info("request", extra={"fields": row})

@@ -1,0 +1,167 @@
+"""Completions, embeddings and responses pass through: counted, bounded and redacted as plain chats are."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from pets.core.budget import Currency
+from pets.gateway import Limits, Settings, build_gateway
+from pets.gateway.app import app
+from pets.mock import MockModel
+from pets.policies.online_grid import OnlineGrid
+
+from .conftest import BOOK, add_key, run_gateway
+
+TOKENS = Currency.tokens(100)
+KEY = "sk-upstream-secret-123"
+BODIES = {
+    "completions": {"model": "m", "prompt": "2 + 2 ="},
+    "embeddings": {"model": "m", "input": "four"},
+    "responses": {"model": "m", "input": "2 + 2?"},
+}
+USAGES = {
+    "completions": {"prompt_tokens": 5, "completion_tokens": 7},
+    "embeddings": {"prompt_tokens": 12, "total_tokens": 12},
+    "responses": {"input_tokens": 5, "output_tokens": 7},
+}
+
+
+def post(path, handler, *, settings=None, body=None, headers=None, **options):
+    """The response to a request for a path, and the ledger of the gateway whose server is ``handler``."""
+
+    async def go():
+        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, key=KEY, **options)
+        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(handler))]
+        transport = httpx.ASGITransport(app(state))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            response = await client.post(f"/v1/{path}", json=BODIES[path] | (body or {}), headers=headers)
+        await state.close()
+        return response, state.ledger
+
+    return asyncio.run(go())
+
+
+def saying(path, bodies=None, **more):
+    def handler(request):
+        assert request.url.path == f"/v1/{path}"
+        if bodies is not None:
+            bodies.append(json.loads(request.content))
+        return httpx.Response(200, json={"said": "four", "usage": USAGES[path], **more})
+
+    return handler
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_request_passes_as_it_is(path):
+    bodies = []
+    response, ledger = post(path, saying(path, bodies), body={"unknown": 1})
+    assert response.json()["said"] == "four" and bodies == [BODIES[path] | {"unknown": 1}]
+    assert ledger.total.spent == 0
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_it_is_counted_by_its_usage_and_the_limit_that_was_held_is_sent(path):
+    bodies, settings = [], Settings(limits=Limits(max_tokens=300))
+    response, ledger = post(path, saying(path, bodies), currency=TOKENS, total=10**5, settings=settings)
+    assert response.status_code == 200 and ledger.total.spent == 12 and ledger.total.held == 0
+    limits = {name: value for name, value in bodies[0].items() if name.startswith("max")}
+    assert limits == {"completions": {"max_tokens": 300}, "responses": {"max_output_tokens": 300}}.get(path, {})
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    "usage", [None, {}, "many", {"prompt_tokens": -1}, {"input_tokens": 2**60, "prompt_tokens": 2**60}]
+)
+def test_whatever_is_claimed_costs_at_most_what_was_held_and_silence_all_of_it(path, usage):
+    handler = saying(path, usage=usage)
+    settings = Settings(limits=Limits(max_tokens=300))
+    _, ledger = post(path, handler, currency=TOKENS, total=10**5, settings=settings)
+    held = len(json.dumps(BODIES[path])) + 64 + (0 if path == "embeddings" else 300)
+    assert 0 < ledger.total.spent <= held + 40  # the limit and what a stream is asked are in the body, too
+    claimed = isinstance(usage, dict) and bool(usage.get("input_tokens"))
+    assert (ledger.claimed_more, ledger.estimated) == ((1, 0) if claimed else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("body", "traces"), [({}, 1), ({"n": 3}, 3), ({"prompt": ["a", "b"], "n": 2}, 4), ({"prompt": [1, 2]}, 1)]
+)
+def test_every_choice_of_a_completion_is_a_trace(body, traces):
+    response, ledger = post("completions", saying("completions"), total=10, body=body)
+    assert response.status_code == 200 and ledger.total.spent == traces
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "currency", "status"),
+    [
+        ("completions", {"best_of": 9}, Currency(), 400),
+        ("completions", {"unknown": 9}, Currency(), 200),
+        ("completions", {"unknown": 9}, TOKENS, 400),
+        ("responses", {"previous_response_id": "r"}, TOKENS, 400),
+        ("responses", {"tools": [{"type": "web_search"}]}, TOKENS, 400),
+        ("responses", {"tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]}, TOKENS, 200),
+        ("responses", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, TOKENS, 400),
+        ("responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "?"}]}]}, TOKENS, 200),
+        ("responses", {"max_output_tokens": 10**9}, TOKENS, 400),
+        ("embeddings", {"input": ["a"] * 3000}, TOKENS, 400),
+        ("embeddings", {"input": []}, TOKENS, 400),
+        ("embeddings", {"model": "pets/m"}, TOKENS, 400),
+        ("embeddings", {"model": 7}, TOKENS, 400),
+    ],
+)
+def test_what_no_budget_can_hold_is_refused_and_costs_nothing(path, body, currency, status):
+    response, ledger = post(path, saying(path), currency=currency, total=10**6, body=body)
+    assert response.status_code == status and bool(ledger.total.spent) == (status == 200)
+
+
+@pytest.mark.parametrize("path", ["completions", "responses"])
+def test_streams_pass_and_are_counted(path):
+    bodies = []
+    usage = json.dumps({"choices": [], "usage": USAGES[path]} if path == "completions" else
+                       {"type": "response.completed", "response": {"usage": USAGES[path]}})  # fmt: skip
+
+    def handler(request):
+        bodies.append(json.loads(request.content))
+        text = 'data: {"choices": [{"text": "four", "usage": null}]}\n\n' + f"data: {usage}\n\n"
+        return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+    response, ledger = post(path, handler, currency=TOKENS, total=10**5, body={"stream": True})
+    assert ledger.total.spent == 12 and "four" in response.text
+    assert ("response.completed" in response.text) == (path == "responses")
+    assert '"choices": []' not in response.text  # which the gateway alone asked for
+    assert bodies[0].get("stream_options") == ({"include_usage": True} if path == "completions" else None)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_the_key_of_the_server_does_not_come_back(path):
+    def echo(_):
+        return httpx.Response(418, json={"error": {"message": f"Bearer {KEY}"}, "usage": KEY})
+
+    response, ledger = post(path, echo, total=10)
+    assert response.status_code == 418 and KEY not in response.text and "[redacted]" in response.text
+    assert ledger.total.spent == 0
+
+
+def test_keys_are_needed_and_their_budgets_hold(tmp_path):
+    secret = add_key(tmp_path / "g.db", "alice", budget=1)
+    headers = {"authorization": f"Bearer {secret}"}
+    for expected in (200, 429):
+        response, _ = post("embeddings", saying("embeddings"), store=tmp_path / "g.db", headers=headers)
+        assert response.status_code == expected
+    assert post("embeddings", saying("embeddings"), store=tmp_path / "g.db")[0].status_code == 401
+
+
+def test_without_pass_through_there_are_no_such_paths():
+    response, _ = post("embeddings", saying("embeddings"), settings=Settings(passthrough=False))
+    assert response.status_code == 404
+
+
+def test_openais_client_completes_a_prompt():
+    with run_gateway(MockModel(BOOK)) as gateway:
+        http = httpx.Client(trust_env=False)
+        with OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=http) as client:
+            whole = client.completions.create(model="mock", prompt="easy", max_tokens=64)
+            parts = list(client.completions.create(model="mock", prompt="easy", stream=True))
+        assert "A" in whole.choices[0].text and len(parts) > 2
