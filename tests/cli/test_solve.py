@@ -112,6 +112,51 @@ def test_a_zone_is_part_of_the_run_and_of_what_it_says(questions, serve, tmp_pat
     assert "knows no indifference zone" in refused("solve", questions, *server, "--policy", "uniform", "--zone", "0.1")
 
 
+def test_the_same_command_again_goes_on_and_what_is_finished_is_not_paid_again(popen, questions, serve, tmp_path):
+    mock, at = serve(tokens_per_second=400)
+    words = ["solve", questions, *at, "--budget", "20x", "--concurrency", "4", "-o", tmp_path / "out.jsonl"]
+    child = popen([sys.executable, "-m", "pets", *words], stderr=subprocess.PIPE)
+    wait_until(lambda: mock.stats.traces >= 25 or child.poll() is not None)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 130 and "The run is kept in runs.db" in stderr
+    on = pets(*words)
+    assert on.exit_code == 0 and mock.stats.traces == 200
+    assert 'Run 1 of store "runs.db" asks the same and is unfinished: going on with it; --new starts anew.' in on.stderr
+    again = pets(*words)
+    assert again.exit_code == 0 and mock.stats.traces == 200
+    assert "and is finished: its answers again, nothing is paid; --new starts anew" in again.stderr
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
+    assert "`pets top-up 1 --budget +AMOUNT` gives it more" in refused(*words[:4], "--model", "mock", "--budget", "21x")
+
+
+def test_fewer_answers_are_written_beside_a_file_that_holds_more(questions, serve, tmp_path):
+    _, at = serve()
+    out = tmp_path / "out.jsonl"
+    before = "".join(json.dumps({"id": f"q{i}", "answer": "A"}) + "\n" for i in range(11))
+    out.write_text(before)
+    result = pets("solve", questions, *at, "--budget", "4x", "-o", out)
+    assert result.exit_code == 0 and out.read_text() == before
+    assert f"{out} holds 11 answers, more than the 10 of this run: it stays as it is." in result.stderr
+    assert len((tmp_path / "out.2.jsonl").read_text().splitlines()) == 10
+    out.write_text(before[: before.index("\n") + 1])
+    assert pets("solve", questions, *at, "--budget", "4x", "-o", out).exit_code == 0
+    assert len(out.read_text().splitlines()) == 10
+
+
+def test_another_seed_model_or_a_word_of_the_user_makes_another_run(questions, serve):
+    mock, at = serve()
+    ask = ("solve", questions, *at, "--budget", "1x")
+    paid = {(): 10, ("--seed", 1): 20, ("--answer", "text"): 30, ("--new",): 40, ("--rpm", 9999): 40}
+    for others, traces in paid.items():
+        assert pets(*ask, *others).exit_code == 0
+        assert mock.stats.traces == traces
+    assert pets(*ask, "--no-store").exit_code == 0 and mock.stats.traces == 50
+    with Store.open("runs.db") as store:
+        assert len(store.runs()) == 4
+    assert "leave one out" in refused(*ask, "--no-store", "--store", "other.db")
+
+
 def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
     _, at = serve()
     store = tmp_path / "runs.db"
@@ -199,7 +244,7 @@ def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
     _, at = serve(faults=pytest.importorskip("pets.mock").Faults(no_logprobs=1.0))
     deaf = pets("solve", questions, *at, "--budget", "2x", "--confidence", "tail")
     assert deaf.exit_code == 0 and "The server gave no log-probabilities" in deaf.stderr
-    assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted")
+    assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted", "--new")
 
 
 def test_ctrl_c_brings_home_what_is_in_flight(popen, questions, serve, tmp_path):
@@ -211,7 +256,7 @@ def test_ctrl_c_brings_home_what_is_in_flight(popen, questions, serve, tmp_path)
     wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
     child.send_signal(signal.SIGINT)
     told = child.communicate(timeout=PATIENCE_S)[1]
-    assert child.returncode == 130 and "--resume goes on with it" in told
+    assert child.returncode == 130 and "the same command again goes on with it" in told
     with Store.open(store) as opened:
         assert not list(opened.view().lost())
         assert opened.runs()[0].traces == mock.stats.traces < 300
@@ -234,7 +279,6 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "404" in refused("solve", questions, *at[:3], "other-model", "--store", store)
     assert "cannot be reached" in refused("solve", questions, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
     assert "--model NAME" in refused("solve", questions, *at[:2])
-    assert "needs --store" in refused("solve", questions, "--resume")
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
     ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-traces", 3)
     assert "leave out --budget, --max-traces" in ignored and "top-up" in ignored

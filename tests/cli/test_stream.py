@@ -116,6 +116,13 @@ def test_a_file_of_questions_sets_the_horizon(plan, tmp_path):
     assert 35 <= sum(row["traces"] for row in rows(result)) <= 36
 
 
+def test_a_file_with_answers_is_not_written_over_by_a_new_stream(plan, pool, tmp_path):
+    out = tmp_path / "out.jsonl"
+    out.write_text('{"id": "q1", "answer": "A"}\n')
+    assert "holds 1 answer" in refused("--plan", plan, "--pool", pool, "-o", out)
+    assert out.read_text() == '{"id": "q1", "answer": "A"}\n'
+
+
 def test_a_stored_stream_goes_on_by_its_own_settings(plan, tmp_path):
     mock, store = MockModel(synthetic(8, strength=0.3)), tmp_path / "runs.db"
     lines = [{"id": f"q{i}", "question": f"Question q{i}"} for i in range(8)]  # read by the plan's answer type
@@ -124,14 +131,14 @@ def test_a_stored_stream_goes_on_by_its_own_settings(plan, tmp_path):
                      lines=lines[:4])  # fmt: skip
         bought = mock.stats.traces
         again = pets("--store", store, "--resume", lines=lines)
-    assert {row["id"] for row in rows(first)} == {"q0", "q1", "q2", "q3"} and "Run 1." in first.stderr
+    assert {row["id"] for row in rows(first)} == {"q0", "q1", "q2", "q3"} and "Run 1 of" in first.stderr
     assert {row["id"] for row in rows(again)} == {"q4", "q5", "q6", "q7"}
     assert all(set(row["votes"]) <= set("ABCD") and row["traces"] for row in rows(first) + rows(again))
     assert mock.stats.traces == bought + sum(row["traces"] for row in rows(again)) <= 64
 
 
 def test_a_stream_that_goes_on_takes_no_other_settings(tmp_path):
-    assert "--store FILE" in refused("--resume")
+    assert 'store "runs.db": there is no such file' in refused("--resume")
     told = refused("--resume", "--store", tmp_path / "runs.db", "--budget", "9x", "--open-questions", 2)
     assert "leave out --budget, --open-questions" in told
 
@@ -214,9 +221,8 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert sorted(row["id"] for row in early) == sorted(line["id"] for line in lines[:8])
     assert sorted(row["id"] for row in late) == sorted(line["id"] for line in lines[8:])
     assert sum(row["traces"] for row in early + late) == mock.stats.traces == 160
-    assert "Run 1." in first.stderr and "160 traces of 160 traces" in again.stderr
+    assert 'Run 1 of store "' in first.stderr and "160 traces of 160 traces" in again.stderr
     assert "20 warm-ups" in again.stderr  # the drift test goes on, too
-    assert "needs --store" in refused("--resume")
     assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pets.engine import Engine, restored, results
-from pets.errors import BusyError, RefusedError, StateError
+from pets.errors import BusyError, InputError, RefusedError, StateError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
@@ -157,3 +157,46 @@ def test_killed_and_resumed_every_trace_is_there_once(tmp_path):
             votes = Counter(t.answer for t in traces if t.question == answer.id and t.answer is not None)
             assert answer.votes == dict(votes)
             assert replayed.verdict(answer.id).answer == answer.answer
+
+
+def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tmp_path):
+    path, sampler = tmp_path / "runs.db", Scripted(by_seed)
+
+    def engine(questions="abcd", **options):
+        return Engine(asked(questions), sampler=sampler, store=path, **{"budget": "5x", "concurrency": 2, **options})
+
+    async def stopped():
+        async with engine() as first:
+            sampler.gate = asyncio.Event()
+            task = asyncio.create_task(first.run())
+            await until(lambda: sampler.in_flight >= 2, task)
+            first.drain()
+            sampler.gate.set()
+            await task
+            sampler.gate = None
+            return first.origin, first.stored_run.id
+
+    assert asyncio.run(stopped()) == ("new", 1)
+    on = engine(concurrency=4)
+    assert (on.origin, on.config.concurrency, on.stored_run.id) == ("unfinished", 4, 1)
+    _, answers = run_to_end(on)
+    assert sum(sampler.seeds.values()) == 20
+    over = engine()
+    assert over.origin == "finished"
+    assert run_to_end(over)[1] == answers and sum(sampler.seeds.values()) == 20
+    for others in ({"questions": "abc"}, {"seed": 1}, {"temperature": 0.5}, {"policy": "uniform"}, {"new": True}):
+        another = engine(**others)
+        another.close()
+        assert another.origin == "new"
+    with pytest.raises(InputError, match=r"run 1 .* asks the same under a budget of 5x: `pets top-up 1 --budget"):
+        engine(budget="6x")
+
+
+def test_a_run_whose_prompts_were_deleted_is_begun_anew(tmp_path):
+    path = tmp_path / "runs.db"
+    run_to_end(Engine(asked("ab"), sampler=Scripted(by_seed), budget="2x", store=path))
+    with Store.open(path) as store:
+        store.delete(1, texts=True)
+    engine = Engine(asked("ab"), sampler=Scripted(by_seed), budget="2x", store=path)
+    assert engine.origin == "new"
+    engine.close()

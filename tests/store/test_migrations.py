@@ -1,10 +1,12 @@
 """Every step brings an older store one version further, whatever it holds."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
 from pets.store import RunSettings, Store, database, migrations
+from pets.store.run import add_questions
 
 SETTINGS = RunSettings("okg", 10)
 
@@ -12,8 +14,12 @@ SETTINGS = RunSettings("okg", 10)
 def test_an_older_store_is_brought_up_to_date_step_by_step(path, problems, monkeypatch):
     with monkeypatch.context() as old:
         old.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:2])
-        with Store.open(path) as store:
-            store.create(SETTINGS, problems).close()
+        Store.open(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
+        connection.execute(row, (SETTINGS.to_json(),))
+        add_questions(connection, 1, problems, first=0)
+        connection.commit()
     with Store.open(path) as store, store.open_run() as run:
         run.save("late", 1)  # a table of the third step
         assert run.load("late") == 1 and len(list(run.problems())) == 3

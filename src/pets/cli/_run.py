@@ -1,6 +1,7 @@
 """What the verbs that run a model live share: progress, Ctrl-C, results and the last word."""
 
 import asyncio
+import itertools
 import signal
 import sys
 import time
@@ -22,13 +23,16 @@ from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, PetsError
+from pets.tabular import read_rows
 
 __all__ = [
     "ANSWER_COLUMNS",
     "INTERRUPTED",
     "NOTHING_ANSWERED",
     "answered_words",
+    "answers_in",
     "interruptible",
+    "kept_words",
     "print_choice",
     "progress_table",
     "remarks",
@@ -87,8 +91,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     except PetsError as error:
         raise stopped_early(error, engine) from error
     except asyncio.CancelledError:
-        kept = "--resume goes on with the run" if engine.stored_run is not None else "nothing is kept without --store"
-        click.echo(f"Stopped at once: traces in flight are lost, and charged; {kept}.", err=True)
+        click.echo(f"Stopped at once: traces in flight are lost, and charged. {kept_words(engine)}", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
@@ -101,9 +104,14 @@ def stopped_early(error: PetsError, session: Session) -> PetsError:
     """The error that ended a run, with what is kept of it; a trace that speaks for it is shown."""
     if isinstance(error, FirstTracesError) and error.excerpt:
         click.echo(f"One of the traces:\n{terminal_text(error.excerpt, keep=chr(10))}\n", err=True)
+    return error if session.stored_run is None else type(error)(f"{error} {kept_words(session)}")
+
+
+def kept_words(session: Session) -> str:
+    """What is kept of a run that was cut short, and how it goes on."""
     if session.stored_run is None:
-        return error
-    return type(error)(f"{error} Run {session.stored_run.id} is kept; --resume goes on with it.")
+        return "Without a store nothing of it is kept."
+    return f"Run {session.stored_run.id} is kept in {session.store_name}: the same command again goes on with it."
 
 
 async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSummary]:
@@ -116,7 +124,7 @@ async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSum
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
-        summary = _write(engine, output)
+        summary = _write(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
 
@@ -182,9 +190,32 @@ def _write(engine: Engine, output: Path | None) -> AnswerSummary:
     return summary
 
 
+def _spared(output: Path | None, answered: int) -> Path | None:
+    """The file to write: another one beside it, and said so, where it holds more answers than there are now."""
+    if output is None or (before := answers_in(output)) <= answered:
+        return output
+    free = (output.with_name(f"{output.stem}.{number}{output.suffix}") for number in itertools.count(2))
+    beside = next(path for path in free if not path.exists())
+    click.echo(
+        f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.", err=True
+    )
+    return beside
+
+
+def answers_in(output: Path) -> int:
+    """How many answers a file of rows holds; none where it is not there, or holds something else."""
+    if not output.is_file() or not output.stat().st_size:
+        return 0
+    try:
+        rows = [row.value for row in read_rows(output, noun="answers")]
+    except PetsError:
+        return 0
+    return sum(isinstance(row, dict) and row.get("answer") not in (None, "") for row in rows)
+
+
 def answered_words(summary: AnswerSummary) -> str:
     """How many questions have an answer."""
-    return f"{summary.answered:,} of {count(summary.questions, 'question')} answered"
+    return f"{summary.answered:,} of {summary.questions:,} question{'' if summary.questions == 1 else 's'} answered"
 
 
 def remarks(summary: AnswerSummary) -> Iterator[str]:
@@ -247,10 +278,9 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         words.append("Faults: " + ", ".join(f"{name} {count}" for name, count in sorted(solution.faults.items())) + ".")
     if "no log-probabilities" in solution.faults:
         words.append("The server gave no log-probabilities: those traces have no confidence.")
-    if solution.run is not None:
-        end = "" if solution.complete else "; it is not complete: --resume goes on with it"
-        words.append(f"Run {solution.run}{end}.")
-    elif not solution.complete:
-        words.append("Stopped before the end; without --store it cannot be resumed.")
+    if not solution.complete:
+        words.append(f"Stopped before the end. {kept_words(engine)}")
+    elif solution.run is not None:
+        words.append(f"Run {solution.run} of {engine.store_name}.")
     for line in words:
         click.echo(line, err=True)

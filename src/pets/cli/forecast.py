@@ -1,6 +1,7 @@
 """``pets forecast``: what budget for which self-consistency, from a run or a pool."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,6 +11,7 @@ import numpy as np
 import plotext
 
 from pets.cli._groups import option, verb
+from pets.cli.options import DEFAULT_STORE
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
 from pets.engine.progress import tallies_of
@@ -29,7 +31,7 @@ class ForecastOptions:
 
     title: ClassVar[str] = "Forecast"
 
-    store: str | None = option("The file that holds the run; without one, the argument is a pool.", metavar="FILE")
+    store: str | None = option(f"The file that holds the run; {DEFAULT_STORE} if none is named.", metavar="FILE")
     target_consistency: tuple[float, ...] = option(
         "A self-consistency whose budget is wanted; give it again for more.",
         (0.95, 0.99),
@@ -58,22 +60,25 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     """Say which mean budget reaches which self-consistency, with the curve.
 
     \b
-    pets forecast last --store runs.db --target-consistency 0.99    a run, finished or not
-    pets forecast gpqa.jsonl                                        a recorded pool, by replaying it
+    pets forecast last --target-consistency 0.99    a run of runs.db, finished or not
+    pets forecast gpqa.jsonl                        a recorded pool, by replaying it
 
     A run is played on under the prior that its own traces teach. A pool is replayed: its self-consistency is
-    agreement with the vote of the traces drawn. One line of JSON on stdout, the curve on stderr.
+    agreement with the vote of the traces drawn. The curve is drawn on stderr; its points are one line of JSON on
+    stdout where that is no terminal.
     """
-    if question.store is None:
+    if question.store is None and not run.isdecimal() and run != "last":
         curve, questions = _replayed(Path(run), question, simulation)
     else:
-        curve, questions = _played_on(question.store, run, question, simulation)
+        curve, questions = _played_on(question.store or DEFAULT_STORE, run, question, simulation)
     _draw(curve)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
     for target, mean in budgets.items():
         total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
         words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
         click.echo(f"self-consistency {target}: {words}", err=True)
+    if sys.stdout.isatty():
+        return
     points = [
         [round(float(x), 3), round(float(y), 4)] for x, y in zip(curve.mean_budget, curve.consistency, strict=True)
     ]
@@ -101,7 +106,7 @@ def _replayed(path: Path, question: ForecastOptions, simulation: SimulationOptio
     """A recorded pool, replayed."""
     (file,) = pool_files([path]) if not path.is_dir() else (path,)
     if not file.exists():
-        raise InputError(f'there is no pool "{path}"; for a run, name its --store.')
+        raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
     pool = read_pool(file)
     policy = question.policy
     (result,) = replay([pool], [policy], repetitions=simulation.repetitions, seed=simulation.seed)[0].results

@@ -226,7 +226,11 @@ class StoredRunOptions:
     title: ClassVar[str] = "Run"
 
     concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
-    store: str | None = option("A file of runs, in which this one survives anything.", metavar="FILE")
+    store: str | None = option(
+        "The file of runs, in which this one survives anything; if none is named, `pets solve` and --resume take "
+        f"{DEFAULT_STORE}.",
+        metavar="FILE",
+    )
     resume: bool = option("Go on with a run of the store; its own settings hold.", False)
     texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
                          flags=("--texts/--no-texts",))  # fmt: skip
@@ -239,12 +243,10 @@ class StoredRunOptions:
 
     def check_resume(self, allowed: set[str], hint: str = "") -> str:
         """The store of the run to resume; refuses options that a run has settled already."""
-        if self.store is None:
-            raise InputError("--resume needs --store FILE: the file that holds the run.")
         allowed = allowed | {"store", "resume", "run"}
         if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
             raise InputError(f"--resume goes on with the run's own settings: leave out {', '.join(ignored)}.{hint}")
-        return self.store
+        return self.store or DEFAULT_STORE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output
 from pets.cli._run import run_engine
 from pets.cli.options import (
+    DEFAULT_STORE,
     HEADER,
     KEY_ENV,
     NO_DIALECT,
@@ -76,6 +77,25 @@ class DryRunOptions:
     expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S")
 
 
+@dataclass(frozen=True, slots=True)
+class NewRunOptions:
+    """Whether the run is kept, and whether it is another one."""
+
+    title: ClassVar[str] = "Run"
+
+    new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+    no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
+
+    def store(self, storage: StoredRunOptions) -> str | None:
+        """The file that keeps the run, of which the user hears before it is written."""
+        if not self.no_store and storage.store is None:
+            words = f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing."
+            click.echo(words, err=True)
+        if self.no_store and storage.store is not None:
+            raise InputError("--store keeps the run and --no-store does not: leave one out.")
+        return None if self.no_store else storage.store or DEFAULT_STORE
+
+
 @verb(former=NO_DIALECT)
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
@@ -87,18 +107,20 @@ def solve(
     selection: QuestionOptions,
     answers: AnswerOptions,
     storage: StoredRunOptions,
+    keeping: NewRunOptions,
     preview: DryRunOptions,
     result: OutputOptions,
 ) -> None:
     """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
 
     \b
-    pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x --store runs.db
-    pets solve --store runs.db --resume
+    pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x
     pets solve starter --first 20 --budget 4x                  the local model
+    pets solve --resume --run 3                                a run of runs.db, by its number
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
-    many traces. Ctrl-C waits for the traces in flight; a run in a store is resumed where it stopped.
+    many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
+    finished is not paid for again.
     """
     check_rows_output(result.output)
     if storage.resume:
@@ -111,7 +133,7 @@ def solve(
     samplers = model.samplers(local, stream=config.kind is not None)
     if preview.dry_run:
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, config, model.model or "", storage.store, preview.expect)
+        _print_estimate(question_set, config, model.model or "", storage.store or DEFAULT_STORE, preview.expect)
         return
     engine = Engine(
         question_set,
@@ -119,10 +141,24 @@ def solve(
         headers=model.headers,
         model=model.model,
         sampler=samplers,
-        store=storage.store,
+        store=keeping.store(storage),
+        new=keeping.new,
         config=config,
     )
+    _print_origin(engine)
     run_engine(engine, result.output)
+
+
+def _print_origin(engine: Engine) -> None:
+    """Say that an earlier run goes on, or is shown again."""
+    if engine.stored_run is None:
+        return
+    name = f"Run {engine.stored_run.id} of {engine.store_name} asks the same"
+    if engine.origin == "unfinished":
+        click.echo(f"{name} and is unfinished: going on with it; --new starts anew.", err=True)
+    elif engine.origin == "finished":
+        more = f"`pets top-up {engine.stored_run.id} --budget +AMOUNT` adds to it"
+        click.echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
 
 
 def _config(
@@ -196,7 +232,7 @@ class TopUpOptions:
 
     budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
                          required=True)  # fmt: skip
-    store: str = option("The file that holds the run.", metavar="FILE", required=True)
+    store: str = option("The file that holds the run.", DEFAULT_STORE, metavar="FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +254,7 @@ def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: Outpu
     """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
 
     \b
-    pets top-up last --budget +2000 --store runs.db
+    pets top-up last --budget +2000
     """
     check_rows_output(result.output)
     engine = Engine.resume(

@@ -11,13 +11,15 @@ import click
 
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
-from pets.cli._output import check_rows_output, format_amount, growing_output
+from pets.cli._output import check_rows_output, count, format_amount, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
     INTERRUPTED,
     NOTHING_ANSWERED,
     answered_words,
+    answers_in,
     interruptible,
+    kept_words,
     print_choice,
     remarks,
     stopped_early,
@@ -170,6 +172,8 @@ def stream(
     process.
     """
     check_rows_output(result.output)
+    if not storage.resume and result.output is not None and (before := answers_in(result.output)):
+        raise InputError(f'"{result.output}" holds {count(before, "answer")}. Name another file, or move it away.')
     options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage)
     if not storage.resume and (plan_options.plan is None) != plan_options.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
@@ -214,8 +218,7 @@ class _RunningStream:
         except FirstTracesError as error:
             raise stopped_early(error, self._stream) from error
         except asyncio.CancelledError:
-            kept = "; --resume goes on with it" if self._stream.stored_run is not None else ""
-            click.echo(f"Stopped at once: traces in flight are lost, and charged{kept}.", err=True)
+            click.echo(f"Stopped at once: traces in flight are lost, and charged. {kept_words(self._stream)}", err=True)
             sys.exit(INTERRUPTED)
         self._print_summary()
         return not self._stream.driver.draining
@@ -262,7 +265,7 @@ class _RunningStream:
         if driver.draining:
             words.append("Stopped before the end: questions without a line were not asked.")
         if self._stream.stored_run is not None:
-            words.append(f"Run {self._stream.stored_run.id}.")
+            words.append(f"Run {self._stream.stored_run.id} of {self._stream.store_name}.")
         for line in words:
             click.echo(line, err=True)
 

@@ -20,6 +20,8 @@ from pets.store import RunSettings
 __all__ = ["RunConfig", "RunOptions", "topped_up"]
 
 TOP_LOGPROBS = 20
+OPERATIONAL = ("concurrency", "tries", "backoff", "rpm", "tpm", "timeout", "headers", "keep_going")
+"""Options that change how servers are asked, and nothing of what is asked."""
 MIN_SEEDS = 4096  # per question
 
 

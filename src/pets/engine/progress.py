@@ -137,7 +137,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How a run went.
+    """How a run went; of its ``questions`` so many were ``answered``.
 
     ``consistency`` is the expected self-consistency and its 95 % interval, for the ``zone`` where there is one.
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
@@ -146,6 +146,7 @@ class Solution:
 
     run: int | None
     questions: int
+    answered: int
     traces: int
     failed: int
     lost: int

@@ -1,24 +1,26 @@
 """A run in the store and the run in memory: what is written down when it begins, what is taken up again."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.engine.budget import Amount, TokenPrice, bounded, currency_of, price_of, total_of
-from pets.engine.config import RunConfig
+from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
-from pets.errors import BudgetError, PetsError, StateError
+from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem
 from pets.samplers import Sampler
-from pets.store import LostLaunch, Run, RunSettings, RunView, StoredTrace
-from pets.store.records import LOST
+from pets.store import LostLaunch, Run, RunSettings, RunSummary, RunView, Store, StoredTrace
+from pets.store.records import LOST, question_row
 from pets.types import Question, Trace
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "answers",
     "bounded_config",
     "config_of",
+    "earlier_run",
+    "identity_of",
     "kept_going",
     "lost_traces",
     "new_allocator",
@@ -107,6 +111,29 @@ def _check_total(total: int, currency: Currency, questions: int) -> None:
             f"a budget of {total} {currency.unit} is less than one token for each of {questions} questions. Raise it, "
             "or ask fewer questions."
         )
+
+
+def identity_of(config: RunConfig, problems: Iterable[Problem], model: str) -> str:
+    """A digest of all that decides what a run asks and how it is answered, but for its budget and its servers."""
+    apart = {*OPERATIONAL, "budget", "keep_texts"}
+    plain = {name: value for name, value in config.to_plain().items() if name not in apart}
+    digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
+    for problem in problems:
+        digest.update(repr(question_row(0, 0, problem)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
+    """The latest run that asks the same under the same budget; refused where there is one under another alone."""
+    runs = store.runs_like(identity)
+    same = next((run for run in runs if run.settings.budget == budget), None)
+    if same is None and runs:
+        id, other = runs[0].id, runs[0].settings.budget
+        raise InputError(
+            f"run {id} of {store.name} asks the same under a budget of {other}: `pets top-up {id} --budget +AMOUNT` "
+            f"gives it more, and nothing is paid twice; --new starts another with {budget}."
+        )
+    return same
 
 
 def config_of(settings: RunSettings) -> RunConfig:

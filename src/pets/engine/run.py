@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType
@@ -19,7 +19,7 @@ from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
 from pets.engine.budget import price_of
-from pets.engine.config import RunConfig, RunOptions, topped_up
+from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
@@ -33,6 +33,8 @@ from pets.engine.resume import (
     answers,
     bounded_config,
     config_of,
+    earlier_run,
+    identity_of,
     kept_going,
     lost_traces,
     new_allocator,
@@ -101,6 +103,11 @@ class Session:
         await self._stack.aclose()
         self.close()
 
+    @property
+    def store_name(self) -> str:
+        """The store as messages call it; empty without one."""
+        return "" if self._store is None else self._store.name
+
     def close(self) -> None:
         """Let go of the run and the store; twice does no harm."""
         if self.stored_run is not None:
@@ -120,10 +127,15 @@ class Engine(Session):
     ``questions`` is a file, a named set, a DataFrame of pandas or polars, or the questions themselves: texts, or
     records with the fields of a file. Without an ``endpoint`` the local model answers; several endpoints share the
     work, with one ``key`` or one for each; ``headers`` go with every request; ``sampler`` takes any other source of
-    traces. With a ``store`` the run is durable and :meth:`resume` goes on with it. ``on_trace`` is called with every
-    trace when it has been counted. The options are those of :class:`~pets.engine.config.RunConfig` and of
+    traces. With a ``store`` the run is durable: the same questions, model and options again go on with it (``origin``
+    says so), unless ``new``; :meth:`resume` goes on by its number alone. ``on_trace`` is called with every trace when
+    it has been counted. The options are those of :class:`~pets.engine.config.RunConfig` and of
     :class:`~pets.samplers.Sampling` (``budget="16x"``, ``policy="okg"``, ``temperature=0.7``, ...).
     """
+
+    origin: Literal["new", "unfinished", "finished"]
+    """Whether the run is new, goes on with an unfinished one, or was over already: then nothing is asked."""
+    _identity: str | None = None
 
     def __init__(
         self,
@@ -135,6 +147,7 @@ class Engine(Session):
         headers: Mapping[str, str] | None = None,
         sampler: Samplers | None = None,
         store: str | Path | None = None,
+        new: bool = False,
         config: RunConfig | None = None,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
         **options: Unpack[RunOptions],
@@ -145,16 +158,47 @@ class Engine(Session):
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         samplers = _samplers(sampler, endpoints, model, key, headers, config)
-        config = bounded_config(config, problems, samplers)
-        settings = run_settings(
-            config,
-            problems,
-            model=model or "",
-            endpoints=endpoints,
-            name=asked.name,
-            stored=store is not None,
-        )
-        self._begin(config, problems, settings, samplers, None if store is None else Store.open(store), on_trace)
+        with ExitStack() as stack:
+            opened = None if store is None else stack.enter_context(Store.open(store))
+            if opened is not None:
+                name = "" if sampler is None else ",".join(type(source).__name__ for source in samplers)
+                self._identity = identity_of(config, problems, model or name)
+                earlier = None if new else earlier_run(opened, self._identity, config.budget)
+                if earlier is not None:
+                    run = stack.enter_context(opened.open_run(earlier.id))
+                    stack.pop_all()
+                    self._take_up(config, run, opened, samplers, on_trace)
+                    self.origin = "finished" if earlier.state == "finished" else "unfinished"
+                    return
+            config = bounded_config(config, problems, samplers)
+            settings = run_settings(
+                config,
+                problems,
+                model=model or "",
+                endpoints=endpoints,
+                name=asked.name,
+                stored=store is not None,
+            )
+            stack.pop_all()  # all is well: it stays open
+        self._begin(config, problems, settings, samplers, opened, on_trace)
+
+    async def __aenter__(self) -> Self:
+        return self if self.origin == "finished" else await super().__aenter__()
+
+    def _take_up(
+        self,
+        config: RunConfig,
+        run: Run,
+        store: Store,
+        samplers: Sequence[Sampler],
+        on_trace: Callable[[StoredTrace], None],
+    ) -> None:
+        """Go on with a run of the store, its servers asked as ``config`` says."""
+        if config.keep_going:
+            run.change(kept_going(run.settings))
+        operational = {name: getattr(config, name) for name in OPERATIONAL}
+        config = replace(config_of(run.settings), **operational)
+        self._begin(config, tuple(run.problems()), run.settings, samplers, store, on_trace, run)
 
     @classmethod
     def resume(
@@ -209,6 +253,7 @@ class Engine(Session):
     ) -> None:
         super().__init__(samplers, store, run)
         self.config, self.problems, self.settings = config, problems, settings
+        self.origin = "new" if run is None else "unfinished"
         self.lost = 0
         """Launches that were in flight when the run was broken off, over all times that it was."""
         self.faults: Counter[str] = Counter()
@@ -232,10 +277,15 @@ class Engine(Session):
         return self._driver is not None
 
     async def run(self) -> Solution:
-        """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again."""
+        """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
+
+        Nothing is asked where the run was found finished.
+        """
         driver = self._driver or self._start()
         driver.check_ready()
         driver.draining = False
+        if self.origin == "finished":
+            return self.solution()
         self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
         over = False
         try:
@@ -294,6 +344,7 @@ class Engine(Session):
         return Solution(
             run=None if self.stored_run is None else self.stored_run.id,
             questions=len(self.problems),
+            answered=sum(bool(allocator.tally(problem.id).counts) for problem in self.problems),
             traces=allocator.told,
             failed=self._failed,
             lost=self.lost,
@@ -348,7 +399,7 @@ class Engine(Session):
         if self.stored_run is not None:
             self._adopt(self.stored_run, driver)
         elif self._store is not None:
-            self.stored_run = self._store.create(self.settings, self.problems)
+            self.stored_run = self._store.create(self.settings, self.problems, identity=self._identity)
         driver.estimator = self._estimator(allocator)
         self._driver = driver
         return driver
@@ -405,6 +456,7 @@ def solve(
     headers: Mapping[str, str] | None = None,
     sampler: Samplers | None = None,
     store: str | Path | None = None,
+    new: bool = False,
     config: RunConfig | None = None,
     **options: Unpack[RunOptions],
 ) -> Solution:
@@ -426,6 +478,7 @@ def solve(
             headers=headers,
             sampler=sampler,
             store=store,
+            new=new,
             config=config,
             **options,
         )

@@ -88,6 +88,11 @@ def _units_of_keys(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE api_keys ADD COLUMN unit TEXT")
 
 
+def _identity(connection: sqlite3.Connection) -> None:
+    """A digest of what a run asks and how: the same command again goes on with it. Older runs have none."""
+    connection.execute("ALTER TABLE runs ADD COLUMN identity TEXT")
+
+
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -97,4 +102,5 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _wasted_tries_and_answered_questions,
     _estimated_usage,
     _units_of_keys,
+    _identity,
 )

@@ -6,7 +6,10 @@
 __all__: list[str] = []
 
 # runs
-NEW_RUN = "INSERT INTO runs (created, updated, questions, settings) VALUES (?1, ?1, 0, ?2) RETURNING id"
+NEW_RUN = "INSERT INTO runs (created, updated, questions, settings, identity) VALUES (?1, ?1, 0, ?2, ?3) RETURNING id"
+RUNS_OF_IDENTITY = (
+    "SELECT id, created, updated, finished, questions, settings FROM runs WHERE identity = ?1 ORDER BY id DESC"
+)
 GET_RUN = "SELECT id, created, updated, finished, questions, settings FROM runs WHERE id = ?1"
 ALL_RUNS = "SELECT id, created, updated, finished, questions, settings FROM runs ORDER BY id"
 LAST_RUN = "SELECT max(id) FROM runs"

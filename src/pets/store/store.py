@@ -51,15 +51,18 @@ class Store:
         """The store as messages call it."""
         return self._database.name
 
-    def create(self, settings: RunSettings, problems: Iterable[Problem], *, stream: bool = False) -> Run:
+    def create(
+        self, settings: RunSettings, problems: Iterable[Problem], *, stream: bool = False, identity: str | None = None
+    ) -> Run:
         """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
 
-        The questions of a ``stream`` are added as they arrive; every other run has at least one.
+        The questions of a ``stream`` are added as they arrive; every other run has at least one. By its ``identity``
+        :meth:`runs_like` finds it again.
         """
         with ExitStack() as undo:
             with self._database.transaction() as connection:
                 plain = settings.to_json()
-                id = int(connection.execute(sql.NEW_RUN, (time.time(), plain)).fetchone()[0])
+                id = int(connection.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
                 if not add_questions(connection, id, problems, first=0) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 lock = self._lock(id)  # before anybody can see the run
@@ -83,6 +86,11 @@ class Store:
     def runs(self) -> list[RunSummary]:
         """A summary of every run, oldest first."""
         return [summary_of(self._database, row) for row in self._database.all(sql.ALL_RUNS)]
+
+    def runs_like(self, identity: str) -> list[RunSummary]:
+        """The runs of that identity that can go on, the latest first."""
+        rows = self._database.all(sql.RUNS_OF_IDENTITY, identity)
+        return [summary_of(self._database, row) for row in rows if not self.view(row[0]).load(TEXTS_DELETED)]
 
     def delete(self, run: int | str, *, texts: bool = False) -> int:
         """Delete a run, or with ``texts`` only what was asked and said in it: texts, prompts and errors. Says which.
