@@ -37,7 +37,7 @@ def test_the_last_complete_box(text, content):
         ("**Final Answer**\n42", [("cue", "42"), ("line", "42"), ("first", "**Final Answer**")]),
         ("#### 42", [("cue", "42"), ("line", "#### 42")]),
         ("B is the correct answer.", [("cue", "B"), ("line", "B is the correct answer.")]),
-        ("The answer is A. Wait, no: B.", [("cue", "no: B."), ("line", "no: B.")]),
+        ("The answer is A. Wait, no: B.", [("cue", "B."), ("line", "B.")]),
         ("<answer>B</answer> and so on", [("marked", "B")]),
         ('{"why": "the answer is 3", "answer": 4}', [("marked", "4")]),
         ('{"answer": {"value": 5, "unit": "km"}}', [("marked", "5 km")]),
@@ -46,7 +46,7 @@ def test_the_last_complete_box(text, content):
         (r"\boxed{3}. So the correct option is (B).", [("boxed", "3"), ("cue", "(B).")]),
         (
             r"\boxed{3}. Wait, no. The answer is 4.",
-            [("cue", "4."), ("cue", "no. The answer is 4."), ("line", "no. The answer is 4.")],
+            [("cue", "4."), ("cue", "The answer is 4."), ("line", "The answer is 4.")],
         ),
         ("So 42.\n\nLet me know if you have questions!", [("line", "So 42.")]),
         ("42\n\nExplanation:\nEach has 7.", [("line", "42")]),

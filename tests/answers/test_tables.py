@@ -5,8 +5,9 @@ import pytest
 from pets.registry import make_answer_type
 
 from .tables import choice, math, number
+from .tables import text as free_text
 
-TABLES = {"choice": choice, "number": number, "math": math}
+TABLES = {"choice": choice, "number": number, "math": math, "text": free_text}
 
 
 def misread(name: str) -> dict[str, tuple[str | None, str | None]]:

@@ -10,7 +10,7 @@ from pets.answers.text import Text
 @pytest.mark.parametrize(
     ("answer", "form"),
     [
-        ("05/01/2021", "05/01/2021"),
+        ("05/01/2021", "5/1/2021"),
         (" New   York. ", "new york"),
         ("“Paris”", "paris"),
         ("**Paris**", "paris"),
@@ -20,13 +20,13 @@ from pets.answers.text import Text
         ("Ｐａｒｉｓ", "paris"),
         ("Pa\u200bris", "paris"),
         ("-5", "-5"),
-        (".5", ".5"),
+        (".5", "1/2"),
         ("C++", "c++"),
         ("#1", "#1"),
-        ("5%", "5%"),
+        ("5%", "5 %"),
         ("f(x)", "f(x)"),
-        ("10²", "10^2"),
-        ("2½", "2 1/2"),
+        ("10²", "100"),
+        ("2½", "5/2"),
         (r"\text{even}", "even"),
         (r"$\text{even}$", "even"),
         ("yes!", "yes"),
@@ -43,7 +43,7 @@ def test_canonical(answer, form):
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        ("Counting days... The answer is 05/01/2021.", "05/01/2021"),
+        ("Counting days... The answer is 05/01/2021.", "5/1/2021"),
         (r"\boxed{\text{Evelyn}}", "evelyn"),
         ("I thought.\nParis", "paris"),
         ("", None),

@@ -39,8 +39,8 @@ def test_without_limits_a_trace_has_its_tokens(spec):
         (Number(), "-1,234", "-1234"),
         (Math(), r"\frac{\pi}{2}", r"\frac{\pi}{2}"),
         (Math(), "(3,4]", "(3,4]"),
-        (Text(), "05/01/2021", "05/01/2021"),
-        (Text(), "a {b", "a {b"),
+        (Text(), "05/01/2021", "5/1/2021"),
+        (Text(), "a {b", "{b"),
         (Text(), "}{", "}{"),
     ],
 )

@@ -82,6 +82,7 @@ PRONOUNS = re.compile(
 )
 NEGATION = re.compile(r"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不)(?!\w)")
 CLAUSE_END = re.compile(r"[.!?:;。！？：；\n](?=\s|$)|[。！？：；，]")
+DENIAL = re.compile(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+(?=\S)")
 LEAD = re.compile(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.(?=\s))*")
 
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
@@ -271,7 +272,10 @@ def _last_tag(text: str) -> tuple[str, int] | None:
 def _prose(text: str) -> Iterator[tuple[Place, str]]:
     """The places of a text without marks; where it takes something back, of what follows."""
     end = _taken_back(_fold(text))
-    end = _skip_lead(text, end) if end else 0
+    if end:
+        end = _skip_lead(text, end)
+        denial = DENIAL.match(_fold(text[end : end + MAX_FIRST_CHARS]))
+        end += denial.end() if denial else 0
     yield from _statements(text[end:])
     if end and (rest := _rest(text, end)):
         yield "cue", rest

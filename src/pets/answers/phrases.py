@@ -149,7 +149,8 @@ AFTERMATH = (
 """Headings of what comes after an answer."""
 
 OPENERS = (
-    "so|thus|hence|therefore|then|ergo|consequently|accordingly|finally|overall|altogether|in (?:total|all"
+    "(?:that|this|it|which) (?:would|must|should|has to|will|can only) be|so|thus|hence|therefore|then|ergo"
+    "|consequently|accordingly|finally|overall|altogether|in (?:total|all"
     "|conclusion|summary|short|the end|sum)"
     "|to (?:conclude|summarize|sum up)|as a result|that (?:means|is|['’]s)|this (?:means|gives|yields|is|leaves"
     "|makes)|which (?:means|gives|is|makes|leaves)"

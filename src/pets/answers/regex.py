@@ -28,7 +28,7 @@ class Regex(AnswerType):
 
     >>> answer_type = Regex(r"(?i)final: *(\w+)")
     >>> answer_type.extract("Final: 3. No, wait: FINAL: Seven."), answer_type.extract("Seven.")
-    ('seven', None)
+    ('7', None)
     """
 
     spec_option: ClassVar[str] = "pattern"
