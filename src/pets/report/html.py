@@ -8,7 +8,7 @@ from pets.report.style import GREY, colour_of
 
 __all__ = ["BandedCurve", "DemoPage", "DifficultyClass", "VotedQuestion", "demo_page"]
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 290, 44, 42, 14, 10  # narrow, so that a phone shrinks no letters
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 290, 44, 42, 18, 10  # narrow, so that a phone shrinks no letters
 VOTES_SHOWN = 4  # answers with a part of the bar of their own; the others share the last one
 ANSWER_CHARACTERS = 28
 STYLE = """
@@ -139,7 +139,7 @@ def _plot(curves: Sequence[BandedCurve], level: float) -> str:
     points = [point for curve in curves for point in curve.points]
     least = min(9, int(10 * min(mean - deviation for _, mean, deviation in points))) / 10
     axes = _Axes(max(traces for traces, *_ in points), max(0.0, least))
-    frame = _frame(axes) + _text(LEFT, TOP - 3, "self-consistency", anchor="start")
+    frame = _frame(axes) + _text(LEFT, TOP - 4, "questions with the answer of all traces", anchor="start")
     line = (
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{axes.y(level):.1f}" y2="{axes.y(level):.1f}" '
         f'stroke="{GREY}" stroke-dasharray="4 3"/>'
