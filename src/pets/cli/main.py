@@ -18,6 +18,7 @@ __all__ = ["VERBS", "cli", "main"]
 
 VERBS: Mapping[str, str] = {
     "demo": "Show what okg saves, recorded and live.",
+    "doctor": "Look at a server before a run: what works, what to change.",
     "figures": "Draw the figures and tables of the paper anew.",
     "fit": "Make a plan for a stream from a recorded pool.",
     "forecast": "Say what budget reaches 99 %, from a run or a pool.",

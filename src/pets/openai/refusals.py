@@ -79,6 +79,11 @@ class RefusedFields:
     def __init__(self) -> None:
         self._names: set[str] = set()
 
+    @property
+    def names(self) -> list[str]:
+        """What has been refused, by name."""
+        return sorted(self._names)
+
     def without(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The request that the model takes."""
         fields = {}

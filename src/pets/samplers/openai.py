@@ -179,6 +179,12 @@ class OpenAISampler(Sampler):
             return None
         return next((context_tokens(model) for model in models if model["id"] == self._model), None)
 
+    @property
+    def left_out(self) -> list[str]:
+        """The fields that the server has refused for this model, which are no longer sent."""
+        refused = self._refused.get(self._model)
+        return [] if refused is None else refused.names
+
     async def close(self) -> None:
         """Close every connection; the next request opens new ones."""
         used, self._transport = self._transport, None

@@ -1,0 +1,203 @@
+"""``pets doctor``: what a server can do, what it makes of a few questions, and what to change before a run."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import click
+
+from pets.cli._groups import option, verb
+from pets.cli._terminal import json_line, terminal_text
+from pets.cli.options import (
+    AnswerOptions,
+    LocalModelOptions,
+    ModelOptions,
+    QuestionOptions,
+    SamplingOptions,
+)
+from pets.engine import RunConfig, TokenPrice
+from pets.engine.budget import price_of
+from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
+from pets.engine.estimate import Estimate, estimate
+from pets.engine.run import make_samplers
+from pets.errors import BudgetError
+from pets.questions import Problem, QuestionSet
+from pets.samplers import Sampler, Sampling
+
+__all__ = ["doctor"]
+
+FAULTY = 1  # the exit code
+LIMIT_STEP = 500  # tokens
+SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16
+MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorOptions:
+    """What is tried, and for which budget."""
+
+    title: ClassVar[str] = "Examination"
+
+    traces: int = option("How many questions are asked live, one trace each.", 3, at_least=0)
+    budget: str = option("The budget of the run to come: 16x, 5000 (traces), 2Mtok or 5usd.", "16x")
+    price: str | None = option("Dollars per million tokens: in=0.15,out=0.60; the list price of a known model.")
+    json: bool = option("Print the findings as a line of JSON for each server.", False)
+
+
+@verb()
+@click.argument("questions", metavar="[QUESTIONS]", required=False)
+def doctor(
+    questions: str | None,
+    examination: DoctorOptions,
+    model: ModelOptions,
+    local: LocalModelOptions,
+    sampling: SamplingOptions,
+    selection: QuestionOptions,
+    answers: AnswerOptions,
+) -> None:
+    """Look at a server before a run: can it be reached, is the key right, is there the model, what does it honour?
+
+    \b
+    pets doctor --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B
+    pets doctor mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 5usd
+    pets doctor                                                 the local model
+
+    Of QUESTIONS a few are asked live: what was read from each, how long it was, and what the budget would buy. What
+    that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
+    """
+    question_set = None if questions is None else selection.load(questions)
+    own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
+    config = RunConfig(
+        budget=examination.budget,
+        sampling=sampling.merge(own),
+        seed=sampling.seed,
+        concurrency=SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY,
+        price=None if examination.price is None else TokenPrice.parse(examination.price),
+        answer=answers.answer,
+        system=answers.system,
+        instruct=selection.instruct,
+    )
+    problems = _chosen(question_set, examination.traces)
+    servers = model.servers or ("",)
+    click.echo(_announcement(config, model, problems, len(servers)), err=True)
+    diagnoses = asyncio.run(_diagnose_all(servers, model, local, problems, config))
+    for diagnosis in diagnoses:
+        forecast = None if question_set is None else _forecast(diagnosis, question_set, config)
+        if examination.json:
+            click.echo(json_line(_plain(diagnosis, forecast)))
+        else:
+            for line in _report(diagnosis, forecast, config):
+                click.echo(terminal_text(line))
+    if any(diagnosis.faulty for diagnosis in diagnoses):
+        sys.exit(FAULTY)
+
+
+def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:
+    """Questions from all over the set: the first, the last, and some between."""
+    problems = [] if question_set is None else list(question_set.problems)
+    count = min(count, len(problems))
+    places = {round(i * (len(problems) - 1) / max(1, count - 1)) for i in range(count)}
+    return [problems[place] for place in sorted(places)]
+
+
+def _announcement(config: RunConfig, model: ModelOptions, problems: Sequence[Problem], servers: int) -> str:
+    """What is asked, and what it may cost at most."""
+    probe = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
+    tokens = PROBE_TRACES * probe + len(problems) * (config.sampling.max_tokens or TRACE_TOKENS)
+    prompts = sum(config.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
+    price = price_of(model.model or "", config.price) if model.servers else None
+    cost = "" if price is None else f", {servers * price.dollars(prompts, tokens):.4f} usd"
+    traces = servers * (PROBE_TRACES + len(problems))
+    return f"Asking for {traces} traces, {servers * tokens:,} tokens at most{cost}."
+
+
+async def _diagnose_all(
+    servers: Sequence[str],
+    model: ModelOptions,
+    local: LocalModelOptions,
+    problems: Sequence[Problem],
+    config: RunConfig,
+) -> list[Diagnosis]:
+    keys = model.keys if isinstance(model.keys, list) else [model.keys] * len(servers)
+
+    def maker(place: int) -> Any:
+        def make(url: str, name: str) -> Sampler:
+            (sampler,) = make_samplers(
+                [url] if url else [],
+                name if url else model.model,
+                key=keys[place],
+                headers=model.headers,
+                timeout=model.timeout,
+                slots=local.slots,
+                context=local.context,
+                threads=local.threads,
+            )
+            return sampler
+
+        return make
+
+    return [await diagnose(server, model.model, maker(place), problems, config) for place, server in enumerate(servers)]
+
+
+def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> Estimate | None:
+    """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
+    told = [trace for trace in diagnosis.traces if trace.tokens]
+    if not told:
+        return None
+    tokens, seconds = (
+        sum(values) / len(told) for values in zip(*((t.tokens or 0, t.seconds) for t in told), strict=True)
+    )
+    if config.sampling.max_tokens is None and diagnosis.max_model_len is not None:
+        config = replace(config, sampling=replace(config.sampling, max_tokens=diagnosis.max_model_len))
+    problems = [config.asked(problem) for problem in question_set.problems]
+    basis = f"{len(told)} live traces"
+    try:
+        return estimate(problems, config, diagnosis.model, tokens, seconds, basis)
+    except BudgetError as error:
+        longest = max(trace.tokens or 0 for trace in told)
+        limit = LIMIT_STEP * -(-2 * longest // LIMIT_STEP)  # twice as long as any, in round numbers
+        remedy = (
+            f"Give --max-tokens {limit}: the longest live trace had {longest:,}."
+            if "--max-tokens" in str(error)
+            else ""
+        )
+        diagnosis.add("budget", "fault", str(error), remedy)
+        return None
+
+
+def _report(diagnosis: Diagnosis, forecast: Estimate | None, config: RunConfig) -> Iterator[str]:
+    """The findings as lines for a person."""
+    yield f"{diagnosis.server or 'local model'} {diagnosis.model}".rstrip()
+    for check in diagnosis.checks:
+        yield f"  {MARKS[check.state]}  {check.name:18} {check.finding}"
+    for trace in diagnosis.traces:
+        answer = "cut" if trace.is_cut else "nothing read" if trace.answer is None else f"read {trace.answer!r}"
+        tokens = "?" if trace.tokens is None else f"{trace.tokens:,}"
+        yield f"  {trace.question}: {answer} as {trace.answer_type}; {tokens} tokens in {trace.seconds:.1f} s"
+        if trace.answer is None:
+            yield f"    {' '.join(trace.text.split())}"
+    if forecast is not None:
+        yield f"  {_forecast_words(forecast, config)}"
+    if remedies := [check.remedy for check in diagnosis.checks if check.remedy]:
+        yield "  To change:"
+        yield from (f"  - {remedy}" for remedy in remedies)
+
+
+def _forecast_words(forecast: Estimate, config: RunConfig) -> str:
+    cost = "" if forecast.cost is None else f", {forecast.cost:.4f} usd"
+    seconds = forecast.seconds or 0.0
+    time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
+    return (
+        f"--budget {config.budget}: {forecast.traces:,} traces of {forecast.questions:,} questions, "
+        f"{forecast.tokens:,} tokens{cost}, about {time} with {config.concurrency} in flight, by {forecast.basis}."
+    )
+
+
+def _plain(diagnosis: Diagnosis, forecast: Estimate | None) -> dict[str, Any]:
+    return {
+        **asdict(diagnosis),
+        "faulty": diagnosis.faulty,
+        "forecast": None if forecast is None else asdict(forecast),
+    }

@@ -1,0 +1,239 @@
+"""What stands between a user and a run: the server, its key and model, what it honours, and a few live traces."""
+
+import asyncio
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pets.engine.config import RunConfig
+from pets.engine.question import answer_type_of, excerpt_of, prompt_of
+from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.openai.models import context_tokens
+from pets.prompts import is_cut
+from pets.questions import Problem
+from pets.registry import spec_of
+from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers.openai import OpenAISampler
+
+__all__ = ["PROBE_TOKENS", "PROBE_TRACES", "TRACE_TOKENS", "Check", "Diagnosis", "LiveTrace", "diagnose"]
+
+PROBE_TOKENS = 256  # of each trace that only shows what the server honours
+PROBE_TRACES = 3
+TRACE_TOKENS = 8192  # of a live trace, where the user sets no limit
+PROBE_QUESTION = Prompt.chat("Think of a number between 1 and 1000, and say why you chose it.")
+MODELS_SHOWN = 10
+KEY_STATUSES = (401, 403)
+TRY_LONGER = (
+    f"It writes more than the {TRACE_TOKENS:,} tokens that are tried here; try a larger --max-tokens here first."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at; ``remedy`` says what to change, where something can be."""
+
+    name: str
+    state: Literal["ok", "note", "fault"]
+    finding: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTrace:
+    """One trace of a question, and what was read from it."""
+
+    question: str
+    answer: str | None
+    answer_type: str
+    finish: str
+    tokens: int | None
+    seconds: float
+    text: str
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended at its token limit, or was ended by the server."""
+        return is_cut(self.finish)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What was found of one server and model."""
+
+    server: str
+    model: str
+    checks: list[Check] = field(default_factory=list)
+    traces: list[LiveTrace] = field(default_factory=list)
+    max_model_len: int | None = None
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a run would fail, or answer nothing."""
+        return any(check.state == "fault" for check in self.checks)
+
+    def add(self, name: str, state: Literal["ok", "note", "fault"], finding: str, remedy: str = "") -> None:
+        """Note a finding."""
+        self.checks.append(Check(name, state, finding, remedy))
+
+
+async def diagnose(
+    server: str, model: str | None, make: Callable[[str, str], Sampler], problems: Sequence[Problem], config: RunConfig
+) -> Diagnosis:
+    """Look at a server from outside in, as far as it goes; ``make`` gives a sampler for an address and a model.
+
+    An empty address is the local model. The ``problems`` are asked live, one trace each.
+    """
+    diagnosis = Diagnosis(server, model or "")
+    sampler = make(server, diagnosis.model)
+    if isinstance(sampler, OpenAISampler):
+        if not await _look_at_models(diagnosis, sampler, lambda url: make(url, diagnosis.model)):
+            return diagnosis
+        sampler = make(server, diagnosis.model)
+    async with sampler:
+        diagnosis.max_model_len = diagnosis.max_model_len or await sampler.max_model_len()
+        _note_context(diagnosis)
+        try:
+            await _probe(diagnosis, sampler, problems[0] if problems else None, config)
+            await _ask(diagnosis, sampler, problems, config)
+        except SamplerError as error:
+            diagnosis.add("traces", "fault", str(error))
+    if isinstance(sampler, OpenAISampler) and sampler.left_out:
+        diagnosis.left_out = sampler.left_out
+        finding = f"refused, so left out or sent under another name: {', '.join(sampler.left_out)}"
+        diagnosis.add("fields", "note", finding)
+    return diagnosis
+
+
+async def _look_at_models(diagnosis: Diagnosis, sampler: OpenAISampler, make: Callable[[str], Sampler]) -> bool:
+    """Reach the server, its list of models and the model; False where it makes no sense to go on."""
+    try:
+        models = await sampler.models()
+    except UnreachableError as error:
+        diagnosis.add("reachable", "fault", str(error), "Start the server, or correct --endpoint.")
+        return False
+    except SamplerError as error:
+        diagnosis.add("reachable", "ok", "the server answers")
+        return await _explain_no_models(diagnosis, error, make)
+    names = [str(model["id"]) for model in models]
+    diagnosis.add("reachable", "ok", f"the server answers and lists {len(names)} model{'s' * (len(names) != 1)}")
+    diagnosis.add("key", "ok", "accepted, or none is needed")
+    if not diagnosis.model and len(names) == 1:
+        diagnosis.model = names[0]
+    if diagnosis.model not in names:
+        close = difflib.get_close_matches(diagnosis.model, names, MODELS_SHOWN, 0.4) or names[:MODELS_SHOWN]
+        finding = f"there is no model {diagnosis.model!r}" if diagnosis.model else "no model is named"
+        diagnosis.add("model", "fault", finding, f"Give --model with one of: {', '.join(close)}.")
+        return False
+    diagnosis.add("model", "ok", diagnosis.model)
+    diagnosis.max_model_len = next(context_tokens(model) for model in models if model["id"] == diagnosis.model)
+    return True
+
+
+async def _explain_no_models(diagnosis: Diagnosis, error: SamplerError, make: Callable[[str], Sampler]) -> bool:
+    """Why there is no list of models: the key, the address, or a server that has none."""
+    if error.status in KEY_STATUSES:
+        remedy = "Set OPENAI_API_KEY, or name the variable that holds the key with --key-env NAME."
+        diagnosis.add("key", "fault", str(error), remedy)
+        return False
+    url = diagnosis.server.rstrip("/")
+    others = {url.partition("/chat/completions")[0], f"{url}/v1", f"{url.removesuffix('/v1')}/v1"} - {url}
+    for other in sorted(others):
+        sampler = make(other)
+        try:
+            assert isinstance(sampler, OpenAISampler)
+            await sampler.models()
+        except SamplerError:
+            continue
+        diagnosis.add("address", "fault", str(error), f"The server is at --endpoint {other}.")
+        return False
+    refused = isinstance(error, RefusedError | ReplyError)
+    state: Literal["note", "fault"] = "note" if refused and diagnosis.model else "fault"
+    diagnosis.add("models", state, f"the server does not list its models: {error}")
+    return state == "note"
+
+
+def _note_context(diagnosis: Diagnosis) -> None:
+    if diagnosis.max_model_len is None:
+        finding = "the server does not say how long prompt and trace may be: token and money budgets need --max-tokens"
+        diagnosis.add("context", "note", finding)
+    else:
+        diagnosis.add("context", "ok", f"{diagnosis.max_model_len:,} tokens of prompt and trace")
+
+
+async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None, config: RunConfig) -> None:
+    """Short traces that show whether the server honours n, log-probabilities, seeds, and tells its usage."""
+    prompt = PROBE_QUESTION if problem is None else prompt_of(problem, config.system)
+    limit = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
+    sampling = replace(config.sampling, max_tokens=_fitting(limit, prompt, diagnosis.max_model_len), top_logprobs=5)
+    pair = await sampler.sample(prompt, 2, config.seed, sampling)
+    again = await sampler.sample(prompt, 1, config.seed, sampling)
+    if len(pair) == 2:
+        diagnosis.add("n", "ok", "several traces come in one request")
+    else:
+        remedy = "A larger --concurrency makes up for it." if config.concurrency < 128 else ""
+        diagnosis.add("n", "note", "every trace is a request of its own, and pays for its prompt", remedy)
+    if pair[0].confidence is not None:
+        diagnosis.add("log-probabilities", "ok", "they come with every token")
+    else:
+        remedy = "Leave out --confidence, and policies that weigh votes by it."
+        diagnosis.add("log-probabilities", "note", "the server gives none", remedy)
+    _note_seeds(diagnosis, pair, again[0], sampling)
+    if pair[0].prompt_tokens is not None:
+        diagnosis.add("usage", "ok", "tokens are what the server says")
+    else:
+        diagnosis.add("usage", "note", "the server tells no tokens: they are estimated from what came")
+
+
+def _note_seeds(diagnosis: Diagnosis, pair: Sequence[Completion], again: Completion, sampling: Sampling) -> None:
+    if sampling.temperature == 0 or (len(pair) == 2 and pair[0].text == pair[1].text):
+        diagnosis.add("seeds", "note", "cannot be told: different seeds gave the same trace")
+    elif pair[0].text == again.text:
+        diagnosis.add("seeds", "ok", "the same seed gave the same trace")
+    else:
+        diagnosis.add("seeds", "note", "the same seed gave another trace: a run cannot be repeated exactly")
+
+
+async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Problem], config: RunConfig) -> None:
+    """One trace of each question, all at once."""
+    length = diagnosis.max_model_len
+    traces = await asyncio.gather(
+        *(_live_trace(sampler, config.asked(problem), config, length) for problem in problems)
+    )
+    diagnosis.traces = traces
+    if not traces:
+        return
+    cut, unread = [t for t in traces if t.is_cut], [t for t in traces if t.answer is None and not t.is_cut]
+    if cut:
+        limit = max(trace.tokens or 0 for trace in cut)
+        finding = f"{len(cut)} of {len(traces)} traces were cut, at up to {limit:,} tokens; a cut trace casts no vote"
+        remedy = "Give a larger --max-tokens." if config.sampling.max_tokens else TRY_LONGER
+        diagnosis.add("length", "fault" if 2 * len(cut) > len(traces) else "note", finding, remedy)
+    if unread:
+        kinds = ", ".join(sorted({trace.answer_type for trace in unread}))
+        finding = f"{len(unread)} of {len(traces)} traces hold no answer that is read as {kinds}"
+        remedy = "Look at their texts: another --answer type, or a prompt that says how to end, may help."
+        diagnosis.add("answers", "fault" if 2 * len(unread) > len(traces) else "note", finding, remedy)
+    elif not cut:
+        diagnosis.add("answers", "ok", f"an answer was read from each of {len(traces)} traces")
+
+
+async def _live_trace(sampler: Sampler, problem: Problem, config: RunConfig, length: int | None) -> LiveTrace:
+    prompt = prompt_of(problem, config.system)
+    limit = _fitting(config.sampling.max_tokens or TRACE_TOKENS, prompt, length)
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    [trace] = await sampler.sample(prompt, 1, config.seed, replace(config.sampling, max_tokens=limit))
+    kind = answer_type_of(problem, config.answer)
+    answer = None if is_cut(trace.finish) else kind.extract(trace.text)
+    name = spec_of(kind) or type(kind).__name__
+    return LiveTrace(problem.id, answer, name, trace.finish, trace.tokens, clock() - started, excerpt_of(trace.text))
+
+
+def _fitting(limit: int, prompt: Prompt, length: int | None) -> int | None:
+    """The token limit that fits into the context beside the prompt; none where even one token may not."""
+    if length is None:
+        return limit
+    room = length - prompt.max_tokens
+    return min(limit, room) if room > 0 else None
