@@ -127,12 +127,15 @@ def _mirror(label: str) -> str:
 def check_answer_type(answer_type: AnswerType, samples: Sequence[str], *, seed: int = 0) -> None:
     """Canonical forms are final and never empty; classes are an equivalence; its repr makes it again.
 
+    Its instruction is one line.
+
     ``samples`` are answers to one question, as a model or a pool would write them; some should be equal.
 
     >>> from pets.answers.number import Number
     >>> check_answer_type(Number(), ["1/2", "0.5", "no idea", "3"])
     """
     check_is_plain(answer_type)
+    assert len(answer_type.instruction.splitlines()) <= 1, f"the instruction has lines: {answer_type.instruction!r}"
     forms = []
     for sample in samples:
         for form in (answer_type.canonical(sample), answer_type.extract(sample)):

@@ -51,6 +51,8 @@ def test_a_question_is_asked_as_a_chat(tmp_path):
         ('{"id": "x", "prompt": ""}', "the prompt is empty"),
         ('{"id": "x", "prompt": [{"role": "boss", "content": "a"}]}', "there is no question"),
         ('{"id": "x", "prompt": "a", "answer_type": "colour"}', "no answer type 'colour'"),
+        ('{"id": "x", "prompt": "a", "answer_type": "python:textwrap:dedent"}', "no file can name"),
+        ('{"id": "x", "prompt": "a", "answer_type": "judge:endpoint=http://x/v1"}', "no file can name"),
         ('{"id": "x", "prompt": "a", "options": 1}', "at least 2"),
         ('{"id": ["x"], "prompt": "a"}', "expected a string"),
         ('{"id": "good", "prompt": "a"}', "as on line 1"),

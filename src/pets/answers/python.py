@@ -44,13 +44,11 @@ class Python(AnswerType):
                 value = None if call is None else call(*arguments)
             except Exception as error:  # noqa: BLE001 (the user's code may fail in any way)
                 raise InputError(
-                    f"python:{self.path}: {_name(call)}({', '.join(map(repr, arguments))}) raised "
+                    f"{_name(call)}({', '.join(map(repr, arguments))}) raised "
                     f"{type(error).__name__}: {error}. Mend it, or return None where there is no answer."
                 ) from None
             if call is function and not isinstance(value, str | None):
-                raise InputError(
-                    f"python:{self.path}: {_name(call)}({SAMPLE!r}) gave {value!r}; an answer is a text, or None."
-                )
+                raise InputError(f"{_name(call)}({SAMPLE!r}) gave {value!r}; an answer is a text, or None.")
 
     def canonical(self, answer: str) -> str | None:
         """As the function gave it."""
@@ -84,14 +82,12 @@ def _loaded(path: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # noqa: BLE001 (a module may fail in any way)
-        raise InputError(
-            f"python:{path}: the module {module_name!r} cannot be imported ({type(error).__name__}: {error})."
-        ) from None
+        raise InputError(f"the module {module_name!r} cannot be imported ({type(error).__name__}: {error}).") from None
     functions: list[Callable[..., Any]] = []
     for name in names:
         function = getattr(module, name, None)
         if not callable(function):
-            raise InputError(f"python:{path}: the module {module_name!r} has no function {name!r}.")
+            raise InputError(f"the module {module_name!r} has no function {name!r}.")
         functions.append(function)
     return functions[0], functions[1] if len(functions) > 1 else None
 

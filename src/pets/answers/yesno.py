@@ -11,6 +11,7 @@ from pets.answers.final import boxed, places, visible_text
 __all__ = ["YesNo"]
 
 MAX_CHARS = 2_000  # of a passage, its first: what follows is a reason
+MAX_COMPOSED_CHARS = 200  # of it, its first: composing many accents takes the square of their number
 YES = (
     "yes", "yeah", "yep", "yup", "true", "correct", "affirmative", "sí", "si", "sim", "oui", "vrai", "ja", "wahr",
     "richtig", "verdadero", "cierto", "verdadeiro", "vero", "да", "верно", "tak", "evet", "igen", "kyllä", "ano",
@@ -65,7 +66,8 @@ class YesNo(AnswerType):
 
     def canonical(self, answer: str) -> str | None:
         """The word that the passage begins with, or the verdict that it ends with ("... is false.")."""
-        bare = " ".join(DRESS.sub(" ", unicodedata.normalize("NFC", answer[:MAX_CHARS])).split())
+        composed = unicodedata.normalize("NFC", answer[:MAX_COMPOSED_CHARS]) + answer[MAX_COMPOSED_CHARS:MAX_CHARS]
+        bare = " ".join(DRESS.sub(" ", composed).split())
         if BOTH.match(bare) or UNSURE.search(bare):
             return None
         if word := ANSWER.match(bare):

@@ -229,7 +229,7 @@ def remarks(summary: AnswerSummary) -> Iterator[str]:
     if summary.disagrees:
         yield (
             f"Votes are nearly all different: {summary.distinct:,} answers among {summary.votes:,.0f} votes. Choose "
-            "how answers are read with --answer, or have the model end with a short answer."
+            "how answers are read with --answer (judge compares meanings), or have the model end with a short answer."
         )
 
 

@@ -86,7 +86,8 @@ class AnswerOptions:
     title: ClassVar[str] = "Answers"
 
     answer: str | None = option(
-        "How the answers of all questions are read: choice, number, math, text, json (docs/answers.md says how)."
+        "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
+        "python:MODULE:FUNCTION or judge; without it, as the questions or the first traces say."
     )
     system: str | None = option("A system message for every question.")
     confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")

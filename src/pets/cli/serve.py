@@ -79,7 +79,7 @@ class VotingOptions:
     mean_budget: float | None = option("How many traces a question gets on average; the plan's, or 16.")
     budget_window: int = option("How many questions share a mean budget.", 100, at_least=1, replaces=("--window",))
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
-    answer: str = option("How answers are read: number, choice, math, text.", "text")
+    answer: str = option("How answers are read: number, choice, math, text, yesno, json, regex:PATTERN, ...", "text")
 
     def choose(self) -> tuple[Policy, float, Drift | None]:
         """The policy, its mean budget, and what watches over a plan."""
