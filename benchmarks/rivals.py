@@ -20,11 +20,11 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks._pools import recorded
+from benchmarks._rivals import RIVALS
 from pets.pools import read_pools
 from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached, replay
 
-HEAD = f"{'pool':36}{'rival':14}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
-RIVALS = ["asc", "esc", "boinf", "its_adaptive", "dsc"]
+HEAD = f"{'pool':36}{'rival':22}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
 
 
 def first_one(result: PoolResult, policy: str) -> float:
@@ -70,7 +70,7 @@ def line(comparison: Comparison) -> str:
         return f"{comparison.pool:36}{comparison.rival or 'no rival reaches it'}"
     interval = f"{comparison.low:.3f} to {comparison.high:.3f}"
     tests = f"{comparison.advantage:11.4f}{comparison.p_draws:9.3f}{comparison.p_questions:13.3f}"
-    return f"{comparison.pool:36}{comparison.rival:14}{comparison.ratio:7.3f}{interval:>22}{tests}"
+    return f"{comparison.pool:36}{comparison.rival:22}{comparison.ratio:7.3f}{interval:>22}{tests}"
 
 
 def main() -> None:

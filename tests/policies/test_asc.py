@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from scipy.stats import beta
 from pets.core.policy import View
 from pets.core.tally import Tally
 from pets.errors import InputError
-from pets.policies.asc import ASC
+from pets.policies.asc import ASC, p_settled, p_settled_among_all
 
 paths = st.lists(st.sampled_from(["A", "A", "A", "B", "C", None]), min_size=45, max_size=45)
 
@@ -54,5 +55,41 @@ def test_without_an_answer_it_draws_to_the_smaller_cap(draws):
 
 @pytest.mark.parametrize("options", [{"threshold": 0.5}, {"threshold": 1.1}, {"threshold": float("nan")}, {"cap": 0}])
 def test_bad_options_are_refused(options):
+    with pytest.raises(InputError):
+        ASC(**options)
+
+
+SIMPLEX = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("counts", [(5, 3), (4, 4), (7, 2, 1), (3,), (6, 5, 4)])
+def test_the_dirichlet_form_is_the_chance_of_the_largest_share(counts):
+    alpha = np.array([count + 1.0 for count in (counts if len(counts) > 1 else (*counts, 0))])
+    theta = SIMPLEX.dirichlet(alpha, size=200_000)
+    assert p_settled_among_all(counts, 0.0) == pytest.approx((theta.argmax(axis=1) == 0).mean(), abs=0.004)
+    for zone in (0.1, 0.3):
+        good = (theta.max(axis=1) - theta[:, 0] <= zone).mean()
+        assert p_settled_among_all(counts, zone) == pytest.approx(good, abs=0.006)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.sampled_from([0.05, 0.1, 0.4]))
+def test_with_two_answers_the_zone_is_exact(x, y, zone):
+    first, second = max(x, y, 1), min(x, y)
+    counts = (first, second) if second else (first,)
+    assert p_settled(counts, zone) == pytest.approx(beta.sf((1 - zone) / 2, first + 1, second + 1), abs=1e-12)
+    assert p_settled(counts, zone) == pytest.approx(p_settled_among_all(counts, zone), abs=1e-9)
+
+
+def test_a_third_answers_votes_leave_less_to_be_ahead_by():
+    assert p_settled((5, 4), 0.1) < p_settled((5, 4, 3), 0.1)  # 0.1 of 12 votes is more of the pair's 9
+
+
+def test_the_zone_stops_a_near_tie_sooner(draws):
+    path = ["A", "B"] * 30
+    assert draws(ASC(0.8, 60, zone=0.2), path) < draws(ASC(0.8, 60), path) == 60
+
+
+@pytest.mark.parametrize("options", [{"form": "entropy"}, {"zone": 1.0}])
+def test_bad_forms_and_zones_are_refused(options):
     with pytest.raises(InputError):
         ASC(**options)

@@ -63,3 +63,12 @@ def test_without_an_answer_it_draws_to_the_smaller_cap(draws):
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         BoInf(**options)
+
+
+def test_with_a_zone_the_factor_is_of_a_good_leader():
+    theta = np.random.default_rng(0).dirichlet([8.0, 7.0, 2.0, 1.3], size=400_000)
+    P = (theta.max(axis=1) - theta[:, 0] <= 0.1).mean()
+    mass = 4 * P / (1 - P)
+    tally = Tally((7, 6, 1))
+    assert BoInf(threshold=0.97 * mass, zone=0.1).quota(tally, View()) == 14
+    assert BoInf(threshold=1.03 * mass, zone=0.1).quota(tally, View()) == 15

@@ -50,3 +50,9 @@ def test_without_an_answer_it_draws_to_the_smaller_cap(draws):
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         ITSAdaptive(**options)
+
+
+def test_a_larger_start_asks_for_more_that_agree(draws):
+    assert draws(ITSAdaptive(start=8), ["A"] * 64) == 8
+    assert draws(ITSAdaptive(start=3, threshold=0.9), ["A", "B"] * 32) == 64
+    assert draws(ITSAdaptive(start=3, threshold=0.75), ["A", "B", "A", "A", "A", "A"] + ["A"] * 9) == 6

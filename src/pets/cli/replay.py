@@ -38,7 +38,7 @@ from pets.report import (
 
 __all__ = ["replay"]
 
-DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "its_adaptive", "dsc")
+DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "lead", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")
 DEFAULT_WEIGHTED = (
     "uniform",

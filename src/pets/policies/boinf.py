@@ -9,6 +9,8 @@ and sampling stops when K P / (1 - P), the odds of P over those of one class in 
 Komiyama, Oba and Oyamada, "Best-of-∞" (2025), with the bucket of 0.3 votes, the threshold of 10 and the 100 traces
 of their program. They draw theta 1000 times; here P is an integral, so large factors are not noise. As there, the
 rule is asked from the first vote on: one vote has factor 4.1, so thresholds up to that stop at it.
+
+With a ``zone``, which the paper does not know, P is the chance that no share exceeds the leader's by more than that.
 """
 
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ from functools import lru_cache
 from math import inf
 from typing import ClassVar
 
+from pets.core.certificate import p_good
 from pets.core.dirichlet import p_argmax
+from pets.core.okg import check_zone
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -36,28 +40,35 @@ class BoInf(QuotaPolicy):
     solitary: ClassVar[bool] = True
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
         "threshold",
-        (2.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 200.0, 300.0, 1000.0, 3000.0, 10000.0),
-    )
+        (2.0, 4.5, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 26.0, 30.0, 40.0, 50.0, 70.0, 100.0, 150.0, 200.0,
+         300.0, 500.0, 1000.0, 2000.0, 4000.0, 10000.0),
+    )  # fmt: skip
 
     threshold: float = 10.0
     unknown: float = 0.3
     cap: int = 100
+    zone: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0.0 < self.threshold < inf and 0.0 <= self.unknown < inf and self.cap >= 1):
             raise InputError(f"boinf needs a finite threshold > 0, unknown >= 0 and cap >= 1; got {self}.")
+        check_zone(self.zone)
 
     def quota(self, tally: Tally, view: View) -> int:
         """One more until the factor is reached; without a vote there is no leader to test."""
         launched = tally.launched
-        if launched >= self.cap or (tally.counts and _bayes_factor(tally.counts, self.unknown) >= self.threshold):
+        if launched >= self.cap:
             return launched
-        return launched + 1
+        settled = tally.counts and _bayes_factor(tally.counts, self.unknown, self.zone) >= self.threshold
+        return launched if settled else launched + 1
 
 
 @lru_cache(maxsize=1 << 18)
-def _bayes_factor(counts: tuple[int, ...], unknown: float) -> float:
+def _bayes_factor(counts: tuple[int, ...], unknown: float, zone: float) -> float:
     """K P / (1 - P) of the leader; ``counts`` descend."""
+    if zone:
+        good = p_good((*(count + 1.0 for count in counts), unknown + 1.0), (), zone)
+        return (len(counts) + 1) * good / (1.0 - good) if good < 1.0 else inf
     P = p_argmax([*(count + 1.0 for count in counts), unknown + 1.0])
     others = float(P[1:].sum())  # not 1 - P[0]: nothing cancels
     return P.size * float(P[0]) / others if others > 0.0 else inf

@@ -18,7 +18,8 @@ __all__ = ["ITSAdaptive"]
 class ITSAdaptive(QuotaPolicy):
     """Stops when the leader's share of the votes is at least ``threshold``, or at ``cap`` traces.
 
-    Two traces that agree stop at any threshold: the rule's consistency has a ceiling that no threshold lifts.
+    It begins with ``start`` traces. As many that agree stop at any threshold: the rule's consistency has a ceiling that
+    no threshold lifts, but a larger start does.
 
     >>> rule = ITSAdaptive()
     >>> rule.quota(Tally(), View()), rule.quota(Tally((1, 1)), View()), rule.quota(Tally((3, 1)), View())
@@ -33,14 +34,18 @@ class ITSAdaptive(QuotaPolicy):
 
     threshold: float = 0.75
     cap: int = 64
+    start: int = 2
 
     def __post_init__(self) -> None:
-        if not (0.0 < self.threshold <= 1.0 and self.cap >= 1):
-            raise InputError(f"its_adaptive needs 0 < threshold <= 1 and cap >= 1; got {self}.")
+        if not (0.0 < self.threshold <= 1.0 and min(self.cap, self.start) >= 1):
+            raise InputError(f"its_adaptive needs 0 < threshold <= 1, cap >= 1 and start >= 1; got {self}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The next power of two."""
+        """The start, then the next doubling of it."""
         launched = tally.launched
+        if launched < self.start:
+            return min(self.cap, self.start)
         if launched >= self.cap or (tally.counts and tally.counts[0] / tally.votes >= self.threshold):
             return launched
-        return min(self.cap, max(2, 1 << launched.bit_length()))
+        doublings = (launched // self.start).bit_length()
+        return min(self.cap, self.start << doublings)
