@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import click
 import numpy as np
-import plotext
 
+from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, verb
+from pets.cli._output import SafeConsole
 from pets.cli.options import DEFAULT_STORE
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
@@ -119,8 +120,7 @@ def _replayed(path: Path, question: ForecastOptions, simulation: SimulationOptio
 
 
 def _draw(curve: Forecast) -> None:
-    plotext.clear_figure()
-    plotext.plot(curve.mean_budget.tolist(), curve.consistency.tolist())
-    plotext.title("expected self-consistency against mean traces per question")
-    plotext.plot_size(width=min(90, plotext.terminal_width() or 90), height=16)
-    click.echo(plotext.build(), err=True)
+    console = SafeConsole(stderr=True)
+    line = ChartLine("expected", curve.mean_budget.tolist(), curve.consistency.tolist())
+    title = "expected self-consistency against mean traces per question"
+    click.echo(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)
