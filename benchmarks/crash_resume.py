@@ -51,7 +51,7 @@ def check(store: Store, kills: int, total: int) -> dict[str, object]:
     traces: list[StoredTrace] = list(view.traces())
     lost = sum(trace.error is not None and trace.error.startswith(LOST) for trace in traces)
     allocator = restored(view)
-    rows = list(results(view, allocator))
+    rows = [answer.to_plain() for answer in results(view, allocator)]
     votes: dict[str, dict[str, int]] = {}
     for trace in traces:
         if trace.answer is not None:

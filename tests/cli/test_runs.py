@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pyarrow.parquet
 import pytest
@@ -14,10 +15,11 @@ from pets.engine import RunConfig
 from pets.engine.resume import run_settings
 from pets.pools import read_pool
 from pets.questions import Problem
-from pets.samplers import Prompt
+from pets.samplers import Prompt, Sampling
 from pets.store import Store, StoredTrace
 
 PROBLEMS = [Problem(f"q{n}", Prompt(f"{n} ="), "number", str(n)) for n in range(4)]
+TOKENS = RunConfig(budget="100ktok", sampling=Sampling(max_tokens=100))
 ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 
 
@@ -36,7 +38,7 @@ def path(tmp_path):
             run.write([StoredTrace("q3", 0).launch], [])
             run.save("faults", {"busy": 3})
             run.finish()
-        store.create(run_settings(RunConfig(budget="100ktok"), PROBLEMS, model="other", stored=True), PROBLEMS).close()
+        store.create(run_settings(TOKENS, PROBLEMS, model="other", stored=True), PROBLEMS).close()
     return path
 
 
@@ -54,8 +56,9 @@ def test_the_list_has_a_row_a_run(path):
     rows = [line for line in result.stdout.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in row.strip("│").split("│")] for row in rows]
     assert [row[0] for row in cells] == ["1", "2"]
-    assert cells[0][2:] == ["4", "11 traces / 16 traces", "finished", "okg", "m[red]", "mine"]
-    assert cells[1][3:5] == ["0 tokens / 100,000 tokens", "stopped"]
+    assert cells[0][2:] == ["finished", "4", "11", "16 traces", "okg", "m[red]", "mine"]
+    assert cells[1][2:6] == ["stopped", "4", "0", "100,000 tokens"]
+    assert cells[0][1].endswith(time.tzname[0]) or cells[0][1].endswith(time.tzname[1])
 
 
 def test_the_list_as_json_tells_the_same(path):
@@ -69,9 +72,81 @@ def test_show_tells_settings_progress_and_the_hardest(path):
     assert told["traces"] == 10 and told["votes"] == 9 and told["budget"] == "4x" and told["faults"] == {"busy": 3}
     mean, low, high = told["expected_consistency"]
     assert 0.3 < mean < 0.75 and low <= mean <= high
-    assert [one["id"] for one in told["hardest"]] == ["q3", "q2", "q1", "q0"]
+    assert [one["id"] for one in told["hardest"]] == ["q2", "q1", "q0"]  # q3 has no trace: nothing is known of it
+    assert told["accuracy"] == {"share": 0.75, "right": 3, "judged": 4}
     words = run("show", 1, "--store", path).stdout
-    assert "hardest               0.000  q3" in words and "busy=3" in words and "max_tokens=" in words
+    assert "busy=3" in words and "max_tokens=" in words
+    assert "spent                 11 traces of 16 traces" in words
+    assert "accuracy              0.750 (3 right of 4 with gold)" in words
+    assert f"expected consistency  {mean:.2f} ({low:.2f} to {high:.2f})" in words
+
+
+def test_the_list_cuts_no_number_in_80_columns(path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("--store", path).stdout.splitlines()
+    assert max(map(len, lines)) <= 80 and "100,000 tokens" in " ".join(lines) and "…" not in " ".join(lines)
+
+
+def test_one_question_is_shown_with_its_votes_and_texts(path):
+    words = run("show", 1, "--question", "q1", "--store", path).stdout
+    assert "1 =" in words and "votes                 1 2, 7 1" in words
+    assert "gold                  1 (right)" in words
+    assert "trace 1: answer 7, 9 tokens, stop\n    So 7." in words and "trace 3: no answer" in words
+    told = json.loads(run("show", 1, "--question", "q1", "--store", path, "--format", "json").stdout)
+    assert told["votes"] == {"1": 2, "7": 1} and [one["text"] for one in told["sampled"]][1] == "So 7."
+    assert (
+        "asks no question 'q9'; its first is 'q0'"
+        in pets("runs", "show", 1, "--question", "q9", "--store", path).stderr
+    )
+
+
+def test_what_a_trace_says_does_not_steer_the_terminal(tmp_path):
+    problem = Problem("q", Prompt.chat("2 + 2?\x1b[2J"), "number")
+    settings = run_settings(RunConfig(budget="4x"), [problem], model="m", stored=True)
+    trace = StoredTrace("q", 0, "4", "So\x1b]0;title\x07 it is 4.\nReally.", "stop", 3, 3)
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, [problem]) as stored:
+        stored.write([trace.launch], [trace])
+    words = run("show", "last", "--question", "q", "--store", tmp_path / "runs.db").stdout
+    assert "\x1b" not in words and "\x07" not in words
+    assert "user: 2 + 2?\\u001b[2J" in words and "    Really." in words
+
+
+@pytest.fixture
+def two(path):
+    """A second run, which is right about q2 too and asks q4 instead of q3."""
+    problems = [*PROBLEMS[:3], Problem("q4", Prompt("4 ="), "number", "4")]
+    settings = run_settings(RunConfig(budget="4x", policy="uniform"), problems, model="better", stored=True)
+    traces = [StoredTrace("q0", 0, "0", "0", "stop", 5, 3), StoredTrace("q1", 0, "7", "7", "stop", 5, 3)]
+    traces += [StoredTrace("q2", 0, "2", "2", "stop", 5, 3), StoredTrace("q4", 0, "4", "4", "stop", 5, 3)]
+    with Store.open(path) as store, store.create(settings, problems) as stored:
+        stored.write([trace.launch for trace in traces], traces)
+        return path, stored.id
+
+
+def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
+    path, other = two
+    told = json.loads(run("compare", 1, other, "--store", path, "--format", "json").stdout)
+    assert (told["shared"], told["first_only"], told["second_only"]) == (3, 1, 1)
+    assert told["differences"] == [{"id": "q1", "first": "1", "second": "7", "gold": "1"}]
+    paired = told["paired_accuracy"]
+    assert (paired["judged"], paired["first_right"], paired["second_right"]) == (3, 3, 2)
+    assert paired["difference"] == -0.3333 and paired["interval"][0] < -0.3333 < paired["interval"][1]
+    assert paired["p_value"] == 1.0
+    assert [side["traces"] for side in told["runs"]] == [11, 4] and [side["accuracy"] for side in told["runs"]] == [
+        0.75,
+        0.75,
+    ]
+    words = run("compare", 1, other, "--store", path).stdout
+    assert "3 questions in both; 1 answer differs." in words and "-0.333" in words and "better" in words
+
+
+def test_runs_that_share_no_question_are_not_compared(path):
+    problem = Problem("alone", Prompt("?"), "number")
+    settings = run_settings(RunConfig(budget="4x"), [problem], model="m", stored=True)
+    with Store.open(path) as store:
+        store.create(settings, [problem]).close()
+    result = pets("runs", "compare", 1, "last", "--store", path)
+    assert result.returncode == 2 and "share no question" in result.stderr
 
 
 def test_show_of_a_run_without_traces_expects_nothing(path):
@@ -103,6 +178,9 @@ def test_traces_and_the_pool_go_to_a_file(path, tmp_path):
     assert "3 questions written.\n1 without a vote left out." in result.stderr
     pool = read_pool(tmp_path / "p.jsonl")
     assert {question.id: list(question.answers) for question in pool.questions} == ANSWERS
+    assert pool.questions[1].texts == ("So 1.", "So 7.", "So 1.", "So None.")
+    run("export", 1, "--store", path, "--as", "pool", "--no-texts", "-o", tmp_path / "bare.jsonl")
+    assert read_pool(tmp_path / "bare.jsonl").questions[1].texts is None
     lines = run("export", 1, "--store", path, "--as", "pool").stdout
     assert lines == (tmp_path / "p.jsonl").read_text()
 

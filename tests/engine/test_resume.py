@@ -35,7 +35,9 @@ def test_a_stored_run_gives_the_same_answers_when_read_again(tmp_path):
     assert solution.run == 1 and solution.complete
     with Store.open(path) as store:
         view = store.view(1)
-        assert [answer.to_plain() for answer in answers] == list(results(view, restored(view)))
+        assert [answer.to_plain() for answer in answers] == [
+            answer.to_plain() for answer in results(view, restored(view))
+        ]
         assert store.runs()[0].state == "finished" and store.runs()[0].traces == 20
 
 

@@ -17,3 +17,8 @@ def test_answers_traces_and_reasons_are_counted():
     summary = AnswerSummary.of([Answer("a", "1", {"1": 1}, traces=2, no_answer=1, cut=1), Answer("b", error="gone")])
     assert (summary.questions, summary.asked, summary.answered, summary.traces, summary.cut) == (2, 1, 1, 2, 1)
     assert summary.error == "gone"
+
+
+def test_right_answers_are_counted_where_gold_can_be_read():
+    summary = AnswerSummary.of([Answer("a", "1", right=True), Answer("b", None, right=False), Answer("c", "2")])
+    assert (summary.right, summary.judged) == (1, 2)

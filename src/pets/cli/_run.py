@@ -219,7 +219,9 @@ def answered_words(summary: AnswerSummary) -> str:
 
 
 def remarks(summary: AnswerSummary) -> Iterator[str]:
-    """What a user should know of the answers: that there are none, and why; that no two votes agree."""
+    """What a user should know of the answers: how many are right; that there are none, and why; that no votes agree."""
+    if summary.judged:
+        yield f"Accuracy {summary.right / summary.judged:.3f}: {summary.right:,} right of {summary.judged:,} with gold."
     if summary.questions and not summary.answered:
         yield f"NOT ONE QUESTION WAS ANSWERED: {_reasons(summary)}"
     if not summary.answered and summary.excerpt:

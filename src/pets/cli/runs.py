@@ -1,10 +1,7 @@
-"""``pets runs``: the runs of a store, one of them closely, and what it found as files."""
+"""``pets runs``: the runs of a store, one of them closely, two side by side, and what they found as files."""
 
-import json
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from heapq import nsmallest
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,12 +11,20 @@ from rich.table import Table
 from pets.cli._groups import option, verb_group
 from pets.cli._output import check_rows_output, count, format_amount, write_output
 from pets.cli._run import ANSWER_COLUMNS
+from pets.cli._runs import (
+    comparison_facts,
+    print_comparison,
+    print_facts,
+    print_question,
+    question_facts,
+    run_facts,
+    summary_facts,
+    when,
+)
 from pets.cli._tables import print_table
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
-from pets.core.certificate import expected_consistency
-from pets.engine.progress import Certifier, tallies_of
-from pets.engine.resume import LOST, restored, results, total_so_far
+from pets.engine.resume import restored, results, total_so_far
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
@@ -29,7 +34,6 @@ from pets.store.export import pooled_questions, trace_records
 __all__ = ["runs"]
 
 Export = Literal["results", "traces", "pool"]
-HARDEST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,17 @@ class ExportOptions:
         flags=("-o", "--output"),
         kind=FILE,
     )
+    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True,
+                         flags=("--texts/--no-texts",))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """What of a run is shown."""
+
+    title: ClassVar[str] = "Question"
+
+    question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID")
 
 
 @verb_group(invoke_without_command=True)
@@ -64,6 +79,8 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
     \b
     pets runs --store runs.db
     pets runs show last --store runs.db
+    pets runs show 3 --question q7 --store runs.db
+    pets runs compare 1 2 --store runs.db
     pets runs export 3 --as pool -o run3.jsonl --store runs.db
     pets runs delete 3 --texts --store runs.db
 
@@ -76,7 +93,7 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
         summaries = store.runs()
     if output.format == "json":
         for summary in summaries:
-            click.echo(json.dumps(_plain(summary)))
+            click.echo(json_line(summary_facts(summary)))
         return
     _print_list(summaries)
 
@@ -84,26 +101,40 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def show(context: click.Context, run: str, source: StoreOptions, output: RunFormatOptions) -> None:
-    """Show how RUN was set up, how far it is, and its least certain questions.
+def show(
+    context: click.Context, run: str, source: StoreOptions, output: RunFormatOptions, selection: ShowOptions
+) -> None:
+    """Show how RUN was set up, how far it is, its accuracy where there is gold, and its least certain questions.
 
-    The expected self-consistency comes with its 95 % interval.
+    The expected self-consistency comes with its 95 % interval. With --question, show one question with its votes and
+    what every trace said.
     """
     with Store.open(source.store or context.obj, create=False) as store:
         view = store.view(run)
-        summary = view.summary()
-        facts = _plain(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
-        if summary.traces:
-            facts |= {"charged_as_lost": sum(trace.error == LOST for trace in view.traces(texts=False))}
-            facts |= _expected(view)
+        facts = run_facts(view) if selection.question is None else question_facts(view, selection.question)
     if output.format == "json":
-        click.echo(json.dumps(facts))
-        return
-    for key, value in facts.items():
-        if key != "hardest":
-            click.echo(f"{key.replace('_', ' '):<21} {terminal_text(_words(value))}")
-    for rank, question in enumerate(facts.get("hardest", ())):
-        click.echo(f"{'' if rank else 'hardest':<21} {question['certificate']:.3f}  {terminal_text(question['id'])}")
+        click.echo(json_line(facts))
+    elif selection.question is None:
+        print_facts(facts)
+    else:
+        print_question(facts)
+
+
+@runs.verb()
+@click.argument("first", metavar="RUN")
+@click.argument("second", metavar="OTHER")
+@click.pass_context
+def compare(context: click.Context, first: str, second: str, source: StoreOptions, output: RunFormatOptions) -> None:
+    """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
+
+    Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
+    """
+    with Store.open(source.store or context.obj, create=False) as store:
+        facts = comparison_facts(store.view(first), store.view(second))
+    if output.format == "json":
+        click.echo(json_line(facts))
+    else:
+        print_comparison(facts)
 
 
 @runs.verb()
@@ -121,7 +152,7 @@ def export(context: click.Context, run: str, source: StoreOptions, output: Expor
     with Store.open(source.store or context.obj, create=False) as store:
         view = store.view(run)
         if pooled:
-            written = _write_pool(view, output.output)
+            written = _write_pool(view, output.output, output.texts)
         else:
             columns = ANSWER_COLUMNS if output.what == "results" else None
             written = write_output(_records(view, output.what), output.output, columns)
@@ -155,11 +186,13 @@ def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteO
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
-    return trace_records(view) if what == "traces" else results(view, restored(view))
+    if what == "traces":
+        return trace_records(view)
+    return (answer.to_plain() for answer in results(view, restored(view)))
 
 
-def _write_pool(view: RunView, output: Path | None) -> int:
-    questions = tuple(pooled_questions(view))
+def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
+    questions = tuple(pooled_questions(view, texts=texts))
     if not questions:
         raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
     if output is not None:
@@ -170,72 +203,20 @@ def _write_pool(view: RunView, output: Path | None) -> int:
     return len(questions)
 
 
-def _expected(view: RunView) -> dict[str, Any]:
-    """What the answers are worth by now: as at the end of `pets solve`, and which questions are the least certain."""
-    allocator, ids = restored(view), [problem.id for problem in view.problems()]
-    tallies = tallies_of(allocator, ids)
-    certify = Certifier(tallies, allocator.policy.zone)
-    certificates = ((id, certify(allocator.tally(id))) for id in ids)
-    expected = expected_consistency(tallies, certify.prior, zone=certify.zone)
-    hardest = nsmallest(HARDEST_SHOWN, certificates, key=lambda pair: pair[1])
-    return {
-        "expected_consistency": [round(number, 4) for number in expected],
-        "hardest": [{"id": id, "certificate": round(chance, 4)} for id, chance in hardest],
-    }
-
-
 def _print_list(summaries: list[RunSummary]) -> None:
     if not summaries:
         click.echo("The store holds no run yet.", err=True)
         return
-    table = Table("run", "when", "questions", "spent / budget", "state", "policy", "model", "set")
+    table = Table("run", "when", "state")
+    for name in ("questions", "spent", "budget"):
+        table.add_column(name, justify="right")
+    for name in ("policy", "model", "set"):
+        table.add_column(name, overflow="fold")
     for run in summaries:
         unit = run.settings.currency.unit
         total = total_so_far(run.settings, run.questions)
-        spent = f"{format_amount(run.spent, unit)} / {format_amount(total, unit)}"
-        cells = (str(run.id), _when(run.created), f"{run.questions:,}", spent, run.state, run.settings.policy)
-        table.add_row(*cells, run.settings.model, run.settings.name)
+        spent = f"{run.spent:,}" if unit in ("traces", "tokens") else format_amount(run.spent, unit)
+        numbers = (f"{run.questions:,}", spent, format_amount(total, unit))
+        names = (run.settings.policy, run.settings.model, run.settings.name)
+        table.add_row(str(run.id), when(run.created), run.state, *numbers, *names)
     print_table(table)
-
-
-def _plain(run: RunSummary) -> dict[str, Any]:
-    settings = run.settings
-    return {
-        "run": run.id,
-        "state": run.state,
-        "created": _when(run.created),
-        "updated": _when(run.updated),
-        "set": settings.name,
-        "questions": run.questions,
-        "traces": run.traces,
-        "votes": run.answered,
-        "in_flight" if run.state == "running" else "lost": run.lost,
-        "tokens": run.tokens,
-        "prompt_tokens": run.prompt_tokens,
-        "unit": settings.currency.unit,
-        "spent": run.spent,
-        "total": total_so_far(settings, run.questions),
-        "policy": settings.policy,
-        "model": settings.model,
-    }
-
-
-def _settings(run: RunSummary) -> dict[str, Any]:
-    """The rest of the settings; a driver's own first, where it keeps them as a plan."""
-    plain = asdict(run.settings)
-    more = plain.pop("more")
-    shown = {"policy", "model", "name", "total", "currency", "sampling"}
-    rest = {key: value for key, value in plain.items() if key not in shown}
-    return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items()) or "none"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None or value == "" else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

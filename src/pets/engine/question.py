@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
+from pets.answers.gold import is_right
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_votes
 from pets.engine.budget import TokenPrice
@@ -133,8 +134,9 @@ class Answer:
     ``failed`` never came, ``cut`` were at their token limit, ``refused`` by the server's filter, ``unreadable`` for
     the answer type. ``cost`` is in dollars, where a price is known. ``warmup`` is the pattern of the first four
     traces. ``text`` is the surest trace that gave the answer; where there is none, a part of one that gave none.
-    ``complete`` is False where the question was stopped before it had all that it was to get. ``error`` says why a
-    question was given up, or not asked at all.
+    ``complete`` is False where the question was stopped before it had all that it was to get. ``right`` says whether
+    the answer is ``gold``, ``None`` where there is none that can be read. ``error`` says why a question was given up,
+    or not asked at all.
     """
 
     id: str
@@ -154,17 +156,18 @@ class Answer:
     text: str | None = None
     complete: bool = True
     gold: str | None = None
+    right: bool | None = None
     error: str | None = None
     zone: float | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """A row of JSON; gold, error and zone only where there is one.
+        """A row of JSON; gold, right, error and zone only where there is one.
 
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
         row = asdict(self)
-        for name in ("gold", "error", "zone"):
+        for name in ("gold", "right", "error", "zone"):
             if row[name] is None:
                 del row[name]
         return row
@@ -430,6 +433,7 @@ class OpenQuestion:
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,
             gold=self.problem.gold,
+            right=None if self.problem.gold is None else is_right(self.answer_type, answer, self.problem.gold),
             error=error,
             zone=zone or None,
         )

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
@@ -203,12 +202,12 @@ def restored(view: RunView) -> Allocator:
     return allocator
 
 
-def results(view: RunView, allocator: Allocator) -> Iterator[dict[str, Any]]:
-    """The rows that ``pets solve`` prints, from the store."""
+def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
+    """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
     config = config_of(view.settings)
     price = price_of(view.settings.model, config.price)
-    totals = stored_totals(view.traces(), config.kind)
-    return (answer.to_plain() for answer in answers(list(view.problems()), allocator, totals, config, price))
+    totals = stored_totals(view.traces(texts=texts), config.kind)
+    return answers(list(view.problems()), allocator, totals, config, price)
 
 
 def stored_totals(traces: Iterable[StoredTrace], kind: str | None) -> Iterator[tuple[str, QuestionTotals]]:

@@ -33,6 +33,8 @@ class AnswerSummary:
     unreadable: int = 0
     votes: float = 0.0
     distinct: int = 0
+    judged: int = 0  # questions with gold that can be read
+    right: int = 0
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
 
@@ -54,6 +56,8 @@ class AnswerSummary:
         self.cut += answer.cut
         self.refused += answer.refused
         self.unreadable += answer.unreadable
+        self.judged += answer.right is not None
+        self.right += answer.right is True
         self.error = answer.error or self.error
         if answer.answer is None and not self.excerpt:
             self.excerpt = answer.text or ""

@@ -49,14 +49,15 @@ class RunView:
             yield from map(problem_of, rows)
             last = rows[-1][0]
 
-    def traces(self, *, texts: bool = True) -> Iterator[StoredTrace]:
+    def traces(self, *, texts: bool = True, first: int = 0) -> Iterator[StoredTrace]:
         """The traces that came back: question by question in their order, each question's in launch order.
 
-        Without ``texts``, which counting does not need, far less is read.
+        Without ``texts``, which counting does not need, far less is read. ``first`` is the place of the question, from
+        0, with which to begin.
         """
         select = sql.TRACES_WITH_TEXT if texts else sql.TRACES
         page = TRACES_PER_PAGE if texts else QUESTIONS_PER_PAGE
-        question, number = -1, -1
+        question, number = first, -1
         while rows := self._database.all(select, self.id, question, number, page):
             yield from map(trace_of, rows)
             question, _, number = rows[-1][:3]

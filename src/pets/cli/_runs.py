@@ -1,0 +1,270 @@
+"""What ``pets runs`` shows: a run closely, one of its questions with every trace, two runs side by side."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from heapq import nsmallest
+from itertools import takewhile
+from typing import Any
+
+import click
+from rich.table import Table
+
+from pets.cli._output import count, format_amount
+from pets.cli._tables import print_table
+from pets.cli._terminal import terminal_text
+from pets.core.certificate import expected_consistency
+from pets.engine.paired import RunComparison, compare_runs
+from pets.engine.progress import Certifier, tallies_of
+from pets.engine.question import Answer
+from pets.engine.resume import LOST, config_of, restored, results, total_so_far
+from pets.engine.summary import AnswerSummary
+from pets.errors import InputError
+from pets.store import RunSummary, RunView, StoredTrace
+
+__all__ = ["comparison_facts", "print_comparison", "print_facts", "print_question", "question_facts", "run_facts"]
+__all__ += ["summary_facts", "when"]
+
+HARDEST_SHOWN = 5
+DIFFERENCES_SHOWN = 10
+LABEL_CHARACTERS = 21
+MERGED = ("unit", "total", "hardest")  # facts that are shown within others
+
+
+def when(seconds: float) -> str:
+    """A time of this machine, with its zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
+
+
+def summary_facts(run: RunSummary) -> dict[str, Any]:
+    """A run in a few numbers, as JSON has them."""
+    settings = run.settings
+    return {
+        "run": run.id,
+        "state": run.state,
+        "created": when(run.created),
+        "updated": when(run.updated),
+        "set": settings.name,
+        "questions": run.questions,
+        "traces": run.traces,
+        "votes": run.answered,
+        "in_flight" if run.state == "running" else "lost": run.lost,
+        "tokens": run.tokens,
+        "prompt_tokens": run.prompt_tokens,
+        "unit": settings.currency.unit,
+        "spent": run.spent,
+        "total": total_so_far(settings, run.questions),
+        "policy": settings.policy,
+        "model": settings.model,
+    }
+
+
+def run_facts(view: RunView) -> dict[str, Any]:
+    """How a run was set up, how far it is, and what its answers are worth by now."""
+    summary = view.summary()
+    facts = summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
+    if summary.traces:
+        lost, sampled = 0, set()
+        for trace in view.traces(texts=False):
+            lost += trace.error == LOST
+            if trace.error is None:
+                sampled.add(trace.question)
+        facts |= {"charged_as_lost": lost} | _worth(view, sampled)
+    return facts
+
+
+def _settings(run: RunSummary) -> dict[str, Any]:
+    """The rest of the settings; a driver's own first, where it keeps them as a plan."""
+    plain = asdict(run.settings)
+    more = plain.pop("more")
+    shown = {"policy", "model", "name", "total", "currency", "sampling"}
+    rest = {key: value for key, value in plain.items() if key not in shown}
+    return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
+
+
+def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
+    """As at the end of `pets solve`, and which questions are the least certain of those that were sampled."""
+    allocator = restored(view)
+    tallies = tallies_of(allocator, [problem.id for problem in view.problems()])
+    certify = Certifier(tallies, allocator.policy.zone)
+    expected = expected_consistency(tallies, certify.prior, zone=certify.zone)
+    summary = AnswerSummary()
+    answers = _counted(results(view, allocator, texts=False), summary)
+    certified = ((a.certificate, a.id) for a in answers if a.id in sampled and a.certificate is not None)
+    hardest = nsmallest(HARDEST_SHOWN, certified)
+    facts: dict[str, Any] = {"answered": summary.answered}
+    if summary.judged:
+        facts["accuracy"] = {
+            "share": round(summary.right / summary.judged, 4),
+            "right": summary.right,
+            "judged": summary.judged,
+        }
+    facts["expected_consistency"] = [round(number, 4) for number in expected]
+    facts["hardest"] = [{"id": id, "certificate": round(chance, 4)} for chance, id in hardest]
+    return facts
+
+
+def _counted(answers: Iterator[Answer], summary: AnswerSummary) -> Iterator[Answer]:
+    for answer in answers:
+        summary.add(answer)
+        yield answer
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """A fact per line for a person."""
+    for key, value in facts.items():
+        if key not in MERGED:
+            _print_fact(key.replace("_", " "), _fact_words(key, value, facts))
+    for rank, question in enumerate(facts.get("hardest", ())):
+        _print_fact("" if rank else "hardest", f"{question['certificate']:.3f}  {question['id']}")
+
+
+def _print_fact(label: str, words: str) -> None:
+    click.echo(f"{label:<{LABEL_CHARACTERS}} {terminal_text(words)}")
+
+
+def _fact_words(key: str, value: Any, facts: Mapping[str, Any]) -> str:
+    if key == "spent":
+        return f"{format_amount(value, facts['unit'])} of {format_amount(facts['total'], facts['unit'])}"
+    if key == "expected_consistency":
+        mean, low, high = value
+        return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+    if key == "accuracy":
+        return f"{value['share']:.3f} ({value['right']:,} right of {value['judged']:,} with gold)"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None or value == "" else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def question_facts(view: RunView, id: str) -> dict[str, Any]:
+    """One question of a run: what was asked, the vote, and every trace with what it said."""
+    problems = list(view.problems())
+    place = next((place for place, problem in enumerate(problems) if problem.id == id), None)
+    if place is None:
+        raise InputError(f"run {view.id} asks no question {id!r}; its first is {problems[0].id!r}." if problems else
+                         f"run {view.id} has no question yet.")  # fmt: skip
+    answer = next(answer for answer in results(view, restored(view), texts=False) if answer.id == id)
+    traces = takewhile(lambda trace: trace.question == id, view.traces(first=place))
+    prompt = problems[place].prompt.content
+    asked = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
+    facts = answer.to_plain() | {"prompt": asked, "answer_type": problems[place].answer_type}
+    facts.pop("text", None)
+    return facts | {"sampled": [_trace_facts(trace) for trace in traces]}
+
+
+def _trace_facts(trace: StoredTrace) -> dict[str, Any]:
+    names = ("number", "answer", "finish", "tokens", "seconds", "error", "text")
+    return {name: getattr(trace, name) for name in names}
+
+
+def print_question(facts: Mapping[str, Any]) -> None:
+    """The question, its votes and its traces, for a person; what would steer the terminal is shown."""
+    asked = facts["prompt"]
+    texts = asked if isinstance(asked, str) else "\n".join(f"{part['role']}: {part['content']}" for part in asked)
+    click.echo(terminal_text(texts, keep="\n"))
+    click.echo()
+    votes = sorted(facts["votes"].items(), key=lambda vote: -vote[1])
+    _print_fact("answer", "none" if facts["answer"] is None else facts["answer"])
+    if facts.get("gold") is not None:
+        verdict = {True: " (right)", False: " (the answer is wrong)", None: ""}[facts.get("right")]
+        _print_fact("gold", f"{facts['gold']}{verdict}")
+    _print_fact("votes", ", ".join(f"{answer} {weight:g}" for answer, weight in votes) or "none")
+    if facts["certificate"] is not None:
+        _print_fact("certificate", f"{facts['certificate']:.3f}")
+    _print_fact("traces", f"{facts['traces']:,}, of them {facts['no_answer']:,} without an answer")
+    for trace in facts["sampled"]:
+        said = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
+        finish = trace["error"] or trace["finish"] or "-"
+        click.echo(
+            terminal_text(f"\ntrace {trace['number']}: {said}, {count(trace['tokens'], 'token')}, {finish}", "\n")
+        )
+        for line in trace["text"].splitlines():
+            click.echo(f"    {terminal_text(line)}")
+
+
+def comparison_facts(first: RunView, second: RunView) -> dict[str, Any]:
+    """Two runs side by side, over the questions that both ask."""
+    sides = []
+    for view in (first, second):
+        answers = list(results(view, restored(view), texts=False))
+        sides.append((answers, _side(view, answers)))
+    problems = {problem.id: problem for problem in first.problems()}
+    compared = compare_runs(problems, sides[0][0], sides[1][0], config_of(first.settings).answer)
+    if not compared.shared:
+        raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
+    return {"runs": [side for _, side in sides], **_comparison(compared)}
+
+
+def _side(view: RunView, answers: list[Answer]) -> dict[str, Any]:
+    summary, costs = AnswerSummary.of(answers), [answer.cost for answer in answers if answer.cost is not None]
+    return {
+        "run": view.id,
+        "model": view.settings.model,
+        "policy": view.settings.policy,
+        "questions": summary.questions,
+        "answered": summary.answered,
+        "accuracy": round(summary.right / summary.judged, 4) if summary.judged else None,
+        "traces": summary.traces,
+        "tokens": sum(answer.tokens for answer in answers),
+        "cost": round(sum(costs), 6) if costs else None,
+    }
+
+
+def _comparison(compared: RunComparison) -> dict[str, Any]:
+    paired = compared.accuracy
+    accuracy = None
+    if paired is not None:
+        accuracy = asdict(paired) | {
+            "difference": round(paired.difference, 4),
+            "interval": [round(bound, 4) for bound in paired.interval],
+            "p_value": round(paired.p_value, 4),
+        }
+    return {
+        "shared": compared.shared,
+        "first_only": compared.first_only,
+        "second_only": compared.second_only,
+        "differences": [asdict(difference) for difference in compared.differences],
+        "paired_accuracy": accuracy,
+    }
+
+
+def print_comparison(facts: Mapping[str, Any]) -> None:
+    """The two runs in a table, whether they differ by more than chance, and where their answers differ."""
+    table = Table("run", "model", "policy")
+    for name in ("questions", "answered", "accuracy", "traces", "tokens", "cost"):
+        table.add_column(name, justify="right")
+    for side in facts["runs"]:
+        numbers = [f"{side[name]:,}" for name in ("questions", "answered")]
+        accuracy = "-" if side["accuracy"] is None else f"{side['accuracy']:.3f}"
+        cost = "-" if side["cost"] is None else f"{side['cost']:.4f} usd"
+        spent = [f"{side[name]:,}" for name in ("traces", "tokens")]
+        table.add_row(str(side["run"]), side["model"], side["policy"], *numbers, accuracy, *spent, cost)
+    print_table(table)
+    different = len(facts["differences"])
+    verb = "differs" if different == 1 else "differ"
+    click.echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
+    if (paired := facts["paired_accuracy"]) is not None:
+        low, high = paired["interval"]
+        click.echo(
+            f"Accuracy of the second less the first: {paired['difference']:+.3f} ({low:+.3f} to {high:+.3f}), p = "
+            f"{paired['p_value']:.3f} (exact McNemar: {paired['first_only']} right in the first alone, "
+            f"{paired['second_only']} in the second alone, of {paired['judged']})."
+        )
+    if different:
+        _print_differences(facts["differences"])
+
+
+def _print_differences(differences: list[dict[str, Any]]) -> None:
+    table = Table(title="Answers that differ", title_justify="left")
+    for name in ("question", "first", "second", "gold"):
+        table.add_column(name, overflow="fold")
+    for difference in differences[:DIFFERENCES_SHOWN]:
+        cells = (difference[name] for name in ("id", "first", "second", "gold"))
+        table.add_row(*("-" if cell is None else cell for cell in cells))
+    print_table(table)
+    if len(differences) > DIFFERENCES_SHOWN:
+        click.echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)

@@ -1,0 +1,108 @@
+"""Two runs over the same questions: where their answers differ, and whose are right more often."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+
+from scipy.stats import binomtest
+
+from pets.answers.base import AnswerType
+from pets.engine.question import Answer, answer_type_of
+from pets.questions import Problem
+
+__all__ = ["Difference", "PairedAccuracy", "RunComparison", "compare_runs"]
+
+NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class PairedAccuracy:
+    """Accuracy over the questions that both runs asked and whose gold can be read.
+
+    ``first_only`` and ``second_only`` are right in one run alone. The difference is the second's accuracy less the
+    first's, with a 95 % interval (Agresti and Min, 2005) and the exact McNemar test.
+
+    >>> paired = PairedAccuracy(judged=40, first_right=20, second_right=28, first_only=2, second_only=10)
+    >>> round(paired.difference, 3), [round(bound, 3) for bound in paired.interval], round(paired.p_value, 4)
+    (0.2, [0.032, 0.349], 0.0386)
+    """
+
+    judged: int
+    first_right: int
+    second_right: int
+    first_only: int
+    second_only: int
+
+    @property
+    def difference(self) -> float:
+        """By how much the second run is right more often, as a share of the questions."""
+        return (self.second_only - self.first_only) / self.judged
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 95 % interval."""
+        n, b, c = self.judged + 2, self.first_only + 0.5, self.second_only + 0.5
+        centre, spread = (c - b) / n, NORMAL_95 * sqrt(b + c - (c - b) ** 2 / n) / n
+        return max(-1.0, centre - spread), min(1.0, centre + spread)
+
+    @property
+    def p_value(self) -> float:
+        """How often chance alone would make them differ so much, were both as good (two-sided)."""
+        discordant = self.first_only + self.second_only
+        return float(binomtest(self.first_only, discordant).pvalue) if discordant else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A question that two runs answer otherwise."""
+
+    id: str
+    first: str | None
+    second: str | None
+    gold: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """What two runs say of the ``shared`` questions; ``accuracy`` is ``None`` where none of these has gold."""
+
+    shared: int
+    first_only: int
+    second_only: int
+    differences: tuple[Difference, ...] = field(default=())
+    accuracy: PairedAccuracy | None = None
+
+
+def compare_runs(
+    problems: Mapping[str, Problem],
+    first: Iterable[Answer],
+    second: Iterable[Answer],
+    answer_type: str | AnswerType | None = None,
+) -> RunComparison:
+    """The comparison; ``problems`` are the first run's, whose answers are read by ``answer_type`` or by their own."""
+    by_id = {answer.id: answer for answer in first}
+    shared = only_second = 0
+    differences: list[Difference] = []
+    right: list[tuple[bool, bool]] = []
+    for other in second:
+        answer = by_id.get(other.id)
+        if answer is None:
+            only_second += 1
+            continue
+        shared += 1
+        if not _same(problems[other.id], answer.answer, other.answer, answer_type):
+            differences.append(Difference(other.id, answer.answer, other.answer, answer.gold))
+        if answer.right is not None and other.right is not None:
+            right.append((answer.right, other.right))
+    accuracy = None
+    if right:
+        mine, yours = sum(a for a, _ in right), sum(b for _, b in right)
+        both = sum(a and b for a, b in right)
+        accuracy = PairedAccuracy(len(right), mine, yours, mine - both, yours - both)
+    return RunComparison(shared, len(by_id) - shared, only_second, tuple(differences), accuracy)
+
+
+def _same(problem: Problem, first: str | None, second: str | None, answer_type: str | AnswerType | None) -> bool:
+    if first is None or second is None or first == second:
+        return first == second
+    return answer_type_of(problem, answer_type).same(first, second)
