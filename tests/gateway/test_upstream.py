@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from pets.core.budget import Currency
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.upstream import Upstream, api_error
@@ -111,3 +112,14 @@ def test_an_address_with_a_password_is_refused_and_not_shown():
     with pytest.raises(InputError, match="password") as error:
         build_gateway("ftp://me:secret123@host", OnlineGrid())
     assert "secret123" not in str(error.value)
+
+
+def test_a_trace_without_a_limit_is_held_to_what_the_context_leaves():
+    mock = MockModel(BOOK, max_model_len=900)
+    with run_gateway(mock, currency=Currency.tokens(1), total=200_000) as gateway:
+        gateway.client.get("/v1/models")  # as `pets serve` asks for them before it serves
+        assert gateway.ask().status_code == 200 and gateway.ask(model="mock").status_code == 200
+        assert mock.stats.refused == 0
+        upstream = gateway.state.upstream
+        assert upstream.fitting_tokens("mock", 32_768, 100) == 800 and upstream.fitting_tokens("mock", 64, 100) == 64
+        assert upstream.fitting_tokens("other", 32_768, 100) == 32_768

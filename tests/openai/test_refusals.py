@@ -61,7 +61,8 @@ def test_an_error_that_is_no_json_is_read_as_it_is():
 
 
 def refuse(fields, names, body, optional=()):
-    return fields.add(FieldsRefusedError("the server says 400: no.", names, 400), body, set(optional))
+    fields.add(FieldsRefusedError("the server says 400: no.", names, 400), body, set(optional))
+    return fields.news()
 
 
 def test_what_was_asked_for_is_never_left_out():

@@ -20,7 +20,7 @@ from pets.cli.options import (
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
-from pets.engine.estimate import Estimate, estimate
+from pets.engine.estimate import RunEstimate, estimate
 from pets.engine.run import make_samplers
 from pets.errors import BudgetError
 from pets.questions import Problem, QuestionSet
@@ -141,7 +141,7 @@ async def _diagnose_all(
     return [await diagnose(server, model.model, maker(place), problems, config) for place, server in enumerate(servers)]
 
 
-def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> Estimate | None:
+def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> RunEstimate | None:
     """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
     told = [trace for trace in diagnosis.traces if trace.tokens]
     if not told:
@@ -167,7 +167,7 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig
         return None
 
 
-def _report(diagnosis: Diagnosis, forecast: Estimate | None, config: RunConfig) -> Iterator[str]:
+def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, config: RunConfig) -> Iterator[str]:
     """The findings as lines for a person."""
     yield f"{diagnosis.server or 'local model'} {diagnosis.model}".rstrip()
     for check in diagnosis.checks:
@@ -185,7 +185,7 @@ def _report(diagnosis: Diagnosis, forecast: Estimate | None, config: RunConfig) 
         yield from (f"  - {remedy}" for remedy in remedies)
 
 
-def _forecast_words(forecast: Estimate, config: RunConfig) -> str:
+def _forecast_words(forecast: RunEstimate, config: RunConfig) -> str:
     cost = "" if forecast.cost is None else f", {forecast.cost:.4f} usd"
     seconds = forecast.seconds or 0.0
     time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
@@ -195,7 +195,7 @@ def _forecast_words(forecast: Estimate, config: RunConfig) -> str:
     )
 
 
-def _plain(diagnosis: Diagnosis, forecast: Estimate | None) -> dict[str, Any]:
+def _plain(diagnosis: Diagnosis, forecast: RunEstimate | None) -> dict[str, Any]:
     return {
         **asdict(diagnosis),
         "faulty": diagnosis.faulty,

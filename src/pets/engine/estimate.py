@@ -12,13 +12,13 @@ from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
 from pets.store import Store
 
-__all__ = ["Estimate", "estimate", "parse_expectation", "seen_in_store"]
+__all__ = ["RunEstimate", "estimate", "parse_expectation", "seen_in_store"]
 
 BYTES_PER_TOKEN = 4  # of a prompt, about
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """What to expect of a run. ``basis`` says where a trace's tokens and seconds come from.
 
     Before any trace was seen its tokens are the most there can be, not known where the server's own limit holds
@@ -40,7 +40,7 @@ class Estimate:
 
 def estimate(
     problems: Sequence[Problem], config: RunConfig, model: str, tokens: float | None, seconds: float | None, basis: str
-) -> Estimate:
+) -> RunEstimate:
     """The estimate from a trace's mean tokens and seconds, where they are known."""
     settings = run_settings(config, problems, model=model)
     output = config.sampling.max_tokens if tokens is None else tokens
@@ -53,7 +53,7 @@ def estimate(
         traces = min(traces, config.max_traces * len(problems))
     price = price_of(model, config.price)
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(traces * prompt)
-    return Estimate(
+    return RunEstimate(
         questions=len(problems),
         traces=traces,
         max_tokens=config.sampling.max_tokens,

@@ -79,7 +79,9 @@ class ChatCompletions(ApiEndpoint):
         begun = clock()
         max_tokens = request.max_tokens
         if max_tokens is None and not state.ledger.currency.flat:  # tokens and money need an end to every trace
-            max_tokens = state.settings.limits.max_tokens
+            limit = state.settings.limits.max_tokens
+            longest = Prompt.of_body(request.upstream_fields(limit)).max_tokens
+            max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)
         prompt = Prompt.of_body(request.upstream_fields(max_tokens))
         account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
         while True:

@@ -77,9 +77,12 @@ class PassThrough:
         priced = not ledger.currency.flat
         request.check_cost(restricted=priced, priced=priced)
         max_tokens = request.token_limit(state.settings.limits)
+        if priced and max_tokens and request.max_tokens is None:
+            longest = _prompt_tokens(request, request.bounded_fields(max_tokens))
+            max_tokens = state.upstream.fitting_tokens(request.model, max_tokens, longest)
         fields = request.bounded_fields(max_tokens) if priced else request.fields
         prompt = Prompt.of_body(fields) if isinstance(request, ChatRequest) else None
-        prompt_tokens = PlainRequest.prompt_tokens(fields) if prompt is None else prompt.max_tokens
+        prompt_tokens = _prompt_tokens(request, fields)
         trace_cost = ledger.max_trace_cost(prompt_tokens, max_tokens)
         reservation = await ledger.reserve(
             key, traces, trace_cost, id, "plain", max_tokens=max_tokens, prompt_tokens=prompt_tokens
@@ -275,6 +278,12 @@ def usage_in(data: bytes) -> tuple[int, int] | None:
         if prompt is not None:
             return prompt, output or 0
     return None
+
+
+def _prompt_tokens(request: ChatRequest | PlainRequest, fields: Mapping[str, Any]) -> int:
+    """The tokens of a request's prompt at most."""
+    is_chat = isinstance(request, ChatRequest)
+    return Prompt.of_body(fields).max_tokens if is_chat else PlainRequest.prompt_tokens(fields)
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

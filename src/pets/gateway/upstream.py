@@ -12,7 +12,7 @@ import httpx
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
-from pets.openai.models import parse_models
+from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
@@ -54,6 +54,7 @@ class Upstream:
         for url in self.urls:  # now that no password is in it
             _check_address(url)
         self._clients: list[httpx.AsyncClient] = []
+        self._contexts: dict[str, int] = {}  # by model, as the list of models says
 
     @property
     def has_key(self) -> bool:
@@ -106,7 +107,15 @@ class Upstream:
                 raise ReplyError("the server's list of models broke off.") from error
         if response.status_code != httpx.codes.OK:
             raise error_from(response.status_code, response.headers, content)
-        return parse_models(content)
+        models = parse_models(content)
+        lengths = ((model["id"], context_tokens(model)) for model in models)
+        self._contexts = {name: length for name, length in lengths if length is not None}
+        return models
+
+    def fitting_tokens(self, model: str, limit: int, prompt_tokens: int) -> int:
+        """The token limit, or what the model's context leaves beside the prompt where that is known and less."""
+        context = self._contexts.get(model) if self._local is None else self._local.config.context
+        return limit if context is None else max(1, min(limit, context - prompt_tokens))
 
     async def find_models(self, wait_s: float = 0.0) -> list[str]:
         """The names of the models behind, asked for before serving; waits ``wait_s`` seconds for a server to come up.

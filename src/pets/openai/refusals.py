@@ -71,6 +71,7 @@ class RefusedFields:
 
     >>> refused = RefusedFields()
     >>> refused.add(FieldsRefusedError("400", ["max_tokens", "top_k"], 400), {"max_tokens": 9, "top_k": -1}, {"top_k"})
+    >>> refused.news()
     'max_completion_tokens is sent instead of max_tokens; top_k is left out'
     >>> refused.without({"max_tokens": 9, "top_k": -1})
     {'max_completion_tokens': 9}
@@ -78,6 +79,7 @@ class RefusedFields:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._unsaid: list[str] = []
 
     @property
     def names(self) -> list[str]:
@@ -94,8 +96,14 @@ class RefusedFields:
                 fields[other] = value
         return fields
 
-    def add(self, error: FieldsRefusedError, body: Mapping[str, Any], optional: Collection[str]) -> str:
-        """Learn from an error what is left out of ``body`` from now on, and say it; nothing where it was known.
+    def news(self) -> str:
+        """What has changed since this was last asked; most often nothing."""
+        words = "; ".join(self._unsaid)
+        self._unsaid.clear()
+        return words
+
+    def add(self, error: FieldsRefusedError, body: Mapping[str, Any], optional: Collection[str]) -> None:
+        """Learn from an error what is left out of ``body`` from now on; :meth:`news` says it once.
 
         Raises a ``RefusedError`` where that would change what was asked.
         """
@@ -108,7 +116,7 @@ class RefusedFields:
                 raise RefusedError(f"{error} {name} was asked for ({body[name]!r}): leave it out.", status=error.status)
         fresh = names & body.keys() - self._names
         self._names |= names
-        return "; ".join(map(self._change, sorted(fresh)))
+        self._unsaid += map(self._change, sorted(fresh))
 
     def _change(self, name: str) -> str:
         if (other := OTHER_NAMES.get(name)) is not None:

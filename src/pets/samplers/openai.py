@@ -121,11 +121,13 @@ class OpenAISampler(Sampler):
         while True:
             sent = refused.without(body)
             try:
-                return await self._traces(prompt, n, sampling, sent)
+                traces = await self._traces(prompt, n, sampling, sent)
             except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
-                optional = optional_fields(body, prompt, sampling, self._dialect)
-                if change := refused.add(error, sent, optional):
-                    LOGGER.warning("%s: %s (%s).", self._base, change, body["model"])
+                refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
+                continue
+            if words := refused.news():  # a host may refuse one field after another: they are said together
+                LOGGER.warning("%s: %s (%s).", self._base, words, body["model"])
+            return traces
 
     async def _traces(self, prompt: Prompt, n: int, sampling: Sampling, body: Mapping[str, object]) -> list[Completion]:
         stream = bool(body.get("stream")) and prompt.body is None
