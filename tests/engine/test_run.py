@@ -82,7 +82,9 @@ def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_pat
     questions = [*[Problem(f"q{i}", Prompt.question("2 + 2?"), "auto") for i in range(8)], own, options]
 
     def answer(prompt, seed):
-        return "The answer is A." if "B) 5" in prompt.content[-1].content else numbers(prompt, seed)
+        text = prompt.content[-1].content
+        other = "The answer is A." if "B) 5" in text else "The answer is Paris." if "words" in text else None
+        return other or numbers(prompt, seed)
 
     async def run(engine):
         async with engine:
@@ -93,7 +95,7 @@ def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_pat
     first = asyncio.run(run(Engine(questions, sampler=Scripted(answer), budget="10x", store=store)))
     assert [chosen.name for chosen in choices] == ["number"]
     assert all(set(first[f"q{i}"].votes) <= {"4", "5"} for i in range(8)) and first["options"].answer == "A"
-    assert first["own"].answer in ("4.0", "5.0")
+    assert first["own"].answer == "paris"
     again = asyncio.run(run(Engine.resume(store, sampler=Scripted(answer), top_up="2x")))
     assert len(choices) == 1 and all(set(again[f"q{i}"].votes) <= {"4", "5"} for i in range(8))
     assert sum(row.traces for row in again.values()) == 120
@@ -102,6 +104,18 @@ def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_pat
 def test_keep_going_chooses_a_type_too():
     solution = solve(["2 + 2?"] * 4, sampler=Scripted(numbers), budget="8x", keep_going=True)
     assert all(set(row.votes) <= {"4", "5"} for row in solution.answers)
+
+
+def test_a_small_budget_chooses_by_several_traces_too():
+    choices = []
+
+    async def run():
+        async with Engine(["2 + 2?"] * 3, sampler=Scripted(numbers), budget="4x") as engine:
+            engine.on_choice = choices.append
+            await engine.run()
+
+    asyncio.run(run())
+    assert choices[0].name == "number" and choices[0].traces >= 4
 
 
 def test_what_no_type_fits_is_text():

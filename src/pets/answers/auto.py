@@ -49,7 +49,7 @@ class ChosenType(NamedTuple):
         Answers are read as number: 3 of the first 3 traces end in one. --answer names another.
         """
         if self.name == "text":
-            return f"Answers are read as text: no other type fits the first {self.traces} traces. --answer names one."
+            return f"Answers are read as text: no other type fits the first traces ({self.traces}). --answer names one."
         return (
             f"Answers are read as {self.name}: {self.fitting} of the first {self.traces} traces end in one. "
             "--answer names another."

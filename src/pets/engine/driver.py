@@ -391,7 +391,9 @@ class Driver:
 
     def _limit(self) -> int:
         """How many traces may be in flight."""
-        first, limit = self.first_traces, self._limit_by_policy()
+        first = self.first_traces
+        # Traces that are held tell the policy nothing: it would be asked as blindly one by one.
+        limit = self.config.concurrency if self._held else self._limit_by_policy()
         return limit if first is None or first.passed else min(limit, self.in_flight + first.room(self.in_flight))
 
     def _limit_by_policy(self) -> int:

@@ -43,14 +43,14 @@ class FirstTraces:
         self._error = ""  # of a trace that failed
 
     @classmethod
-    def of(cls, budget: Budget, *, keep_going: bool = False) -> "FirstTraces":
-        """As many as the budget allows, each at the price of the dearest.
+    def of(cls, budget: Budget, *, keep_going: bool = False, fewest: int = FEWEST_TRACES) -> "FirstTraces":
+        """As many as the budget allows, each at the price of the dearest, and ``fewest`` of a small one.
 
         >>> [FirstTraces.of(Budget(total)).size for total in (5000, 160, 8)]
         [20, 16, 3]
         """
         amount = budget.total if budget.window is None else budget.window.amount
-        size = max(FEWEST_TRACES, min(MOST_TRACES, amount // budget.currency.hold // BUDGET_SHARE))
+        size = max(fewest, min(MOST_TRACES, amount // budget.currency.hold // BUDGET_SHARE))
         return cls(size, keep_going=keep_going)
 
     @property

@@ -26,7 +26,7 @@ from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
 from pets.engine.judging import Judging, judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
-from pets.engine.question import Answer, OpenQuestion
+from pets.engine.question import Answer, OpenQuestion, answer_type_of
 from pets.engine.resume import (
     LOST,
     adopt_run,
@@ -55,6 +55,7 @@ from pets.store import Run, RunSettings, Store, StoredTrace
 __all__ = ["Engine", "Keys", "Questions", "Session", "check_resent", "make_samplers", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
+CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
 Samplers = str | Sampler | Sequence[str | Sampler]
 Keys = str | Sequence[str | None] | None
 
@@ -70,14 +71,15 @@ class Session:
         self.on_choice: Callable[[ChosenType], None] = lambda chosen: None
         self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
 
-    def first_traces(self, budget: Budget, *, keep_going: bool) -> FirstTraces:
+    def first_traces(self, budget: Budget, *, keep_going: bool, choosing: bool) -> FirstTraces:
         """The traces that are read before more go out; half of them choose how answers are read, if nobody says."""
-        first = FirstTraces.of(budget, keep_going=keep_going)
+        first = FirstTraces.of(budget, keep_going=keep_going, fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES)
 
         def choose(held: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
-            if not last and len(held) < max(FEWEST_TRACES, first.size / 2):
+            texts = [completion.text for _, completion in held if not is_cut(completion.finish)]
+            if not last and len(texts) < max(FEWEST_TRACES, first.size / 2):
                 return None
-            self.chosen = choose_type(completion.text for _, completion in held if not is_cut(completion.finish))
+            self.chosen = choose_type(texts)
             self.on_choice(self.chosen)
             return Auto(self.chosen.name).settled("")
 
@@ -392,7 +394,11 @@ class Engine(Session):
             fetcher,
             asking,
             monitor=None if target is None else TargetMonitor(target),
-            first_traces=self.first_traces(allocator.budget, keep_going=config.keep_going),
+            first_traces=self.first_traces(
+                allocator.budget,
+                keep_going=config.keep_going,
+                choosing=any(answer_type_of(problem, config.answer).chosen_from_traces for problem in self.problems),
+            ),
             judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
             on_trace=self._count,
         )

@@ -260,7 +260,7 @@ class Stream(Session):
                 options=settings.options,
                 price=price_of(settings.model, config.price),
             ),
-            first_traces=self.first_traces(budget, keep_going=config.keep_going),
+            first_traces=self.first_traces(budget, keep_going=config.keep_going, choosing=config.answer is None),
             judging=self.judging(fetcher, judge_of((), config.answer), settings.model),
             on_answer=self._on_answer,
             on_close=self._watch,
