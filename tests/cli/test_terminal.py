@@ -13,10 +13,12 @@ from rich.table import Table
 from pets.cli import main as module
 from pets.cli._output import SafeConsole
 from pets.cli._terminal import json_line, terminal_text
+from pets.engine import RunConfig
+from pets.engine.resume import run_settings
 from pets.errors import RefusedError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store, StoredTrace
+from pets.store import Launch, Store, StoredTrace
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\n\u202egnp.exe"
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # a line feed ends our own lines
@@ -40,7 +42,7 @@ def test_nothing_steers_and_the_rest_is_as_it_was(text):
 
 
 def test_a_servers_error(monkeypatch, capfdbinary):
-    def fail():
+    def fail(**_: object):
         raise RefusedError(f"the server says 400: {HOSTILE}")
 
     monkeypatch.setattr(module, "cli", fail)
@@ -53,8 +55,9 @@ def test_a_servers_error(monkeypatch, capfdbinary):
 def store(tmp_path):
     path = tmp_path / "runs.db"
     with Store.open(path) as store:
-        settings = RunSettings("uniform", 10, model=HOSTILE, name=HOSTILE, more={"plan": {"policy": "uniform"}})
-        with store.create(settings, [Problem(HOSTILE, Prompt("?"), "text")]) as run:
+        problems = [Problem(HOSTILE, Prompt("?"), "text")]
+        config = RunConfig(budget="4x", policy="uniform")
+        with store.create(run_settings(config, problems, model=HOSTILE, name=HOSTILE, stored=True), problems) as run:
             run.write([Launch(HOSTILE, 0)], [StoredTrace(HOSTILE, 0, HOSTILE, HOSTILE, tokens=3)])
     return path
 
@@ -63,9 +66,6 @@ def store(tmp_path):
     "words", ["", "show", "show --format json", "export", "export --as traces", "export --as pool"]
 )
 def test_the_ids_answers_and_texts_of_a_store(store, monkeypatch, capfdbinary, words):
-    if "--as" not in words:
-        monkeypatch.setattr("pets.cli.runs._expected", lambda view: {"hardest": [{"id": HOSTILE, "certificate": 0.5}]})
-        monkeypatch.setattr("pets.cli.runs._records", lambda view, what: iter([{"id": HOSTILE}]))
     code, out, err = run_pets(monkeypatch, capfdbinary, "runs", *words.split(), "--store", store)
     assert code == 0 and "owned" in out
     assert not STEERING.search(out + err)
