@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import ClassVar
 
 import click
@@ -61,7 +60,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*words, **environment):
-    file = ConfigFile.find(Path.cwd(), ["ask", "several"])
+    file = ConfigFile.find(["ask", "several"])
     return CliRunner().invoke(group, words, env=environment, obj=file)
 
 
@@ -96,6 +95,11 @@ def test_an_option_above_all_tables_is_every_verbs_that_has_it(folder):
     (folder / "pets.toml").write_text('model = "m"\nseed = 3\n[ask]\nmodel = "n"\n')
     assert run("ask").stdout == "9 ('n',) True\n"
     assert "--model" in run("several", "tell").stderr
+
+
+def test_a_folder_that_is_gone_holds_no_file(folder):
+    (folder / "below").rmdir()
+    assert ConfigFile.find(VERBS) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_another_users_file_is_refused_unless_it_is_named(folder, monkeypatch):
     else:
         monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(InputError, match="belongs to another user"):
-        ConfigFile.find(folder, VERBS)
+        ConfigFile.find(VERBS)
     assert ConfigFile.read(path, VERBS).content == {}
 
 

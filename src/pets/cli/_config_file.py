@@ -14,6 +14,7 @@ store = "gateway.db"
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -44,14 +45,17 @@ class ConfigFile:
     content: Mapping[str, Any]
 
     @classmethod
-    def find(cls, folder: Path, verbs: Iterable[str]) -> "ConfigFile | None":
-        """The file in the folder or the nearest one above it, read; another user's is refused."""
-        for place in (folder, *folder.parents):
-            path = place / FILE_NAME
-            if path.is_file():
-                if hasattr(os, "getuid") and path.stat().st_uid not in (0, os.getuid()):
-                    raise InputError(f'"{path}" belongs to another user. To use it all the same: --config "{path}".')
+    def find(cls, verbs: Iterable[str]) -> "ConfigFile | None":
+        """The file in the current folder or the nearest one above it, read; another user's is refused."""
+        with suppress(OSError):  # the folder is gone, or one above it is closed to us
+            folder = Path.cwd()
+            paths = (place / FILE_NAME for place in (folder, *folder.parents))
+            path = next(filter(Path.is_file, paths), None)
+            if path is None:
+                return None
+            if not hasattr(os, "getuid") or path.stat().st_uid in (0, os.getuid()):
                 return cls.read(path, verbs)
+            raise InputError(f'"{path}" belongs to another user. To use it all the same: --config "{path}".')
         return None
 
     @classmethod

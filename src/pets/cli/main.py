@@ -108,7 +108,7 @@ def cli(context: click.Context, config: Path | None) -> None:
     A model is asked each question several times, and the answers vote. PETS decides which question deserves the next
     try, under a budget that is never exceeded. Start with: pets demo
     """
-    context.obj = ConfigFile.find(Path.cwd(), VERBS) if config is None else ConfigFile.read(config, VERBS)
+    context.obj = ConfigFile.find(VERBS) if config is None else ConfigFile.read(config, VERBS)
 
 
 def main() -> None:
