@@ -36,7 +36,7 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 
 
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
-    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16)
+    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.0)
     certified = certify(read, ("okg", "uniform"), (2.0, 4.0), config)
     assert [(group.policy, group.budget) for group in certified] == [
         ("okg", 2),
@@ -70,6 +70,35 @@ def test_certificates_of_the_models_own_questions_are_calibrated(build):
     assert scores.error < 0.04 and scores.brier < min(scores.brier_constant, scores.brier_share)
 
 
-def test_another_target_is_refused(pool):
-    with pytest.raises(InputError, match="whole pool"):
-        certify(read_answers(pool), config=ReplayConfig(target="disjoint"))
+def test_weights_are_refused(pool):
+    with pytest.raises(InputError, match="majority vote"):
+        certify(read_answers(pool), config=ReplayConfig(weighted=True))
+
+
+def test_the_zones_certificates_are_held_against_good_verdicts(pool):
+    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.2)
+    plain, zone = certify(read, ("uniform",), (4.0,), config)
+    assert (plain.zone, zone.zone) == (0.0, 0.2)
+    draws = [draw_traces(read, config, repetition) for repetition in range(2)]
+    assert zone.right.tolist() == [bool(good) for draw in draws for good in draw.outcomes.good[:, 4]]
+    assert np.all(zone.certificate >= plain.certificate - 1e-6) and zone.right.sum() >= plain.right.sum()
+
+
+def test_with_disjoint_halves_certificates_are_for_infinity(build):
+    read = read_answers(build(questions=60, traces=60, nulls=0.0))
+    (whole,) = certify(read, ("uniform",), (4.0,), ReplayConfig(1, size=30, zone=0.0))
+    (forever,) = certify(read, ("uniform",), (4.0,), ReplayConfig(1, size=30, zone=0.0, target="disjoint"))
+    assert forever.certificate.mean() < whole.certificate.mean()  # a vote that shares no trace is further away
+
+
+def test_a_calibrated_forecaster_errs_by_its_null():
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.5, 1.0, 500)
+    errors = []
+    for _ in range(100):
+        scores = calibrate([given(p, p, rng.random(500) < p)])
+        errors.append(scores.error)
+    assert 0.85 < np.mean(np.array(errors) < scores.null) <= 1.0
+    assert scores.null == pytest.approx(scores.null_questions, rel=0.25)  # one repetition: the coins are the same
+    again = Certified("toy", "okg", 4.0, np.tile(p, 20), np.tile(p, 20), np.tile(p, 20) > 0.5, repetitions=20)
+    assert calibrate([again]).null_questions > 2 * calibrate([again]).null

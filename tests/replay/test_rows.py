@@ -63,16 +63,22 @@ def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
 
 def test_certificates_are_those_that_are_checked_alone(build):
     pools = [build("one"), build("two", seed=1)]
-    results = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0))
-    alone = [group for pool in pools for group in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16))]
+    results = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0), zone=0.2)
+    alone = [
+        group
+        for pool in pools
+        for group in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16, zone=0.2))
+    ]
+    plain, zone = ([group for group in alone if group.zone == width] for width in (0.0, 0.2))
     table = rows(results)
     (together,) = [row for row in table if (row.pool, row.policy, row.metric) == ("", "okg", "certificate_error")]
-    assert together.mean == pytest.approx(calibrate(alone).error)
-    assert list(certificates(results)) == ["uniform", "okg"]
+    assert together.mean == pytest.approx(calibrate(plain).error)
+    assert list(certificates(results)) == ["uniform", "uniform, zone 0.2", "okg", "okg, zone 0.2"]
+    assert certificates(results)["okg, zone 0.2"].error == pytest.approx(calibrate(zone).error)
     (brier,) = [row for row in table if (row.pool, row.policy, row.metric) == ("one", "okg", "certificate_brier")]
-    assert brier.mean == pytest.approx(calibrate(alone[:2]).brier)
-    with pytest.raises(InputError, match="majority vote of the whole pool"):
-        ReplayConfig(target="disjoint", certified=(4.0,))
+    assert brier.mean == pytest.approx(calibrate(plain[:2]).brier)
+    with pytest.raises(InputError, match="majority vote"):
+        ReplayConfig(weighted=True, certified=(4.0,))
 
 
 def test_the_matched_policy_is_at_one(results):

@@ -39,6 +39,6 @@ def certified(pool):
 
 def test_the_table_has_a_row_for_each_offline_policy(certified):
     table = certificate_table(rows(certified))
-    assert list(table.columns[1].cells) == ["uniform", "okg"]
-    assert list(table.columns[5].cells)[1] == f"{certificates(certified)['okg'].error:.4f}"
+    assert list(table.columns[1].cells) == ["uniform", "uniform, zone", "okg", "okg, zone"]
+    assert list(table.columns[5].cells)[2] == f"{certificates(certified)['okg'].error:.4f}"
     assert certificate_table([]) is None

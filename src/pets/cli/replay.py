@@ -87,6 +87,11 @@ class DrawOptions:
         "draw.",
         "whole",
     )
+    zone: float = option(
+        "What another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good.",
+        0.1,
+        kind=click.FloatRange(0, 1, max_open=True),
+    )
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
     workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
 
@@ -160,6 +165,7 @@ def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOp
         contenders.train,
         seed=draws.seed,
         confidence=contenders.confidence,
+        zone=draws.zone,
         certified=certified,
         min_traces=draws.min_traces,
     )

@@ -54,10 +54,8 @@ class ReplayConfig:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
         if not 0.0 <= self.zone < 1.0:
             raise InputError(f"the zone is a share, 0 <= zone < 1; got {self.zone}.")
-        if self.certified and (self.target != "whole" or self.weighted):
-            raise InputError(
-                "certificates are checked against the majority vote of the whole pool; drop the other target."
-            )
+        if self.certified and self.weighted:
+            raise InputError("certificates are checked against the majority vote; drop the weights.")
 
     def train_of(self, questions: int) -> int:
         """How many of ``questions`` train the online policies; at least one must be left to arrive."""

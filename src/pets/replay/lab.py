@@ -209,7 +209,8 @@ def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floa
         return {}
     within = [budget for budget in config.certified if budget <= draw.size]
     return {
-        budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64)) for budget in within
+        budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64), config)
+        for budget in within
     }
 
 
@@ -240,7 +241,9 @@ def _gathered(
                 good_ceiling=np.array([curve.good_ceiling for curve in curves]),
                 relative=config.target == "disjoint",
                 allocations=tuple(curve.allocation for curve in curves),
-                certified=_certified(pool.name, contender.name, [outcome.moments[place] for outcome in outcomes]),
+                certified=_certified(
+                    pool.name, contender.name, config, [outcome.moments[place] for outcome in outcomes]
+                ),
             )
         )
     limit, no_limit = attainable(pool, config)
@@ -263,5 +266,11 @@ def _gathered(
     )
 
 
-def _certified(pool: str, policy: str, moments: Sequence[dict[float, Floats]]) -> tuple[Certified, ...]:
-    return tuple(Certified.of(pool, policy, budget, [part[budget] for part in moments]) for budget in moments[0])
+def _certified(
+    pool: str, policy: str, config: ReplayConfig, moments: Sequence[dict[float, Floats]]
+) -> tuple[Certified, ...]:
+    return tuple(
+        certified
+        for budget in moments[0]
+        for certified in Certified.pair(pool, policy, budget, config.zone, [part[budget] for part in moments])
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from pets.replay.calibration import Calibration, calibrate
+from pets.replay.calibration import Calibration, Certified, calibrate
 from pets.replay.metrics import LEVELS, area, at_spend, reached, traces_at_mean
 from pets.replay.resampling import resampled_levels
 from pets.replay.results import Floats, PoolResult, Result
@@ -59,13 +59,14 @@ def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: st
 
 
 def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:
-    """The reliability of each policy's certificates, all pools and mean budgets together; empty if none were made."""
-    specs = dict.fromkeys(result.policy for pool in pools for result in pool.results if result.certified)
-    certified = {
-        spec: [part for pool in pools for r in pool.results if r.policy == spec for part in r.certified]
-        for spec in specs
-    }
-    return {spec: calibrate(parts) for spec, parts in certified.items()}
+    """The reliability of each policy's certificates, all pools and mean budgets together; empty if none were made.
+
+    Those of an indifference zone have names of their own, such as "okg, zone 0.1".
+    """
+    certified: dict[str, list[Certified]] = {}
+    for part in (part for pool in pools for result in pool.results for part in result.certified):
+        certified.setdefault(part.policy + (f", zone {part.zone:g}" if part.zone else ""), []).append(part)
+    return {name: calibrate(parts) for name, parts in certified.items()}
 
 
 def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
@@ -78,8 +79,12 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
             other = reference.get(metric) if result.policy != against else None
             yield _row(result, metric, values, against if other is not None else None, other)
         yield from _level_rows(pool, result, against, reference_levels)
-        if result.certified:
-            for metric, value in _scores(calibrate(result.certified)):
+        if pool.config.zone:
+            by_zone = result.by_zone()
+            for level in LIMIT_LEVELS:
+                yield _row(result, f"zone_traces_at_mean_{level:g}", np.array([traces_at_mean(by_zone, level)]))
+        for prefix, parts in _by_zone(result.certified).items():
+            for metric, value in _scores(calibrate(parts), prefix):
                 yield _row(result, metric, np.array([value]))
         yield from _sweep(result)
 
@@ -127,12 +132,14 @@ def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Float
     yield "area", area(result)
     if spends is not None:
         yield "consistency_matched", at_spend(result, result.consistency, spends)
+        yield "zone_consistency_matched", at_spend(result, result.zone_consistency, spends)
         yield "accuracy_matched", at_spend(result, result.accuracy, spends)
 
 
 def _sweep(result: Result) -> Iterator[Row]:
     """The points of a sweep, or of a curve at whole numbers of traces per question."""
     columns = {"traces": result.traces, "consistency": result.consistency, "accuracy": result.accuracy}
+    columns["zone_consistency"] = result.zone_consistency
     if result.mean_tokens is not None:
         columns["tokens"] = result.mean_tokens
     if result.budget_used is not None:
@@ -160,19 +167,28 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
 
 
-def _scores(calibration: Calibration) -> Iterator[tuple[str, float]]:
-    """What a reliability diagram comes to, as ``certificate_...`` metrics."""
+def _by_zone(certified: Sequence[Certified]) -> dict[str, list[Certified]]:
+    """Plain certificates as ``certificate``, those of a zone as ``zone_certificate``."""
+    parts: dict[str, list[Certified]] = {}
+    for part in certified:
+        parts.setdefault("zone_certificate" if part.zone else "certificate", []).append(part)
+    return parts
+
+
+def _scores(calibration: Calibration, prefix: str) -> Iterator[tuple[str, float]]:
+    """What a reliability diagram comes to, as ``certificate_...`` or ``zone_certificate_...`` metrics."""
     for field in fields(Calibration):
         if field.name not in ("bins", "certificate"):
-            yield f"certificate_{field.name}", float(getattr(calibration, field.name))
-    yield "certificate_mean", calibration.certificate
+            yield f"{prefix}_{field.name}", float(getattr(calibration, field.name))
+    yield f"{prefix}_mean", calibration.certificate
 
 
 def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
     """Certificates over all pools."""
     questions = sum(pool.questions for pool in pools)
-    for policy, scores in certificates(pools).items():
-        for metric, value in _scores(scores):
+    for name, scores in certificates(pools).items():
+        policy, zone, _ = name.partition(", zone ")
+        for metric, value in _scores(scores, "zone_certificate" if zone else "certificate"):
             yield Row("", policy, "offline", None, None, metric, value, None, value, 1, 1, questions)
 
 

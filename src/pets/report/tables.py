@@ -17,6 +17,8 @@ COLUMNS = {
     "settled 1": "traces_settled_1",
     "mean 0.95": "traces_at_mean_0.95",
     "mean 0.99": "traces_at_mean_0.99",
+    "zone 0.95": "zone_traces_at_mean_0.95",
+    "zone 0.99": "zone_traces_at_mean_0.99",
     "limit 0.95": "limit_ratio_0.95",
     "limit 0.99": "limit_ratio_0.99",
     "tokens first 1": "tokens_first_1",
@@ -29,6 +31,8 @@ SCORES = {
     "mean": "certificate_mean",
     "right": "certificate_right",
     "calibration error": "certificate_error",
+    "null": "certificate_null",
+    "null, by question": "certificate_null_questions",
     "Brier": "certificate_brier",
     "a constant's": "certificate_brier_constant",
     "the leader's share's": "certificate_brier_share",
@@ -54,16 +58,24 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
 
 def certificate_table(rows: Sequence[Row]) -> Table | None:
     """One row for each pool and policy; ``None`` if no certificates were made."""
-    cells = {(row.pool, row.policy, row.metric): row.mean for row in rows if row.metric in SCORES.values()}
-    caption = "The chance that the leader is the vote of all traces drawn, pooled over mean budgets and repetitions."
+    cells = {
+        (row.pool, row.policy, row.metric): row.mean for row in rows if row.metric.endswith(tuple(SCORES.values()))
+    }
+    caption = (
+        "The chance that the leader is the target, or with a zone that no answer leads it by more; pooled over mean "
+        "budgets and repetitions.\nA calibrated forecaster's error is under the null's 95 times in 100: with a coin "
+        "per certificate, and with a coin per question."
+    )
     table = Table(title="certificates", caption=caption, title_justify="left", caption_justify="left")
     table.add_column("pool", overflow="fold")
     table.add_column("policy", overflow="fold")
     for name in SCORES:
         table.add_column(name, justify="right")
-    for pool, policy in dict.fromkeys((pool, policy) for pool, policy, _ in cells):
-        scores = [cells[pool, policy, metric] or 0.0 for metric in SCORES.values()]
-        table.add_row(pool or "all pools", policy, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:]))
+    kinds = dict.fromkeys((pool, policy, metric.startswith("zone_")) for pool, policy, metric in cells)
+    for pool, policy, zone in kinds:
+        scores = [cells[pool, policy, ("zone_" if zone else "") + metric] or 0.0 for metric in SCORES.values()]
+        name = f"{policy}, zone" if zone else policy
+        table.add_row(pool or "all pools", name, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:]))
     return table if cells else None
 
 
@@ -78,11 +90,18 @@ def _caption(pool: PoolResult, of_pool: Sequence[Row]) -> str:
     of = "of the ceiling " if pool.config.target == "disjoint" else ""
     sentences = [
         f"Traces per question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
+        *_zone(pool),
         "* at the spend where okg first reaches 1.",
         f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
         _limit(pool, of_pool),
     ]
     return "\n".join(sentences)
+
+
+def _zone(pool: PoolResult) -> list[str]:
+    zone = pool.config.zone
+    words = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
+    return [f"{words} than {zone:g} above theirs."] if zone else []
 
 
 def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
@@ -99,7 +118,7 @@ def _cell(row: Row | None) -> str:
         return f"{row.mean:,.0f}"
     if row.metric.startswith("limit"):
         return f"{row.mean:.2f} x"
-    digits = 1 if row.metric.startswith("traces") else 3
+    digits = 1 if "traces" in row.metric else 3
     deviation = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
     missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
     return f"{row.mean:.{digits}f}{deviation}{missed}"
