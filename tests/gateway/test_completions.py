@@ -44,7 +44,8 @@ def sdk(gateway):
 
 
 def test_a_voted_answer(sdk, gateway):
-    reply = sdk.chat.completions.create(model="pets/mock", messages=TORN, extra_body={"pets": {"answer": "choice"}})
+    how = {"pets": {"answer": "choice"}}
+    reply = sdk.chat.completions.create(model="pets/mock", messages=TORN, seed=0, extra_body=how)
     about = reply.pets
     assert about["answer"] in ("A", "B") and sum(about["votes"].values()) == about["traces"] > 4
     assert f"\\boxed{{{about['answer']}}}" in reply.choices[0].message.content
@@ -384,7 +385,7 @@ class HostileUpstream:
     async def __call__(self, request):
         body = json.loads(request.content)
         self.bodies.append(body)
-        limit = max(body.get(name, 0) for name in ("max_tokens", "max_completion_tokens", "n_predict")) or 10**6
+        limit = max(body.get(name, 0) for name in ("max_tokens", "max_completion_tokens", "n_predict")) or 10**5
         self.tokens += body["n"] * limit
         thoughts, calls = "hmm " * (limit // 2), [{"function": {"arguments": "call " * (limit // 2)}}]
         message = {"role": "assistant", "content": ANSWER, "reasoning_content": thoughts, "tool_calls": calls}

@@ -14,7 +14,7 @@ def test_no_request_breaks_it():
     with run_gateway(total=400) as gateway:
         described = schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
         operations = [found.ok() for found in described.get_all_operations()]
-        assert len(operations) == 6
+        assert len(operations) == 9
         for operation in operations:
             for mode in schemathesis.GenerationMode if operation.method == "post" else (POSITIVE,):
 

@@ -183,3 +183,29 @@ def test_a_client_chooses_how_answers_are_read_but_not_what_that_may_cost(monkey
 
 def test_a_type_that_does_not_say_otherwise_is_the_operators():
     assert AnswerType.operator_only and not AnswerType.client_options
+
+
+OPERATORS = ("regex:(a)", "python:os:getcwd", "judge", "judge:model=m", "judge:endpoint=http://127.0.0.1:9/v1")
+DISGUISES = (" {}", "{} ", "\t{}", "\u200b{}", "{}\n", "\x00{}")
+
+
+@pytest.mark.parametrize("spec", [*OPERATORS, *(form.format(spec) for spec in OPERATORS for form in DISGUISES)])
+@pytest.mark.parametrize("upper", [False, True])
+def test_code_patterns_and_models_are_never_run_at_a_clients_word(shared, spec, upper):
+    spec = spec.upper() if upper else spec
+    before = shared.mock.stats.requests
+    for reply in (
+        shared.ask(pets={"answer": spec}),
+        shared.ask(response_format={"type": "json_object"}, pets={"answer": spec}),
+        *(
+            [shared.ask(headers={"x-pets-answer": spec})]
+            if spec.isascii() and spec.isprintable() and spec == spec.strip()
+            else ()
+        ),
+    ):
+        assert reply.status_code == 400 and reply.json()["error"]["param"] == "pets.answer"
+    assert shared.mock.stats.requests == before
+
+
+def test_the_operator_may_choose_what_clients_may_not():
+    assert answer_spec(None, "regex:([A-D])") == answer_spec("regex:([A-D])", "regex:([A-D])") == "regex:([A-D])"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pets.confidence import Confidence
 from pets.errors import ReplyError
-from pets.openai.response import ResponseReader, shares
+from pets.openai.response import MAX_CONTAINERS, MAX_NUMBERS, ResponseReader, check_size, shares
 from pets.samplers import Sampling
 
 SUMMARY = {"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}
@@ -129,3 +129,25 @@ def test_the_tokens_of_all_choices_are_what_the_usage_says(usage, tokens, logpro
     reader.read(json.dumps({"choices": choices, "usage": usage}))
     counts = [trace.tokens for trace in reader.completions()]
     assert sum(counts) == tokens and all(count >= 0 for count in counts)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"[]," * MAX_CONTAINERS,
+        b"[" + b"{}," * MAX_CONTAINERS,
+        b'{"a":1,' * (MAX_CONTAINERS + 1),
+        b'["a",' + b'"b",' * (4 * MAX_CONTAINERS),
+        b"[" + b"1," * (MAX_NUMBERS + 1),
+        rb'["a\\\\",' + b"[]," * MAX_CONTAINERS,
+    ],
+)
+def test_a_body_with_too_many_parts_is_refused_before_it_is_read(body):
+    with pytest.raises(ReplyError, match="objects and lists"):
+        check_size(body)
+
+
+@given(st.recursive(st.text() | st.integers(), lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts)))
+def test_a_text_may_say_whatever_it_likes(value):
+    check_size(json.dumps(value).encode())
+    check_size(json.dumps(["[{," * MAX_CONTAINERS, '"\\"' * MAX_CONTAINERS, value], ensure_ascii=False).encode())

@@ -3,11 +3,13 @@
 import asyncio
 import base64
 import contextlib
+import gc
 import gzip
 import json
 import resource
 import subprocess
 import sys
+import threading
 import zlib
 from urllib.parse import quote
 
@@ -683,3 +685,27 @@ def test_a_host_that_will_not_stream_is_read_whole():
 
     [trace], _ = sample(whole, n=1, stream=True)
     assert trace.text == " 4"
+
+
+def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read():
+    threads, texts = [], ["four " * 300_000, None]
+
+    def reply(request):
+        if (text := texts.pop(0)) is None:
+            return httpx.Response(200, content=b'{"choices": [' + b"[]," * 500_000)
+        return httpx.Response(200, json={"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
+
+    class Noting(OpenAISampler):
+        def _read_large(self, *args, **options):
+            threads.append(threading.current_thread())
+            super()._read_large(*args, **options)
+
+    async def run():
+        sampler = Noting("http://up/v1", "m", transport=httpx.MockTransport(reply))
+        traces = await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
+        assert traces[0].text == "four " * 300_000
+        with pytest.raises(ReplyError, match="objects and lists"):
+            await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
+
+    asyncio.run(run())
+    assert len(threads) == 2 and threading.main_thread() not in threads and gc.isenabled()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pets.gateway.plain_requests import PLAIN_PATHS
 from pets.gateway.requests import IGNORED_NAME, MAX_IGNORED
 from pets.gateway.settings import Settings
 
@@ -17,7 +18,7 @@ def description(settings: Settings) -> dict[str, Any]:
     """OpenAPI 3.1, with this gateway's limits.
 
     >>> sorted(description(Settings())["paths"])
-    ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/models', '/v1/models/{model}']
+    ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', ...]
     """
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     return {
@@ -26,6 +27,9 @@ def description(settings: Settings) -> dict[str, Any]:
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "paths": {
             "/v1/chat/completions": {"post": _chat(settings)},
+            **{
+                f"/v1{path}": {"post": _plain(path, settings)} for path in (PLAIN_PATHS if settings.passthrough else ())
+            },
             "/v1/models": {"get": {"responses": _responses("application/json")}},
             "/v1/models/{model}": {"get": {"parameters": [model], "responses": _responses("application/json")}},
             "/healthz": {"get": {"responses": _responses("application/json")}},
@@ -63,6 +67,24 @@ def _chat(settings: Settings) -> dict[str, Any]:
         "pets": {"type": "object", "properties": options, "additionalProperties": False},
     }
     body = {"type": "object", "required": ["model", "messages"], "properties": fields}
+    return {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": _responses("application/json", "text/event-stream"),
+    }
+
+
+def _plain(path: str, settings: Settings) -> dict[str, Any]:
+    """A path that only passes through."""
+    form, limits = PLAIN_PATHS[path], settings.limits
+    fields: dict[str, Any] = {
+        "model": {"type": "string", "minLength": 1, "maxLength": 256},
+        form.content: {"type": "string", "minLength": 1},
+        "n": {"type": "integer", "minimum": 1, "maximum": limits.n},
+        "stream": {"type": "boolean"},
+    }
+    if form.token_limit is not None:
+        fields[form.token_limit] = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
+    body = {"type": "object", "required": ["model", form.content], "properties": fields}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": _responses("application/json", "text/event-stream"),

@@ -1,6 +1,7 @@
 """Any OpenAI-compatible server: vLLM, SGLang, llama.cpp, hosted APIs."""
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -22,7 +23,7 @@ from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
 from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
-from pets.openai.response import ResponseReader, error_from, error_message
+from pets.openai.response import ResponseReader, check_size, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 
@@ -50,6 +51,7 @@ KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a reques
 PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile
 MAX_REPLY_BYTES = 64 << 20  # that are in memory at once: a whole reply, or one event of a stream
 PLAIN_SHARE = 4  # a reply without log-probabilities may have a fourth of that: others wait while it is parsed
+LARGE_REPLY_BYTES = 1 << 20  # more is read in a thread
 MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not read
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
@@ -143,11 +145,26 @@ class OpenAISampler(Sampler):
             else:
                 detailed = body.get("logprobs") or body.get("prompt_logprobs")
                 longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
-                reader.read(self._redactor.data(await body_of_reply(response, longest)))
+                content = await body_of_reply(response, longest)
+                if len(content) <= LARGE_REPLY_BYTES:
+                    reader.read(self._redactor.data(content))
+                else:  # others are served meanwhile
+                    await asyncio.to_thread(self._read_large, reader, content, detailed=bool(detailed))
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
         if not (stream and self._redactor):
             return reader.completions()
         return [replace(trace, text=self._redactor.text(trace.text)) for trace in reader.completions()]
+
+    def _read_large(self, reader: ResponseReader, content: bytes, *, detailed: bool) -> None:
+        if not detailed:
+            check_size(content)
+        collects = gc.isenabled()
+        gc.disable()  # it would look through all that was read, again and again
+        try:
+            reader.read(self._redactor.data(content))
+        finally:
+            if collects:
+                gc.enable()
 
     async def models(self) -> list[dict[str, Any]]:
         """The server's models, as it lists them; over a connection of its own, which is closed after."""
