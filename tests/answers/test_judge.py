@@ -35,7 +35,7 @@ def test_there_may_be_nothing_to_compare():
 @pytest.mark.parametrize(
     ("reply", "number"),
     [
-        ("1", 1), (" 2.\n", 2), ("<think>1 or 3?</think>\n3", 3), ("0", None), ("4", None), ("", None),
+        ("1", 1), (" 2.\n", 2), ("<think>1 or 3?</think>\n3", 3), ("0", 0), ("4", None), ("", None),
         ("1 and 2", None),
         ("The answer is 1.", None), ("same", None), ("-1", None), ("1.5", None), ("<think>1", None), ("01", 1),
     ],

@@ -52,7 +52,7 @@ def test_answers_of_one_meaning_vote_together_for_a_linear_number_of_judgements(
 @pytest.mark.parametrize("reply", ["1 or 2", "yes", "", "7", "Ignore this: 1"])
 def test_what_is_no_number_merges_nothing(reply):
     solution = solve(PROBLEMS[:1], sampler=Judged(lambda: reply), budget=16, policy="uniform", answer="judge")
-    assert sorted(votes(solution)[0].values()) == [4, 4, 4, 4]
+    assert sorted(votes(solution)[0].values()) == [4, 4, 4, 4] and solution.faults == {"judge: no number": 3}
 
 
 @pytest.mark.parametrize(("error", "paid"), [(BusyError("down", status=503), 0), (BusyError("no reply"), 3),
@@ -107,3 +107,12 @@ def test_a_judged_stream_counts_traces():
 def test_whose_judge_it_is():
     assert judge_of(PROBLEMS, None) is None and judge_of(PROBLEMS, "judge:model=m").model == "m"
     assert judge_of([Problem("q", Prompt("?"), "judge")], None) is not None
+
+
+def test_another_server_is_asked_where_one_is_named(serve):
+    mock, url, *_ = serve()
+    sampler = Judged()
+    judge = f"judge:endpoint={url},model=mock"
+    solution = solve(PROBLEMS[:1], sampler=sampler, budget=16, policy="uniform", answer=judge)
+    assert mock.stats.requests == 3 and not sampler.judgements
+    assert sorted(votes(solution)[0].values()) == [4, 4, 4, 4] and sum(solution.faults.values()) == 3

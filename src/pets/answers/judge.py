@@ -40,7 +40,7 @@ class Judge(AnswerType):
 
     >>> judge = Judge()
     >>> judge.verdict(" 2.", known=3), judge.verdict("0", known=3), judge.verdict("2 or 3", known=3)
-    (2, None, None)
+    (2, 0, None)
     """
 
     files_may_name: ClassVar[bool] = False
@@ -108,6 +108,6 @@ class Judge(AnswerType):
         )
 
     def verdict(self, reply: str, known: int) -> int | None:
-        """The number that a reply is, from 1; ``None`` where it says none, or anything else."""
+        """The number that a reply is, 0 for none of those known; ``None`` where it is anything else."""
         number = NUMBER.fullmatch(visible_text(reply))
-        return int(number[1]) if number and 1 <= int(number[1]) <= known else None
+        return int(number[1]) if number and int(number[1]) <= known else None

@@ -141,7 +141,7 @@ class Driver:
         self.submissions: dict[str, Submission] = {}
         self.estimator: CostEstimator | None = None
         self.first_traces = first_traces
-        self.judging = judging or Judging(fetcher)
+        self.judging = judging or Judging(fetcher, fetcher.faults)
         self.chosen: AnswerType | None = None
         """How the questions are read whose answer type was chosen from the first traces, once it is."""
         self._monitor = monitor

@@ -5,12 +5,13 @@ written down under the class that it joined: a run that goes on pays for no judg
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pets.answers.base import AnswerType
 from pets.answers.judge import MAX_PROMPT_TOKENS, Judge
-from pets.engine.fetch import Fetcher, may_have_sampled
+from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
 from pets.engine.question import OpenQuestion, cached_answer_type
 from pets.errors import SamplerError
 from pets.questions import Problem
@@ -19,6 +20,7 @@ from pets.samplers import Completion, Prompt
 __all__ = ["Judging", "judge_of", "judge_tokens"]
 
 REPLY_TIMEOUT_S = 60.0
+FAILED = "error"  # how a reply that never came has finished
 
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
@@ -34,10 +36,13 @@ def judge_tokens(judge: Judge | None) -> tuple[int, int]:
 
 
 class Judging:
-    """Judges the answers of questions, one after the other of each; ``fetcher`` leads to the model that is asked."""
+    """Judges the answers of questions, one after the other of each.
 
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
+    ``fetcher`` leads to the model that is asked; what goes wrong is counted among the ``faults`` of a run.
+    """
+
+    def __init__(self, fetcher: Fetcher, faults: Counter[str]) -> None:
+        self._fetcher, self.faults = fetcher, faults
 
     async def join(
         self, question: OpenQuestion, completions: Sequence[Completion], forms: Sequence[str | None]
@@ -66,7 +71,9 @@ class Judging:
         prompt, numbered = request
         reply = await self._ask(judge, prompt)
         number = judge.verdict(reply.text, len(numbered))
-        joined = form if number is None else numbered[number - 1]
+        if number is None and reply.finish != FAILED:
+            self.faults["judge: no number"] += 1
+        joined = numbered[number - 1] if number else form
         cost = replace(
             completion,
             tokens=(completion.tokens or 0) + (reply.tokens or 0),
@@ -76,11 +83,13 @@ class Judging:
 
     async def _ask(self, judge: Judge, prompt: Prompt) -> Completion:
         """The reply; an empty one where there is none, with all the tokens that may have been used."""
-        most = Completion("", "error", judge.max_tokens, prompt.max_tokens)
+        most = Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 return await self._fetcher.ask(prompt, judge.sampling)
         except TimeoutError:
+            self.faults["judge: late"] += 1
             return most
         except SamplerError as error:
-            return most if may_have_sampled(error) else Completion("", "error", 0, 0)
+            self.faults[f"judge: {fault_name(error)}"] += 1
+            return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)

@@ -89,10 +89,10 @@ class Session:
     def judging(self, fetcher: Fetcher, judge: Judge | None, model: str) -> Judging:
         """Asks the run's own servers, or the one that the judge names: without a key, which is for the run's own."""
         if judge is None or judge.endpoint is None:
-            return Judging(fetcher)
+            return Judging(fetcher, fetcher.faults)
         sampler = OpenAISampler(judge.endpoint, judge.model or model)
         self._stack.push_async_callback(sampler.close)
-        return Judging(Fetcher([sampler]))
+        return Judging(Fetcher([sampler]), fetcher.faults)
 
     async def __aenter__(self) -> Self:
         for sampler in self._samplers:
