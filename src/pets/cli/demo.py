@@ -86,6 +86,7 @@ async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
                 budget=options.budget,
                 concurrency=IN_FLIGHT,
                 seed=SEED,
+                keep_going=True,  # a demo shows what comes
                 on_trace=lambda trace: progress.advance(bar),
             )
             async with engine:
