@@ -70,7 +70,7 @@ def test_defaults_leave_online_policies_out_of_small_pools(folder):
 def test_sizes_and_bad_lines_are_told(folder):
     result = run(folder, "--skip-bad", "--policy", "uniform", "--repetitions", "1", "--workers", "1")
     assert "bad: skipped 1 bad line." in result.stderr
-    assert "toy.model: 16 traces per question, its shortest question has no more (--min-traces" in result.stderr
+    assert "toy.model: 16 traces per question, its shortest question has no more." in result.stderr
     assert "bad: 1 questions x 16 traces" in result.stdout
 
 

@@ -192,8 +192,18 @@ def test_a_text_file_has_a_question_per_line(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("gold", [1, "B", "two", "1"])
-@pytest.mark.parametrize("options", [["one", "two"], {"text": ["one", "two"], "label": ["A", "B"]}, '["one", "two"]'])
+@pytest.mark.parametrize(
+    ("options", "gold"),
+    [
+        (["one", "two"], 1),
+        (["one", "two"], "B"),
+        (["one", "two"], "1"),
+        (["one ", "two"], " two"),
+        ('["one", "two"]', "two"),
+        ({"text": ["one", "two"], "label": ["A", "B"]}, "B"),
+        ({"text": ["one", "two"], "label": ["1", "2"]}, "2"),
+    ],
+)
 def test_listed_choices_are_asked_with_letters_and_gold_is_one_of_them(tmp_path, gold, options):
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"question": "Which is even?", "choices": options, "answer": gold}))
@@ -206,3 +216,10 @@ def test_choices_that_the_question_spells_out_are_not_repeated(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"question": "Which? (A) one (B) two", "options": ["one", "two"], "gold": "A"}))
     assert read_questions(path).problems[0].prompt == Prompt.chat("Which? (A) one (B) two")
+
+
+def test_options_that_are_numbers_are_named_by_their_value(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"question": "Which is even?", "choices": [1, 2, 3], "answerKey": 2}))
+    (problem,) = read_questions(path).problems
+    assert problem.gold == "B" and "B) 2" in problem.prompt.content[0].content

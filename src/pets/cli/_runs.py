@@ -235,14 +235,17 @@ def _comparison(compared: RunComparison) -> dict[str, Any]:
 def print_comparison(facts: Mapping[str, Any]) -> None:
     """The two runs in a table, whether they differ by more than chance, and where their answers differ."""
     table = Table("run", "model", "policy")
-    for name in ("questions", "answered", "accuracy", "traces", "tokens", "cost"):
+    priced = any(side["cost"] is not None for side in facts["runs"])
+    for name in ("questions", "answered", "accuracy", "traces", "tokens", *(["cost"] if priced else [])):
         table.add_column(name, justify="right")
     for side in facts["runs"]:
         numbers = [f"{side[name]:,}" for name in ("questions", "answered")]
         accuracy = "-" if side["accuracy"] is None else f"{side['accuracy']:.3f}"
         cost = "-" if side["cost"] is None else f"{side['cost']:.4f} usd"
         spent = [f"{side[name]:,}" for name in ("traces", "tokens")]
-        table.add_row(str(side["run"]), side["model"], side["policy"], *numbers, accuracy, *spent, cost)
+        table.add_row(
+            str(side["run"]), side["model"], side["policy"], *numbers, accuracy, *spent, *([cost] if priced else [])
+        )
     print_table(table)
     different = len(facts["differences"])
     verb = "differs" if different == 1 else "differ"

@@ -140,8 +140,8 @@ def replay(
             workers=draws.workers or os.cpu_count() or 1,
             progress=progress,
         )
-    for pool in results:
-        _print_notes(pool, draws.pool_size)
+    for pool, result_of_pool in zip(pools, results, strict=True):
+        _print_notes(result_of_pool, pool, draws.pool_size)
     table = rows(results)
     if result.format == "table":
         _print_tables(results, table)
@@ -184,13 +184,15 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
     return DEFAULT + DEFAULT_ONLINE
 
 
-def _print_notes(pool: PoolResult, pool_size: int) -> None:
-    if pool.note:
-        click.echo(terminal_text(f"{pool.pool}: {pool.note}."), err=True)
-    if pool.size < pool_size:
-        shortest = "its shortest question has no more (--min-traces leaves short ones out)"
-        why = "its halves have no more" if pool.config.target == "disjoint" else shortest
-        click.echo(terminal_text(f"{pool.pool}: {pool.size} traces per question, {why}."), err=True)
+def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
+    if result.note:
+        click.echo(terminal_text(f"{result.pool}: {result.note}."), err=True)
+    if result.size < pool_size:
+        uneven = len({len(question.answers) for question in pool.questions}) > 1
+        hint = " (--min-traces leaves short ones out)" if uneven else ""
+        halves = result.config.target == "disjoint"
+        why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
+        click.echo(terminal_text(f"{result.pool}: {result.size} traces per question, {why}."), err=True)
 
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:

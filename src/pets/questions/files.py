@@ -41,7 +41,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id"),
     "question": ("question", "problem", "query", "input"),
     "prompt": ("prompt", "messages"),
-    "gold": ("gold", "answer", "target", "label", "correct_answer", "solution"),
+    "gold": ("gold", "answer", "target", "label", "correct_answer", "answerkey", "solution"),
     "answer_type": ("answer_type",),
     "level": ("level",),
     "options": ("options", "choices"),
@@ -196,9 +196,9 @@ def problem_from(
             raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
     if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
         raise InputError(RENAMED_TYPE)
-    prompt, gold, texts = _prompt(values, record), values.get("gold"), _option_texts(values.get("options"))
+    prompt, gold, (texts, names) = _prompt(values, record), values.get("gold"), _option_texts(values.get("options"))
     if texts:
-        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, texts), f"choice:options={len(texts)}"
+        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names), f"choice:options={len(texts)}"
     return Problem(
         id=_text(values, "id") or str(number),
         prompt=prompt,
@@ -264,15 +264,17 @@ def lettered(prompt: Prompt, options: list[str]) -> Prompt:
     return Prompt((*content[:-1], Message(content[-1].role, text)), bare=prompt.bare)
 
 
-def _letter(gold: object, options: list[str]) -> object:
-    """The letter of the right option; gold may be its place, from 0, its text, or the letter itself."""
-    if isinstance(gold, str) and gold.strip() in options:
-        return LETTERS[options.index(gold.strip())]
-    if isinstance(gold, str) and gold.strip().isdecimal():
-        gold = int(gold)
-    if type(gold) is int and 0 <= gold < len(options):
-        return LETTERS[gold]
-    return gold
+def _letter(gold: object, names: list[Any]) -> object:
+    """The letter of the right option; gold may be its name, its place, from 0, or the letter itself.
+
+    >>> _letter("two", ["one", "two"]), _letter(1, ["one", "two"]), _letter(4, [2, 4, 6]), _letter("B", ["one", "two"])
+    ('B', 'B', 'B', 'B')
+    """
+    gold = gold.strip() if isinstance(gold, str) else gold
+    if gold in names:
+        return LETTERS[names.index(gold)]
+    place = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
+    return LETTERS[place] if type(place) is int and 0 <= place < len(names) else gold
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:
@@ -285,16 +287,21 @@ def _text(record: Mapping[str, Any], key: str) -> str | None:
     raise InputError(f'"{key}" is {_as_json(value)}; expected a string.')
 
 
-def _option_texts(value: Any) -> list[str]:
-    """What the possible answers say, where a question lists them."""
-    if isinstance(value, dict):  # {"text": [...], "label": [...]}, as ARC has them
-        value = value.get("text")
+def _option_texts(value: Any) -> tuple[list[str], list[Any]]:
+    """What the possible answers say, where a question lists them, and how gold may name them."""
+    labels = None
+    if isinstance(value, dict):  # {"text": [...], "label": ["1", ...]}, as ARC has them
+        value, labels = value.get("text"), value.get("label")
     if isinstance(value, str) and value.lstrip().startswith("["):  # a list in a cell
         with suppress(ValueError):
             value = json.loads(value)
-    if isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(isinstance(text, str) for text in value):
-        return [text.strip() for text in value]
-    return []
+    if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
+        return [], []
+    if not all(isinstance(option, str | int | float) for option in value):
+        return [], []
+    names = [option.strip() if isinstance(option, str) else option for option in value]
+    same_length = isinstance(labels, list) and len(labels) == len(value)
+    return [str(name) for name in names], labels if same_length and labels else names
 
 
 def _option_count(value: Any) -> int | None:

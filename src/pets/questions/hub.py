@@ -30,7 +30,7 @@ def hub_rows(
     try:
         datasets = require("datasets", "datasets")
     except InputError as error:
-        raise InputError(f"{error}{copy_hint}") from None
+        raise InputError(f"{error}; {copy_hint}" if copy_hint else str(error)) from None
     try:
         if split is None:
             splits = datasets.get_dataset_split_names(repository, config)
@@ -38,8 +38,8 @@ def hub_rows(
         rows = datasets.load_dataset(repository, config, split=split)
     except _failures() as error:
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        remedy = _remedy(repository, reason)
-        raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}{copy_hint}') from None
+        remedy = f"{_remedy(repository, reason)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
+        raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}') from None
     return ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
 
 
