@@ -223,3 +223,14 @@ def test_options_that_are_numbers_are_named_by_their_value(tmp_path):
     path.write_text(json.dumps({"question": "Which is even?", "choices": [1, 2, 3], "answerKey": 2}))
     (problem,) = read_questions(path).problems
     assert problem.gold == "B" and "B) 2" in problem.prompt.content[0].content
+
+
+def test_no_file_runs_code_by_naming_a_function(tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("raise SystemExit('a file of questions has run me')")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"question": "?", "answer_type": "python:evil:main"}))
+    with pytest.raises(InputError, match="no file can name"):
+        read_questions(path)
+    path.write_text(json.dumps({"question": "?", "answer": "python:evil:main"}))
+    assert read_questions(path).problems[0].gold == "python:evil:main"

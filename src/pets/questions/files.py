@@ -9,6 +9,7 @@ are known (:data:`NAMES`: "problem" holds the question, "answer" the right answe
 import gc
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +21,7 @@ from typing import Any, TextIO
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
-from pets.registry import make_answer_type
+from pets.registry import answer_types, make_answer_type
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
 
 __all__ = ["AUTO", "LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields"]
@@ -35,6 +36,7 @@ __all__ += [
 ]
 
 STDIN = "-"
+OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
 AUTO = "auto"  # how answers are read where nobody says
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -107,22 +109,16 @@ RENAMED_TYPE = (
 )
 
 
-@lru_cache(maxsize=1024)
-def _is_spec(text: str) -> bool:
-    try:
-        make_answer_type(text)
-    except SpecError:
-        return False
-    return True
-
-
 def is_answer_type(value: object) -> bool:
     """Whether a value names how answers are read: what "answer" meant in files of version 0.1.0.
 
     >>> is_answer_type("choice:options=4"), is_answer_type("Paris")
     (True, False)
     """
-    return isinstance(value, str) and len(value) < 200 and _is_spec(value)
+    if not isinstance(value, str):
+        return False
+    name, colon, options = value.partition(":")
+    return name in answer_types() and (not colon or OPTION.match(options) is not None)
 
 
 @contextmanager
@@ -218,12 +214,13 @@ def _answer_type(spec: object) -> str:
 @lru_cache(maxsize=1024)
 def _checked_spec(spec: str) -> str:
     """The spec itself: checked once, and one string for all questions that have it."""
+    named = answer_types().get(spec.partition(":")[0])
+    if named is not None and not named.files_may_name:  # before it is made: making one may run code
+        raise InputError(f'"answer_type" is {spec!r}, which no file can name: give it with --answer, if you mean it.')
     try:
-        answer_type = make_answer_type(spec)
+        make_answer_type(spec)
     except SpecError as error:
         raise InputError(str(error)) from None
-    if not answer_type.files_may_name:
-        raise InputError(f'"answer_type" is {spec!r}, which no file can name: give it with --answer, if you mean it.')
     return spec
 
 
