@@ -21,19 +21,17 @@ MAX_LAYERS = 20  # of fonts, one around the other
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord("【"): "(", ord("】"): ")", ord("。"): "."}
 DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
 MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}\"“”«»]")
-LEAD = re.compile(
-    r"(?:(?:the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|is|be|clearly"
-    r"|definitely|likely"
-    r"|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción|opção|opzione"
-    r"|optie"
-    r"|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква|ответ|под"
-    r"|alternativa|a alternativa|a letra|a opção|选项|選項)\b[\s:=]*"
-    r"|选项|選項|选择|選擇|选|選)+",
-    re.IGNORECASE,
+NUMBERED = re.compile(r"(?:question|q)?\s?\d{1,3}\s?[.):]\s+(?=[(\[]?[A-Z]\b)|A:\s+(?=[(\[]?[A-Z][)\]]?\W*$)", re.I)
+LEAD_WORDS = (
+    "the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|choose|select|pick|is|be|clearly"
+    "|definitely|likely|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción"
+    "|opção|opzione|optie|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква"
+    "|ответ|под|alternativa|a alternativa|a letra|a opção|选项|選項"
 )
+LEAD = re.compile(rf"(?:(?:{LEAD_WORDS})\b[\s:=]*|选项|選項|选择|選擇|选|選)+", re.IGNORECASE)
 JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|и\b|или\b|和|或|と|및)"
 LETTER = re.compile(
-    r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,;!?](?=\s|$|[^\x00-\u2fff])|\s+[-–—(=]"
+    r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,;!](?=\s|$|[^\x00-\u2fff])|\s+[-–—(=]"
     r"|\s*(?=[^\x00-\u2fff]))"
 )
 SEVERAL = re.compile(
@@ -54,6 +52,11 @@ MENTION = re.compile(
     r"|\b(?:is|be|it['’]s|that['’]s|to|with|for|say|choose|select|pick|leaves|leaving|making|makes|only|just"
     r"|therefore|thus|hence|so),?\s+"
     r"([A-Z])(?=[.!?;,]?\s*$|[.!?;])"
+)
+# A letter that ends a sentence after "is"; the group before it takes it back.
+ENDING = re.compile(
+    r"(?<!\w)(?:(can['’]?t|cannot|not|couldn['’]t|must not|never|might|may|could|or)\s+(?:also\s+)?)?"
+    r"(?:is|be|it['’]s|that['’]s)\s+[(\[]?([A-Z])[)\]]?[.!]?\s*$"
 )
 DOUBT = re.compile(
     r"\b(?:could|might|maybe|perhaps|not|isn['’]t|aren['’]t|can['’]t|cannot|never|neither|incorrect|wrong|eliminate"
@@ -123,7 +126,9 @@ class Choice(AnswerType):
 
     def extract(self, text: str) -> str | None:
         """The option in a box, a tag or a JSON field, else of the last statement, else of a line."""
-        for place, passage in places(text):
+        passages = list(places(text))
+        first = next((passage for place, passage in passages if place == "first"), "")
+        for place, passage in passages:
             bare = _undress(passage)
             if place in ("boxed", "marked", "cue"):
                 if self.digits is None and SEVERAL.match(bare):
@@ -131,6 +136,8 @@ class Choice(AnswerType):
                 option = self.canonical(passage) or self.canonical(strip_openers(bare)) or self._running(bare)
             elif place == "line":
                 option = self._concluded(bare, text)
+                if option and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option):
+                    return None
             else:
                 option = self.canonical(passage) if BARE.fullmatch(bare) or len(set(_listed(text))) < 2 else None
             if option is not None:
@@ -154,6 +161,10 @@ class Choice(AnswerType):
             listed = _listed(text)
             return option if len(listed) < 2 or BARE.fullmatch(opened) or listed.count(option) > 1 else None
         sentence = SENTENCE.split(bare)[-1]
+        if last := BARE.fullmatch(_undress(strip_openers(sentence))):
+            return self._within(last[1])
+        if (ending := ENDING.search(sentence)) and not ending[1]:
+            return self._within(ending[2])
         letters = {next(filter(None, groups)) for groups in MENTION.findall(sentence)}
         return self._within(letters.pop()) if len(letters) == 1 and not DOUBT.search(sentence) else None
 
@@ -175,6 +186,8 @@ def _undress(answer: str) -> str:
         if bare == before:
             break
     bare = MARKS.sub("", bare.translate(WIDE)).strip(" '‘’\t\n.,:;")
+    if number := NUMBERED.match(bare):
+        bare = bare[number.end() :]
     if lead := LEAD.match(bare):
         bare = bare[lead.end() :].strip()
     return bare

@@ -13,7 +13,7 @@ import re
 from calendar import month_abbr, month_name
 from datetime import date
 
-__all__ = ["iso_date"]
+__all__ = ["dates_in", "iso_date"]
 
 MAX_CHARS = 60
 MONTHS = {name.lower(): number for names in (month_name, month_abbr) for number, name in enumerate(names) if name}
@@ -25,6 +25,11 @@ MONTH_FIRST = re.compile(rf"{WEEKDAY}({MONTH})\.? (?:the )?{DAY}(?:,? (?:of )?(\
 DAY_FIRST = re.compile(rf"{WEEKDAY}(?:the )?{DAY}(?: of)?[ -]({MONTH})\.?(?:,?[ -](\d{{4}}))?")
 YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
 FIGURES = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
+FULL = re.compile(
+    rf"\b(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{MONTH})\.?,? \d{{4}}"
+    r"|\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{4})\b"
+)
 PARTIAL = re.compile(r"--(\d\d)-(\d\d)")
 LEAP_YEAR = 2000
 
@@ -42,6 +47,15 @@ def iso_date(text: str) -> str | None:
     if match := FIGURES.fullmatch(text):
         return f"{int(match[1])}/{int(match[3])}/{match[4]}"
     return text if PARTIAL.fullmatch(text) else None
+
+
+def dates_in(text: str) -> list[str]:
+    """The dates with day, month and year that stand in a text in lower case, as they are written.
+
+    >>> dates_in("it was on july 20th, 1969, not on 04/26/1969")
+    ['july 20th, 1969', '04/26/1969']
+    """
+    return [match[0] for match in FULL.finditer(text)]
 
 
 def _iso(year: int, month: int, day: int) -> str | None:

@@ -56,11 +56,13 @@ def _verdict() -> str:
     """What follows an answer: "is the correct answer"."""
     right = phrases.RIGHT
     latin = [
-        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+)*(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))(?!\w)"
+        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+)*(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
+        r"(?!\w|\s+(?:only|if|when|that|in|to|about|for)\b)"
         for verbs, articles, nouns in phrases.VERDICTS
     ]
+    fitting = r"makes? (?:the )?most sense|(?:best )?fits? (?:best|better|the description)|it is(?=[.!])"
     unspaced = "(?:选项)?是?(?:正确|正確|最佳)(?:的)?(?:答案|选项|選項)?|是(?:正确)?答案|が正解|が正しい|[이가] 정답"
-    return _words("|".join([*latin, unspaced]))
+    return _words("|".join([*latin, fitting, unspaced]))
 
 
 FORWARD = re.compile(_forward())
@@ -78,9 +80,12 @@ TAKEN_BACK = frozenset(".!?,;:—–-(*\n。…")
 BEFORE_A_VERB = "to can cannot can't could will would i'll we'll let's please not you we i don't must"
 VERB_BEFORE = frozenset(BEFORE_A_VERB.split())
 PRONOUNS = re.compile(
-    r"(?:this|that|which|it|these|those|what|who|one|he|she|they|there|both|all|none|answer|das|это)$"
+    r"(?:this|that|which|it|these|those|what|who|one|he|she|they|there|both|all|none|answer|statement|claim"
+    r"|assertion|calculation|reasoning|logic|das|это)$"
 )
 NEGATION = re.compile(r"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不)(?!\w)")
+FINITE = re.compile(r"(?<!\w)(?:is|are|was|were|ist|est|es)(?!\w)")
+CONJUNCTION = re.compile(r",\s|(?<!\w)(?:and|but|so|while|whereas|because|hence|then)(?!\w)")
 CLAUSE_END = re.compile(r"[.!?:;。！？：；\n](?=\s|$)|[。！？：；，]")
 DENIAL = re.compile(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+(?=\S)")
 LEAD = re.compile(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.(?=\s))*")
@@ -104,6 +109,7 @@ AFTERMATH = re.compile(
     rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}$|\s*[:：,*]|\s+(?:this|that|the|our|by|it)\b)"
 )
 OPENER = re.compile(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?!\w)[\s*_,:;—–-]*")
+PREAMBLE = re.compile(rf"(?:{phrases.PREAMBLES})\b[^,.\n]{{0,100}},\s+(?=\S)")
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
 
@@ -166,7 +172,7 @@ def strip_openers(passage: str) -> str:
     'B.'
     """
     folded, start = _fold(passage), 0
-    while (opener := OPENER.match(folded, start)) and opener.end() > start:
+    while (opener := OPENER.match(folded, start) or PREAMBLE.match(folded, start)) and opener.end() > start:
         start = opener.end()
     return passage[start:].lstrip(" *_,:;")
 
@@ -421,6 +427,8 @@ def _subject(text: str, folded: str, start: int) -> str:
     subject = text[ends[-1] if ends else first : start].strip()
     if ends == [] and first:
         return ""  # too long for a subject
+    if FINITE.search(subject):  # "A is wrong and B"
+        subject = CONJUNCTION.split(subject)[-1]
     return "" if PRONOUNS.search(_fold(subject).strip(" *_,")) else strip_openers(subject)
 
 

@@ -36,7 +36,7 @@ COMMANDS = MATH | frozenset(OTHERS.split())
 UNICODE = str.maketrans({
     **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
     "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ", "∩": r"\cap ",
-    "∈": r"\in ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "⁻": "-",
+    "∈": r"\in ", "∫": r"\int ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "⁻": "-",
     "°": r"^{\circ}", "√": r"\sqrt ", "≈": r"\approx ", "\u00a0": " ",
     **{power: f"^{{{digit}}}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 })  # fmt: skip
@@ -62,6 +62,8 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"\*(?=[\d({a-z\\])", r"\\cdot "),
     (r"(?<![a-zA-Z\\])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"(?<![a-zA-Z\\])pi(?![a-zA-Z])", r"\\pi "),
+    (r"(?<![a-zA-Z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)(?=\s?[({\d])", r"\\\1 "),
+    (r"^[=\s]+", ""),
     (r"\\sqrt\s*(\d|[a-zA-Z])(?!\d)", r"\\sqrt{\1}"),
     (r"\\frac\s*(\d)\s*(\d)(?!\d)", r"\\frac{\1}{\2}"),
     (r"\\frac\s*(\d|[a-zA-Z])\s*(?=\{)", r"\\frac{\1}"),
@@ -79,7 +81,8 @@ COMMAND = re.compile(r"\\([a-zA-Z]+)")
 SPACING = re.compile(r"(?<!\\)\\(?:[!,;:> ]|q?quad(?![a-z]))|~")
 STRAY = re.compile(r"\\\\?(?=[^a-zA-Z{}|\\]|$)|\\(?=\\[a-zA-Z])")
 NAME = re.compile(
-    rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}|[a-zA-Z]'*\([^()=]*\)"
+    rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}"
+    rf"|[a-zA-Z](?:\^\{{-1\}})?'*\([^()=]*\)|dy/dx|\\frac\{{dy\}}\{{dx\}}"
 )
 NAMES = re.compile(r"\([a-zA-Z](?:,[a-zA-Z])+\)")
 LETTERS = re.compile(r"[a-zA-Z]+")

@@ -34,9 +34,20 @@ EXACT = re.compile(r"-?\d+(?:/\d+)?(?: \S+)?")
 NAMED = re.compile(rf"[\s$]*(?!y\s*=)({NAME.pattern})\s*=([^=]*)")
 LINE = re.compile(r"y=(.*x.*)")
 JOINED = re.compile(r"[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*", re.I)
-WORDS = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}")
+SIGNS_IN_WORDS = "sqrt|arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|exp|infinity|and|gcd|lcm|max|min"
+WORDS = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{SIGNS_IN_WORDS})(?![a-zA-Z]))[a-zA-Z]{{3,}}|[^\x00-\u2e7f]")
+UNITS = re.compile(rf"\s(?:{quantity.UNIT_WORD.pattern}|radians?)$", re.I)
+VERBAL = re.compile(
+    r"(?<!\w)(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
+    r"|diverges"
+    r"|infinity)(?!\w)",
+    re.I,
+)
 EXPRESSION = re.compile(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
-SAID = re.compile(r"(?<!\w)(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+|:\s+")
+SAID = re.compile(
+    r"(?<!\w)(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+(?:at\s|given by\s|equal to\s|simply\s"
+    r"|just\s)?|:\s+"
+)
 EXCLAMATION = re.compile(r"(?<=\d)!{1,5}[*_\s]{0,10}$")
 OPENING = re.compile(r"\$+|\\[(\[]")
 DOLLARS, CLOSING = re.compile(r"\$+"), re.compile(r"\\[)\]]")
@@ -97,20 +108,22 @@ class Math(AnswerType):
         if place == "first":
             return None
         bare = strip_openers(EXCLAMATION.sub("", passage.strip("*_ ")))
-        formulas = _formulas(bare)
+        formulas = _formulas(quantity.without_condition(bare))
         if formulas:
             return self.canonical(_result(formulas[0] if place == "cue" else formulas[-1]))
         prose = quantity.with_points(bare) if comma else bare
         number = _number(prose)
         if number is None and place == "line":
             number = _number(first)
-        sentence = SENTENCE.split(bare)[0].strip("*_ ")
-        expression = SAID.split(sentence)[-1]
+        sentence = SENTENCE.split(bare)[0].strip("*_ \"'“”")
+        expression = UNITS.sub("", SAID.split(sentence)[-1])
         if number is None and _is_expression(expression):
             return self.canonical(_result(expression))
         if number is None:
             value = (quantity.concluded if place == "line" else quantity.stated)(prose, letters=False)
             number = None if value is None else quantity.show(value)
+        if number is None and (verbal := VERBAL.search(passage)):
+            return self.canonical(verbal[0])
         if number is None and place != "line" and _is_short(sentence):
             return self.canonical(sentence)
         return number

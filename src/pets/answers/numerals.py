@@ -44,7 +44,7 @@ def in_words(text: str, start: int = 0) -> tuple[Fraction, int] | None:
         if value is not None:
             end = words[count - 1][2]
             following = words[count][0] if count < len(words) else ""
-            return None if following in PARTS else (value, end)
+            return None if following in PARTS or following in SMALL else (value, end)
     return None
 
 

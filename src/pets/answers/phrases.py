@@ -14,6 +14,7 @@ __all__ = [
     "LATIN_ANNOUNCEMENTS",
     "OPENERS",
     "PLEASANTRIES",
+    "PREAMBLES",
     "RIGHT",
     "TAGS",
     "THOUGHTS",
@@ -48,6 +49,7 @@ LATIN_ANNOUNCEMENTS = (
 
 ANNOUNCEMENTS = (
     "(?:正确|最终|最後|最后|正確)?(?:答案|答)[^。：:，,\n]{0,20}?(?:应该是|應該是|应为|應為|就是|是|为|為|选|選|[:：])",
+    "(?:正确|正確)(?:选项|選項)(?:是|为|為|[:：])",
     "(?:故|因此|所以|应|應|應該|应该|我|我会|我會)(?:选择|選擇|选|選)[:：]?",
     "(?:答え|解答|正解|回答)[^。：:、\n]{0,20}?(?:は|[:：])",
     "(?:정답|답|해답|답변)(?:은|는|이|[:：])",
@@ -98,6 +100,13 @@ CHOOSING = (
     r"|(?:the )?(?:correct|right|best) (?:one |option |choice |statement |alternative |letter )?(?:is|:)"
     r"|ich (?:wähle|würde|nehme|entscheide mich für)|je (?:choisis|choisirais|dirais|réponds)|elijo|yo elegiría"
     r"|escolho|eu escolheria|scelgo|sceglierei|ik kies|я выбираю|выбираю"
+    r"|i(?:['’]m| am)? lean(?:ing)? towards?|i(?: would|['’]d)? guess|i(?:['’]d| would) have to say(?: it['’]?s"
+    r"| it is)?"
+    r"|(?:correct|right|best|false|true) (?:option|choice|statement|alternative|answer)[^.:\n]{0,30}? is"
+    r"|(?:statement|option|choice|one) (?:that|which) [^.:\n]{0,40}? is (?=[(\[*]{0,4}[a-z]\W)|(?:odd one out"
+    r"|exception) is"
+    r"|(?:alternativa|opção|opción|opzione|option|lettera|letra) (?:correct[ae]|correta|corretta|certa|giusta) (?:é"
+    r"|es|è|est)"
     r"|ans\. |(?:richtig|korrekt) ist|es correcta la|la correcta es|(?:opção|opción|opzione|option) correct[ae] (?:é"
     r"|es|è|est)"
 )
@@ -152,7 +161,7 @@ OPENERS = (
     "(?:that|this|it|which) (?:would|must|should|has to|will|can only) be|so|thus|hence|therefore|then|ergo"
     "|consequently|accordingly|finally|overall|altogether|in (?:total|all"
     "|conclusion|summary|short|the end|sum)"
-    "|to (?:conclude|summarize|sum up)|as a result|that (?:means|is|['’]s)|this (?:means|gives|yields|is|leaves"
+    "|to (?:conclude|summarize|sum up)|as a result|that(?: means| is|['’]s)|this (?:means|gives|yields|is|leaves"
     "|makes)|which (?:means|gives|is|makes|leaves)"
     "|that gives|that makes|that leaves|it(?: is|['’]s| must be| should be| has to be| would be)|we (?:get|have|find"
     "|obtain|conclude)|i (?:get|got|think|believe|guess)"
@@ -166,6 +175,13 @@ OPENERS = (
     "|因此|所以|故|综上|总之|よって|したがって|つまり|だから|따라서|그러므로"
 )
 """Words that open a conclusion and carry nothing of it."""
+
+PREAMBLES = (
+    "looking|based|given|among|considering|of|from|after|between|comparing|according|using|since|because|as|if|when"
+    "|by|with"
+    "|selon|según|laut|secondo|segundo|nach|согласно"
+)
+"""Words that begin a clause before the statement ("Based on the text, ...")."""
 
 JSON_KEYS = (
     "final_answer", "finalanswer", "final answer", "final", "answer", "correct_answer", "correctanswer",

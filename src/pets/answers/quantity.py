@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from pets.answers import phrases, rational
 from pets.answers.numerals import in_words
@@ -29,6 +30,7 @@ __all__ = [
     "show",
     "stated",
     "with_points",
+    "without_condition",
     "writes_decimal_commas",
 ]
 
@@ -70,7 +72,7 @@ BASE_UNITS: dict[str, tuple[str, str, str]] = {
     "h": ("time", "3600", "hr hrs hour stunde stunden heure hora ora ore uur час часа часов 小时 時間 시간"),
     "d": ("time", "86400", "day tag tage jour día dia giorno giorni день дня дней 天 日"),
     "wk": ("time", "604800", "week woche wochen semaine semana settimana"),
-    "month": ("year", "1", "monat monate mois mes mese месяц месяцев 个月"),
+    "month": ("year", "1", "month monat monate mois mes mese месяц месяцев 个月"),
     "yr": ("year", "12", "yrs year jahr jahre an année año ano anno год года лет 年"),
     "mL": ("volume", "1/1000", "ml milliliter millilitre"),
     "cL": ("volume", "1/100", "cl"),
@@ -336,7 +338,7 @@ JOIN = (
 ALTERNATIVE = re.compile(rf"[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?", re.I)
 BLANK = re.compile(r" (?=[-\d])")
 NUMBER_START = re.compile(
-    rf"(?<![\w.])(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
+    rf"(?<![\w./^√π])(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
 )
 FIGURES = re.compile(r"[\d.,:/'-]*\d(?:[:/.,-]\d+)*")
 WORDS = re.compile(
@@ -356,7 +358,9 @@ GOVERNED = re.compile(
     r"|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*$",
     re.I,
 )
-REDUCED = re.compile(r"(?:which|that) (?:is|equals|gives|makes|means|leaves)[\s*_$\\(]*$|i\.e\.,?\s*$", re.I)
+REDUCED = re.compile(
+    r"(?:(?:which|that) (?:is|equals|gives|makes|means|leaves)|total of)[\s*_$\\(]*$|i\.e\.,?\s*$", re.I
+)
 AN_ASIDE = re.compile(
     r"(?<!\w)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among|since"
     r"|until|step|page"
@@ -367,12 +371,19 @@ AN_ASIDE = re.compile(
 )
 EMPHASIS = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 FORMULA = re.compile(r"\$\$?([^$]{1,500})\$\$?(?!\d)|\\[(\[](.{1,500}?)\\[)\]]")
-EXCLAMATION = re.compile(r"(?<=\d)!(?=\s{1,5}[A-Z]|\W{0,10}$)")
+EXCLAMATION = re.compile(r"(?<=\d)!(?=\s{1,5}[A-Z]|[\s*_”]{0,10}$)")
 SECOND_NAME = re.compile(r"(?:,|;|(?<!\w)(?:or|and|oder|und|o|y|ou|et))\s*\\?[a-zA-Z]\w{0,2}\s*$")
 EQUALS = re.compile(r"=|\\approx(?![a-z])|≈|\\simeq(?![a-z])")
 COEFFICIENT = re.compile(r"\d\s?[a-zA-Z]\s*$")
 SENTENCE = re.compile(r"(?<=[^\W\d][.!?])\s+|(?<=\d[.!?])\s+(?=[A-Z])|(?<=[。！？])|[!?]\s")
-CLAUSE = re.compile(r"[.;!?。；](?=\s|$)|,\s|，|\n| \(|because|since|weil|porque|parce")
+CONDITION = re.compile(
+    r",?\s(?:attained|achieved|reached|occurring|which occurs|when|where|if|for which|provided)\s(?=[^.]*=)", re.I
+)
+PLUS_MINUS = re.compile(r"±|\\pm(?![a-z])")
+CONSEQUENCE = re.compile(r"[,;]?\s(?:so|thus|therefore|hence|which means|giving|leaving|making|then)\s", re.I)
+CLAUSE = re.compile(
+    r" (?:and |but )?not | rather than | instead of |[.;!?。；](?=\s|$)|,\s|，|\n| \(|because|since|weil|porque|parce"
+)
 
 
 def quantities(text: str) -> list[Quantity]:
@@ -394,10 +405,10 @@ def _in_words(text: str) -> Iterator[Quantity]:
     place = 0
     while start := WORDS.search(text, place):
         words = in_words(text, start.start())
-        place = start.end() if words is None else words[1]
-        if words is not None:
-            unit, end = _unit_at(text, words[1], letters=False)
-            yield Quantity(words[0], unit, start.start(), end)
+        if words is None:  # nineteen eighty-four
+            return
+        unit, place = _unit_at(text, words[1], letters=False)
+        yield Quantity(words[0], unit, start.start(), place)
 
 
 def stated(passage: str, *, letters: bool = True) -> Quantity | None:
@@ -440,7 +451,7 @@ def concluded(line: str, *, letters: bool = True) -> Quantity | None:
     formulas = [first or second for first, second in FORMULA.findall(line)]
     if formulas and (last := equated(formulas[-1], letters=letters)) and len(formulas) == 1:
         return last
-    for sentence in reversed(SENTENCE.split(line)):
+    for sentence in reversed(SENTENCE.split(without_condition(line))):
         if text := _prose(sentence):
             quantity = _concluded_in(text, letters)
             if quantity is not None:
@@ -448,6 +459,12 @@ def concluded(line: str, *, letters: bool = True) -> Quantity | None:
             if quantities(text):
                 return None
     return None
+
+
+def without_condition(line: str) -> str:
+    """The line up to "attained when x = 2" and the like, if it says something before."""
+    head = CONDITION.split(line, maxsplit=1)[0]
+    return head if re.search(r"\d", head) else line
 
 
 def equated(text: str, *, letters: bool = True) -> Quantity | None:
@@ -466,32 +483,43 @@ def _prose(text: str) -> str | None:
 
 def _concluded_in(text: str, letters: bool) -> Quantity | None:
     """The quantity of one plain sentence: after its last equals sign, else governed by a verb, else the only one."""
+    if PLUS_MINUS.search(text):
+        raise AmbiguousError
     numbers = quantities(text)
     if not numbers:
         return None
-    sides = list(EQUALS.finditer(text))
-    if sides:
-        after = [number for number in numbers if number.start >= sides[-1].end()]
-        if (
-            not after
-            or text[sides[-1].end() : after[0].start].strip(" *_$\\([")
-            or COEFFICIENT.search(text[: sides[-1].start()])
-        ):
-            return None
-        if len(sides) > 1 and SECOND_NAME.search(text, sides[-2].end(), sides[-1].start()):
-            raise AmbiguousError
-        _refuse_alternative(text, after[0])
-        return after[0]
-    for number in numbers:
-        _refuse_alternative(text, number)
+    if sides := list(EQUALS.finditer(text)):
+        return _after_equals(text, numbers, sides)
     governed = [number for number in numbers if _precedes(GOVERNED, text, number)]
-    last_word = [number for number in governed if _precedes(REDUCED, text, number)]
-    chosen = last_word[-1:] or governed or [number for number in numbers if not _precedes(AN_ASIDE, text, number)]
-    if not governed and len(numbers) == 1:
-        chosen = numbers
+    consequence = list(CONSEQUENCE.finditer(text))
+    start = consequence[-1].end() if consequence else 0
+    chosen = (
+        [number for number in governed if _precedes(REDUCED, text, number)][-1:]
+        or [number for number in governed if number.start >= start]
+        or governed
+        or (numbers if len(numbers) == 1 else [number for number in numbers if not _precedes(AN_ASIDE, text, number)])
+    )
     distinct = {show(number) for number in chosen}
+    for number in chosen:
+        _refuse_alternative(text, number)
+    starts = {number.start for number in chosen}
+    for number, following in pairwise(numbers):
+        if following.start in starts and number.start not in starts:
+            _refuse_alternative(text, number)
     last = chosen[-1] if len(distinct) == 1 else None
     return last if last and not BLOCKING.match(text[last.end :].lstrip()) else None
+
+
+def _after_equals(text: str, numbers: list[Quantity], sides: list[re.Match[str]]) -> Quantity | None:
+    """The quantity that the last equals sign is followed by; "x = 2, y = 3" has two."""
+    after = [number for number in numbers if number.start >= sides[-1].end()]
+    between = text[sides[-1].end() : after[0].start] if after else ""
+    if not after or between.strip(" *_$\\([") or COEFFICIENT.search(text[: sides[-1].start()]):
+        return None
+    if len(sides) > 1 and SECOND_NAME.search(text, sides[-2].end(), sides[-1].start()):
+        raise AmbiguousError
+    _refuse_alternative(text, after[0])
+    return after[0]
 
 
 def _precedes(pattern: re.Pattern[str], text: str, number: Quantity) -> bool:
@@ -501,14 +529,22 @@ def _precedes(pattern: re.Pattern[str], text: str, number: Quantity) -> bool:
 
 
 def _refuse_alternative(text: str, quantity: Quantity) -> None:
-    joint = ALTERNATIVE.match(text, quantity.end) or BLANK.match(text, quantity.end)
-    if joint and (quantity_at(text, joint.end()) or in_words(text, joint.end())):
+    """Raise where another quantity follows as an alternative; "3/4 or 0.75" is none."""
+    if (blank := BLANK.match(text, quantity.end)) and quantity_at(text, blank.end()):
+        raise AmbiguousError
+    joint = ALTERNATIVE.match(text, quantity.end)
+    if joint is None:
+        return
+    other = quantity_at(text, joint.end())
+    if other is None and (words := in_words(text, joint.end())):
+        other = Quantity(words[0])
+    if other is not None and not same(quantity, other):
         raise AmbiguousError
 
 
 APPROXIMATE_END = re.compile(
     r"(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still|therefore"
-    r"|thus|a total of"
+    r"|thus"
     r"|[~≈]|\\approx))+[\s*_]*$",
     re.I,
 )

@@ -44,6 +44,8 @@ LATEX = (
     (re.compile(r"\*\*(?=\s?[\d({])"), "^"),
 )
 
+COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,])")  # 1.234,56 in any language
+NEGATIVE = re.compile(r"(?<![\d)] )\b(?:negative|minus) (?=[\d.])", re.I)
 GROUPED = (
     r"\d{1,3}(?:\.\d{3}){2,}(?![\d.])|\d{1,3}(?:,\d{3})+(?![\d,]\d)|\d{1,2}(?:,\d{2})+,\d{3}(?![\d,]\d)"
     r"|\d{1,3}(?:'\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?![\d,])"
@@ -99,6 +101,8 @@ def plain(text: str) -> str | None:
     """
     text = POWERS.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text).translate(SIGNS)
     text = WIDE_DIGIT.sub(lambda match: str(int(match[0])), text).strip(" *_`\"'“”")
+    text = COMMA_DECIMAL.sub(lambda match: match[1].replace(".", "") + "." + match[2], text)
+    text = NEGATIVE.sub("-", text)
     for _ in range(MAX_LAYERS):
         before = text
         text = FONT.sub(r" \1 ", text)

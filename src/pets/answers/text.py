@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from pets.answers import quantity
 from pets.answers.base import AnswerType
-from pets.answers.dates import iso_date
+from pets.answers.dates import dates_in, iso_date
 from pets.answers.final import places, strip_openers
 
 __all__ = ["Text"]
@@ -22,6 +22,7 @@ MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone
 MAX_ROUNDS = 10
 MAX_BARE_WORDS = 5  # of a line that is an answer by itself
 MAX_ANSWER_WORDS = 12
+MAX_SENTENCES = 20
 
 LEADING = " \t\"'`*_“”‘’«»¿¡"
 TRAILING = LEADING + ".,;:!?。，！？、"
@@ -34,7 +35,7 @@ ACCENTED = re.compile("([a-z])[\u0300-\u036f]+")
 STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
 
 INITIALS = re.compile(r"\b[a-z](?:\. ?[a-z]){1,5}\b\.?|\b[a-z](?: [a-z]){1,5}\b(?=$| [a-z]{2})")
-STOP = re.compile(r"(?<=[a-z])\.(?= )")
+STOP = re.compile(r"(?<=[a-z])\.(?= |[a-z](?![a-z]))")
 ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
 HYPHEN = re.compile(r"(?<=[a-z])[-‐‑–](?=[a-z])")
 COMMA = re.compile(r"[,;](?= )")
@@ -95,7 +96,7 @@ class Text(AnswerType):
             if place in ("cue", "marked"):
                 answer = _stated(passage, whole=place == "marked")
             elif place == "line":
-                answer = _concluded(passage, first)
+                answer = None if DOUBT.search(passage) else _concluded(passage, first)
             if answer is not None:
                 return None if _is_doubtful(answer) else self.canonical(answer)
         return None
@@ -165,28 +166,45 @@ SENTENCE = re.compile(
     r"(?<!\b[A-Z])(?<!\b(?:St|Mt|Dr|Mr|Jr|Sr|vs))(?<!\b(?:Mrs|Inc|etc))(?<!\.[A-Za-z])[.!?](?=\s|$)|[。！？\n]"
 )
 APPOSITION = re.compile(
-    r"\s*(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
+    r"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
     r"|given|based"
-    r"|according|due to|so that|although|though|however|but|not|making|with|weil|porque|parce|perché)\b"
-    r"|,\s+(?:the|an?|and (?:it|he|she|they|this))\s|\s[–—]\s|:\s|;\s"
+    r"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché)\b"
+    r"|,\s+(?:the|an?|and (?:it|he|she|they|this)|in|on)\s|\s[–—]\s|:\s|;\s|\s\(|['\"]\s?[,}]"
 )
 EMPHASIS = re.compile(r"\*\*([^*\n]{1,120})\*\*|__([^_\n]{1,120})__")
-DESCRIBED = re.compile(
-    r"(?:(?:the|its|his|her|their|my|our|this|that|la|el|le|les|los|il|lo|die|der|das|het|de|o|a|en)\s|l['’]"
-    r"|it\b).{0,150}?"
-    r"(?<!\w)(?:is|was|are|were|es|fue|est|ist|war|è|é|foi|fu)\s+(?:called\s+|named\s+|known as\s+)?([^\s].*)",
-    re.I | re.DOTALL,
+ARTICLES = r"(?:(?:the|an?|la|el|le|les|los|il|lo|die|der|das|het|de|o|a|en)\s+|l['’])"
+COPULAS = "is|was|are|were|es|fue|est|ist|war|è|é|foi|fu"
+DEEDS = (
+    "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won"
+    "|proposed|introduced"
+    "|led|made|produced|formulated|published"
 )
-DEFINED = re.compile(
-    r"(.{1,60}?)\s+(?:is|was|are|were|wrote|invented|discovered|painted|es|est|ist|è|é)\s+(?:the|a|an|la|el|le|die"
-    r"|der|das|il|o)\s",
+DEED = (
+    "wrote|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|won|proposed"
+    "|is credited"
+)
+# Each is a sentence whose group is the answer; the first that matches counts.
+NAMING = re.compile(
+    r".{0,150}?(?<!\w)(?:is|are|was|were|it['’]s)\s+(?:also\s+|often\s+)?"
+    r"(?:called|known as|named|spelled|termed)\s+(.+)",
     re.I,
 )
-UNSPACED = re.compile(
-    r"[^。]{1,30}[的][^。]{1,15}(?:是|叫)([^。，]{1,20})。?$|[^。]{1,30}の[^。]{1,15}は([^。、]{1,20}?)(?:です|だ|である)?。?$"
-    r"|[^.]{1,30}의 [^.]{1,15}[는은] ([^.]{1,20}?)(?:입니다|이다|예요)?\.?$"
+PASSIVE = re.compile(
+    rf".{{1,150}}?\s(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by\s+(.+?)(?:\s(?:in|around|during|at)\s.*)?", re.I
 )
-COPULA = re.compile(r"(?:です|である|だ|입니다|이다|예요|이에요)$")
+DESCRIBED = re.compile(
+    rf"(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s|it\b).{{0,150}}?(?<!\w)(?:{COPULAS})\s+(\S.*)",
+    re.I | re.DOTALL,
+)
+DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+{ARTICLES}|(?:{DEED})\s).*", re.I | re.DOTALL)
+TRUTH = re.compile(r"(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*", re.I)
+SHORT_VERDICT = re.compile(r"(?:so|therefore|thus|hence|then|in short)?[,:\s]*\b(yes|no)\W*", re.I)
+UNSPACED = re.compile(
+    r"[^。]{1,40}(?<!不)(?:是|叫)([^。，]{1,20})。?$|[^。]{1,40}は([^。、]{1,20}?)(?:です|だ|である)。?$"
+    r"|[^.]{1,40}[는은] ([^.]{1,20}?)(?:입니다|이다|예요)\.?$"
+    r"|(?=[а-яёА-ЯЁ])[^—–]{3,80}\s[—–]\s+(?:это\s)?([^—–.]{1,40})\.?$"
+)
+COPULA_END = re.compile(r"(?:です|である|だ|입니다|이다|예요|이에요)$")
 FILLER = re.compile(
     r"(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc|also"
     r"|daher|in fact"
@@ -198,18 +216,19 @@ GREETING = re.compile(
     r"|we )\b",
     re.I,
 )
-VERB = re.compile(r"\b(?:is|are|was|were|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know)\b", re.I)
+VERB = re.compile(
+    rf"(?<!\w)(?:{COPULAS}|{DEED}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|são|sind)(?!\w)", re.I
+)
 DOUBT = re.compile(
-    r"(?:not sure|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine|say|tell"
-    r"|answer|help|provide|be"
-    r" determined)|unable to|it depends|not enough|insufficient|impossible to (?:say|tell|know)|sorry|as an ai|maybe"
-    r"|perhaps|possibly"
-    r"|might be|could be|either .* or|more (?:context|information)|could you|yes and no)\b",
+    r"(?:not (?:sure|certain)|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine"
+    r"|say|tell|answer"
+    r"|help|provide|be determined)|unable to|it depends|not enough|insufficient|impossible to (?:say|tell|know)"
+    r"|(?:hard|difficult) to (?:say|tell)|sorry|as an ai|maybe|perhaps|possibly|might be|could be|either .{1,80} or"
+    r"|more (?:context|information)|could you|yes and no)\b",
     re.I,
 )
-ALTERNATIVES = re.compile(
-    r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*)* or (?:maybe |perhaps |possibly )?[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*)*\W*"
-)
+NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
+ALTERNATIVES = re.compile(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
 OF_SOMETHING = re.compile(r"the\s.{1,60}?\s(?:of|for|to|that|in|between|from)\s", re.I)
 SPEAKER = re.compile(r"^(?:A|Answer|Assistant|AI|Bot):\s+")
 NEGATED = re.compile(r"(?:not|no longer|never)\s", re.I)
@@ -225,27 +244,29 @@ def _stated(passage: str, *, whole: bool) -> str | None:
     head = bold or SENTENCE.split(passage, maxsplit=1)[0]
     if not whole and (reason := APPOSITION.search(head)) and reason.start():
         head = head[: reason.start()]
-    head = COPULA.sub("", FILLER.sub("", head.strip(), count=1).strip())
+    head = COPULA_END.sub("", FILLER.sub("", head.strip(), count=1).strip())
     return head if head and len(head.split()) <= MAX_ANSWER_WORDS and not NEGATED.match(head) else None
 
 
 def _concluded(line: str, first: str) -> str | None:
     """What the last line is, if it is short; else the first line, if that is; else what the last one names."""
     line = SPEAKER.sub("", line)
-    opened = strip_openers(line)
-    opened = opened if opened.strip(TRAILING) else line
-    if verdict := YES_OR_NO.match(line) or YES_OR_NO.match(first):
+    if verdict := SHORT_VERDICT.fullmatch(line) or YES_OR_NO.match(line) or YES_OR_NO.match(first):
         return verdict[1]
     if unspaced := UNSPACED.match(line):
         return str(next(filter(None, unspaced.groups())))
     bold = {stars or lines for stars, lines in EMPHASIS.findall(line)}
     if len(bold) == 1 and not line.endswith(":**"):
         return str(bold.pop())
-    if _is_bare(opened):
-        return opened
-    if first and _is_bare(first) and not GREETING.match(first):
-        return first
-    return _described(line)
+    named = _described(line)
+    if named is not None:
+        return named
+    opened = strip_openers(line)
+    opened = opened if opened.strip(TRAILING) else line
+    head = _stated(opened, whole=False)
+    if _is_bare(opened) or (head and head != opened and _is_bare(head) and _is_named(head)):
+        return opened if _is_bare(opened) else head
+    return first if first and _is_bare(first) and not GREETING.match(first) else None
 
 
 def _is_bare(line: str) -> bool:
@@ -256,14 +277,28 @@ def _is_bare(line: str) -> bool:
 
 def _described(line: str) -> str | None:
     """What a sentence says that something is ("The capital of France is Paris."), or that is said to be it."""
-    sentence = next((part for part in SENTENCE.split(line) if part and part.strip()), "").strip()
-    sentence = strip_openers(sentence) if not sentence[:4].lower().startswith(("it ", "this", "that")) else sentence
-    if described := DESCRIBED.match(sentence):
-        answer = _stated(described[1], whole=False) or ""
+    for part in SENTENCE.split(line)[:MAX_SENTENCES]:
+        if answer := _named_in(part.strip()):
+            return answer
+    return None
+
+
+def _named_in(sentence: str) -> str | None:
+    if truth := TRUTH.fullmatch(sentence):
+        return {"true": "false", "false": "true"}[truth[2].lower()] if truth[1] else truth[2]
+    if (match := NAMING.fullmatch(sentence)) and (name := _stated(match[1], whole=False)) and len(name.split()) <= 3:
+        return name
+    if (match := PASSIVE.fullmatch(sentence)) and (name := _stated(match[1], whole=False)) and _is_named(name):
+        return name
+    if days := dates_in(sentence.lower()):
+        return days[-1] if len(set(days)) == 1 or sentence.lower().endswith(days[-1]) else None
+    sentence = sentence if sentence[:4].lower() in ("it i", "it w", "this", "that") else strip_openers(sentence)
+    if match := DESCRIBED.fullmatch(sentence):
+        answer = _stated(match[1], whole=False) or ""
         if 0 < len(answer.split()) <= MAX_BARE_WORDS and (_is_named(answer) or _is_term(answer, sentence)):
             return answer
-    if (defined := DEFINED.match(sentence)) and len(defined[1].split()) <= MAX_BARE_WORDS and _is_named(defined[1]):
-        return defined[1]
+    if (match := DEFINED.fullmatch(sentence)) and len(match[1].split()) <= MAX_BARE_WORDS and _is_named(match[1]):
+        return match[1]
     return None
 
 
@@ -271,14 +306,17 @@ def _is_named(answer: str) -> bool:
     """Whether it is a name, a number or a quotation: "in the north" is none."""
     if answer.lstrip()[:1] in LEADING:
         return True
-    bare = re.sub(r"^(?:the|a|an)\s+", "", answer.strip(), flags=re.I)
+    bare = LEADING_ARTICLE.sub("", answer.strip())
     return bare[:1].isupper() or bare[:1].isdigit() or ord(bare[:1] or "a") > 0x2FF
 
 
 def _is_term(answer: str, sentence: str) -> bool:
     """Whether it is the one word for something that the sentence describes: "The opposite of hot is cold.\""""
-    return answer.isalpha() and OF_SOMETHING.match(sentence) is not None
+    return LEADING_ARTICLE.sub("", answer).isalpha() and OF_SOMETHING.match(sentence) is not None
 
 
 def _is_doubtful(answer: str) -> bool:
     return DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
+
+
+LEADING_ARTICLE = re.compile(rf"^{ARTICLES}", re.I)
