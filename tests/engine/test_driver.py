@@ -236,6 +236,28 @@ def test_comparisons_of_questions_take_turns(monkeypatch):
     assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
 
 
+def test_payers_take_turns_however_many_questions_one_of_them_has(monkeypatch):
+    order, arrived = [], threading.Event()
+    look = Math.same_at_once
+
+    def same_at_once(kind, first, second):
+        if "b" in first:
+            arrived.set()  # the pair is handed over in the same turn of the loop
+        return look(kind, first, second)
+
+    def same_soon(kind, first, second):
+        assert arrived.wait(PATIENCE_S)
+        order.append("b" if "b" in first else "a")
+        return False
+
+    monkeypatch.setattr(Math, "same_at_once", same_at_once)
+    monkeypatch.setattr(Math, "same_soon", same_soon)
+    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
+    greedy = [formulas(f"{number}a", max_traces=2, rounds=0, payer="greedy") for number in range(5)]
+    read_in_real_time(make(sampler, mean=20), *greedy, formulas("b", max_traces=2, rounds=0, payer="other"))
+    assert "".join(order) == "abaaaa"
+
+
 def compare_by_thread(monkeypatch, threads, **results):
     """Let comparisons say what they are told to, and note the thread that makes them, by question."""
     for name, result in results.items():

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, TypeVar
+from weakref import WeakValueDictionary
 
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
@@ -75,7 +77,7 @@ class Submission:
 
     ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
     the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is whoever submits's own:
-    its ledger finds it with the batch.
+    its ledger finds it with the batch. ``payer`` is for whom it is: reading and comparing, payers take turns.
     """
 
     problem: Problem
@@ -87,6 +89,7 @@ class Submission:
     weighted: bool = False
     single: bool = False
     context: object = None
+    payer: str = ""
     stopped: Stop = "policy"
     launched: int = 0
     rounds_used: int = 0
@@ -159,6 +162,7 @@ class Driver:
         self._room: asyncio.Semaphore | None = None
         self._open_limit = 0
         self._threads: dict[str, ThreadPoolExecutor] = {}  # by what is done in them, one each
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()  # by thread and payer
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = 0  # traces that came back
@@ -790,7 +794,7 @@ class Driver:
         forms: list[str | None] = []
         async with question.reading:
             for part in [[completion] for completion in completions] if long else [completions]:
-                forms += await self._in_thread("reading", question.read, part)
+                forms += await self._in_thread("reading", question, partial(question.read, part))
             if not question.answer_type.asks_model:
                 await question.classify(forms, self._compare)
         return forms
@@ -799,28 +803,33 @@ class Driver:
         """As :data:`~pets.engine.question.Compare`; what takes long, and a question that has, waits for its likes."""
         answer_type, seconds = question.answer_type, 0.0
         if question.compared_seconds < QUICK_QUESTION_S:
-            same, seconds = await self._timed("comparing", answer_type, answer_type.same_soon, first, second)
+            same, seconds = await self._timed("comparing", question, answer_type.same_soon, first, second)
             if same is not None:
                 return same, seconds
-        same, more_seconds = await self._timed("comparing-long", answer_type, answer_type.same, first, second)
+        same, more_seconds = await self._timed("comparing-long", question, answer_type.same, first, second)
         return bool(same), seconds + more_seconds
 
     async def _timed(
-        self, thread: str, answer_type: AnswerType, same: Callable[[str, str], bool | None], first: str, second: str
+        self, thread: str, question: OpenQuestion, same: Callable[[str, str], bool | None], first: str, second: str
     ) -> tuple[bool | None, float]:
         """What a comparison says, and the processor seconds that it took."""
+        answer_type = question.answer_type
 
         def work() -> tuple[bool | None, float]:
             begun = answer_type.processor_time()
             result = same(first, second)
             return result, answer_type.processor_time() - begun
 
-        return await self._in_thread(thread, work)
+        return await self._in_thread(thread, question, work)
 
-    async def _in_thread(self, name: str, work: Callable[..., T], *arguments: object) -> T:
-        if name not in self._threads:
-            self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
-        return await asyncio.get_running_loop().run_in_executor(self._threads[name], work, *arguments)
+    async def _in_thread(self, name: str, question: OpenQuestion, work: Callable[[], T]) -> T:
+        """The result of work in a thread; of each payer one piece waits there at a time, so that payers take turns."""
+        payer = "" if question.submission is None else question.submission.payer
+        turn = self._turns.setdefault((name, payer), asyncio.Lock())
+        async with turn:
+            if name not in self._threads:
+                self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
+            return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
 
 
 def in_flight_limit(concurrency: int, questions: int, left: int) -> int:

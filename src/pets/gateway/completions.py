@@ -96,6 +96,7 @@ class ChatCompletions(ApiEndpoint):
                 reader=ToolCallReader(options.ignore) if options.tools else None,
                 single=options.max_traces == 1 or account.kind == "fallback",
                 context=account,
+                payer=key.name,
             )
             try:
                 answer = await state.driver.submit(submission)
