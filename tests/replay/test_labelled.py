@@ -110,3 +110,9 @@ def test_what_was_read_can_be_written():
     whole = pool(asked, PooledQuestion("r", (None,), "?", texts=("Who knows?",)))
     (question,) = relabelled(whole, read_answers(whole, "number")).questions
     assert question == PooledQuestion("q", ("72", "71", "72"), "72", (9, 5, 4), texts=SAID)
+
+
+def test_no_manifest_runs_code_by_naming_a_function():
+    asked = PooledQuestion("q", ("4",))
+    with pytest.raises(InputError, match="no file can name"):
+        read_answers(pool(asked, kind="python:sys:exit"))

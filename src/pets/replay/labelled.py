@@ -15,7 +15,7 @@ from pets.answers.base import AnswerType
 from pets.answers.gold import gold_label
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
-from pets.registry import make_answer_type
+from pets.registry import answer_types, make_answer_type
 
 __all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers", "relabelled"]
 
@@ -84,7 +84,7 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
-    spec = answer or (_digits(pool) if pool.kind == "choice" else None) or pool.kind or _unnamed(pool)
+    spec = answer or (_digits(pool) if pool.kind == "choice" else None) or _manifest_kind(pool) or _unnamed(pool)
     chosen = choose_type(islice(_strings(pool), AUTO_TEXTS)) if spec == "auto" else None
     spec = spec if chosen is None else chosen.name
     kind = None if spec == RAW else make_answer_type(spec)
@@ -178,6 +178,17 @@ def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:
 def _strings(pool: Pool) -> Iterator[str]:
     """What traces said, else what was recorded of them."""
     return (text for q in pool.questions for text in q.texts or q.answers if text is not None)
+
+
+def _manifest_kind(pool: Pool) -> str | None:
+    """The kind that the manifest names, unless it is one that no file can name: making it may run code."""
+    named = None if pool.kind is None else answer_types().get(pool.kind.partition(":")[0])
+    if named is not None and not named.files_may_name:
+        raise InputError(
+            f'the manifest of pool "{pool.name}" says {pool.kind!r}, which no file can name: give it with --answer, if '
+            "you mean it."
+        )
+    return pool.kind
 
 
 def _unnamed(pool: Pool) -> str:
