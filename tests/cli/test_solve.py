@@ -206,16 +206,45 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     mock, at = serve(max_model_len=4096)
     instructed = pets("solve", questions, *at, "--dry-run")
-    assert instructed.stderr == 'Asked with: End with "The answer is (X).", where X is the letter of your choice.\n'
+    told = json.loads(instructed.stdout)
+    assert told["instructions"] == ['End with "The answer is (X).", where X is the letter of your choice.']
+    assert (told["policy"], told["budget"], told["unit"]) == ("okg", 160, "traces") and not instructed.stderr
     result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run", "--no-instruct",
                   "--expect", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
     plain = json.loads(result.stdout)
-    assert not result.stderr
+    assert not result.stderr and (plain["budget"], plain["unit"]) == (1.0, "usd")
     assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
     assert plain["cost"] == pytest.approx(1.0, rel=0.02) and plain["seconds"] == pytest.approx(2 * plain["traces"] / 64)
     pets("solve", questions, *at, "--budget", "2x", "--store", tmp_path / "runs.db")
     result = pets("solve", questions, *at, "--budget", "4x", "--store", tmp_path / "runs.db", "--dry-run")
     assert json.loads(result.stdout)["basis"] == "the traces of run 1"
+
+
+def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve, monkeypatch):
+    _, at = serve(max_model_len=4096)
+    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
+    result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2", "--dry-run",
+                  "--expect", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
+    rows = {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
+    assert (rows["questions"], rows["budget"], rows["policy"]) == ("10", "$5", "okg")
+    assert rows["traces"] == "640, about 64.0 per question" and rows["cost"].startswith("$0.6")
+    assert rows["per trace"] == "1,000 tokens at most" and "picodollar" not in result.output
+    assert "--target-consistency 0.99 would stop earlier." in result.stderr
+
+
+def test_accuracy_is_told_where_there_is_gold(tmp_path, serve):
+    _, at = serve()
+    path = tmp_path / "gold.jsonl"
+    rows = (
+        {"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4", "gold": "B"} for i in range(10)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = pets("solve", path, *at, "--budget", "4x")
+    right = [json.loads(line)["right"] for line in result.stdout.splitlines()]
+    share = sum(right) / 10
+    assert (
+        f"Accuracy {share:.3f} ± {(share * (1 - share) / 10) ** 0.5:.3f} over 10 questions with gold." in result.stderr
+    )
 
 
 def test_a_model_that_thinks_for_long_is_not_cut_unless_the_user_says_so(questions, serve):

@@ -21,7 +21,6 @@ __all__ = [
     "check_output",
     "check_rows_output",
     "count",
-    "format_amount",
     "growing_output",
     "print_rows",
     "progress_bar",
@@ -104,15 +103,6 @@ def growing_output(
             growing.flush()
 
         yield write
-
-
-def format_amount(number: int, unit: str) -> str:
-    """An amount for people.
-
-    >>> format_amount(2_500_000_000_000, "picodollars"), format_amount(1600, "traces")
-    ('2.5000 usd', '1,600 traces')
-    """
-    return f"{number / 1e12:.4f} usd" if unit == "picodollars" else f"{number:,} {unit}"
 
 
 def count(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import signal
 import sys
 import time
@@ -16,8 +17,9 @@ from rich.live import Live
 from rich.table import Table
 
 from pets.answers.auto import ChosenType
-from pets.cli._output import SafeConsole, count, format_amount, write_output
+from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import terminal_text
+from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
@@ -31,7 +33,9 @@ __all__ = [
     "NOTHING_ANSWERED",
     "answered_words",
     "answers_in",
+    "clock",
     "interruptible",
+    "is_terminal",
     "kept_words",
     "print_choice",
     "progress_table",
@@ -155,11 +159,11 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     left = now.seconds_left
     table = Table.grid(padding=(0, 2))
     share = now.spent / now.total if now.total else 1.0
-    spent, total = format_amount(now.spent, now.unit), format_amount(now.total, now.unit)
+    spent, total = amount_words(now.spent, now.unit), amount_words(now.total, now.unit)
     table.add_row("spent", f"{spent} of {total} ({share:.0%})")
     table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
     if now.outage is None:
-        table.add_row("left", "..." if left is None else _clock(left))
+        table.add_row("left", "..." if left is None else clock(left))
     else:
         table.add_row("unreachable", f"trying again: {now.outage}")
     if latest is not None:
@@ -170,7 +174,13 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     return table
 
 
-def _clock(seconds: float) -> str:
+def is_terminal() -> bool:
+    """Whether a person reads stdout."""
+    return sys.stdout.isatty()
+
+
+def clock(seconds: float) -> str:
+    """A time in hours, minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
@@ -220,19 +230,33 @@ def answered_words(summary: AnswerSummary) -> str:
 
 def remarks(summary: AnswerSummary) -> Iterator[str]:
     """What a user should know of the answers: how many are right; that there are none, and why; that no votes agree."""
-    if summary.judged:
-        yield f"Accuracy {summary.right / summary.judged:.3f}: {summary.right:,} right of {summary.judged:,} with gold."
     if summary.questions and not summary.answered:
         yield f"NOT ONE QUESTION WAS ANSWERED: {_reasons(summary)}"
     if not summary.answered and summary.excerpt:
         yield f"One of the traces: {terminal_text(summary.excerpt)}"
     if not summary.answered and summary.error:
         yield f"The last error: {terminal_text(summary.error)}"
+    if summary.judged:
+        yield accuracy_words(summary)
     if summary.disagrees:
         yield (
             f"Votes are nearly all different: {summary.distinct:,} answers among {summary.votes:,.0f} votes. Choose "
             "how answers are read with --answer (judge compares meanings), or have the model end with a short answer."
         )
+
+
+def accuracy_words(summary: AnswerSummary) -> str:
+    """The share of right answers with its standard error, over all questions with gold and over those answered."""
+    words = f"Accuracy {_share(summary.right, summary.judged)} over {count(summary.judged, 'question')} with gold"
+    if 0 < summary.judged_answered < summary.judged:
+        answered = summary.judged_answered
+        words += f", {_share(summary.right, answered)} over the {answered:,} of them that were answered"
+    return f"{words}."
+
+
+def _share(right: int, questions: int) -> str:
+    share = right / questions
+    return f"{share:.3f} ± {math.sqrt(share * (1 - share) / questions):.3f}"
 
 
 def _reasons(summary: AnswerSummary) -> str:
@@ -266,14 +290,20 @@ def _expected_words(zone: float) -> str:
 
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
-    cost = "" if solution.cost is None else f", {solution.cost:.4f} usd"
+    cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
     traces = f"{count(solution.traces, 'trace')} ({solution.failed:,} failed), {count(solution.tokens, 'token')}"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}{cost}.",
-        f"Spent {format_amount(solution.spent, solution.unit)} of {format_amount(solution.total, solution.unit)}.",
+        f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
         f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
         *remarks(summary),
     ]
+    cap = engine.settings.cap
+    if cap is not None and engine.config.target_consistency is None and 2 * summary.unanimous(cap) > summary.questions:
+        words.append(
+            f"{summary.unanimous(cap):,} questions got all of {cap} traces though no two votes differ: "
+            "--target-consistency 0.99 would have stopped earlier."
+        )
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
     if solution.faults:

@@ -10,9 +10,10 @@ from typing import Any
 import click
 from rich.table import Table
 
-from pets.cli._output import count, format_amount
+from pets.cli._output import count
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
+from pets.core.budget import amount_words
 from pets.core.certificate import expected_consistency
 from pets.engine.paired import RunComparison, compare_runs
 from pets.engine.progress import Certifier, tallies_of
@@ -51,9 +52,9 @@ def summary_facts(run: RunSummary) -> dict[str, Any]:
         "in_flight" if run.state == "running" else "lost": run.lost,
         "tokens": run.tokens,
         "prompt_tokens": run.prompt_tokens,
-        "unit": settings.currency.unit,
-        "spent": run.spent,
-        "total": total_so_far(settings, run.questions),
+        "unit": settings.currency.shown(0)[1],
+        "spent": settings.currency.shown(run.spent)[0],
+        "total": settings.currency.shown(total_so_far(settings, run.questions))[0],
         "policy": settings.policy,
         "model": settings.model,
     }
@@ -125,7 +126,7 @@ def _print_fact(label: str, words: str) -> None:
 
 def _fact_words(key: str, value: Any, facts: Mapping[str, Any]) -> str:
     if key == "spent":
-        return f"{format_amount(value, facts['unit'])} of {format_amount(facts['total'], facts['unit'])}"
+        return f"{amount_words(value, facts['unit'])} of {amount_words(facts['total'], facts['unit'])}"
     if key == "expected_consistency":
         mean, low, high = value
         return f"{mean:.2f} ({low:.2f} to {high:.2f})"

@@ -10,8 +10,8 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import format_amount
 from pets.cli._terminal import terminal_text
+from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import KeyStore, unit_shown
@@ -76,10 +76,10 @@ def list_keys(gateway: KeyStoreOptions) -> None:
         for key, created, revoked in key_store.all():
             day = datetime.fromtimestamp(created, UTC).date()
             spent = key_store.spent(key.name)
-            amounts = [format_amount(amount, unit) for unit, amount in spent.items()]
+            amounts = [amount_words(amount, unit) for unit, amount in spent.items()]
             notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
             if key.budget is not None:
-                notes.append(f"budget {format_amount(key.budget, key.unit or next(iter(spent), 'units'))}")
+                notes.append(f"budget {amount_words(key.budget, key.unit or next(iter(spent), 'units'))}")
             notes += ["admin"] * key.admin + ["revoked"] * (revoked is not None)
             click.echo("\t".join([terminal_text(key.name), str(day), ", ".join(notes)]))
 

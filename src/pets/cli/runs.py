@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import check_rows_output, count, format_amount, write_output
+from pets.cli._output import check_rows_output, count, write_output
 from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._runs import (
     comparison_facts,
@@ -24,6 +24,7 @@ from pets.cli._runs import (
 from pets.cli._tables import print_table
 from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
+from pets.core.budget import amount_words
 from pets.engine.resume import restored, results, total_so_far
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
@@ -215,8 +216,8 @@ def _print_list(summaries: list[RunSummary]) -> None:
     for run in summaries:
         unit = run.settings.currency.unit
         total = total_so_far(run.settings, run.questions)
-        spent = f"{run.spent:,}" if unit in ("traces", "tokens") else format_amount(run.spent, unit)
-        numbers = (f"{run.questions:,}", spent, format_amount(total, unit))
+        spent = f"{run.spent:,}" if unit in ("traces", "tokens") else amount_words(run.spent, unit)
+        numbers = (f"{run.questions:,}", spent, amount_words(total, unit))
         names = (run.settings.policy, run.settings.model, run.settings.name)
         table.add_row(str(run.id), when(run.created), run.state, *numbers, *names)
     print_table(table)

@@ -1,6 +1,7 @@
 """``pets solve`` and ``pets top-up``: questions in, answers out, each with its certificate, under a budget."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output
-from pets.cli._run import run_engine
+from pets.cli._run import clock, is_terminal, run_engine
 from pets.cli.options import (
     DEFAULT_STORE,
     HEADER,
@@ -23,8 +24,9 @@ from pets.cli.options import (
     StoredRunOptions,
     read_keys,
 )
+from pets.core.budget import amount_words
 from pets.engine import Engine, RunConfig, TokenPrice
-from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
@@ -194,11 +196,42 @@ def _config(
 def _print_estimate(
     question_set: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None
 ) -> None:
-    for instruction in sorted(instructions(question_set.problems, config.answer) if config.instruct else ()):
-        click.echo(f"Asked with: {instruction}", err=True)
+    """A table for a person's terminal, one line of JSON for a program."""
+    texts = sorted(instructions(question_set.problems, config.answer)) if config.instruct else []
     tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
     problems = [config.asked(problem) for problem in question_set.problems]
-    click.echo(json.dumps(asdict(estimate(problems, config, model, tokens, seconds, basis))))
+    expected = estimate(problems, config, model, tokens, seconds, basis)
+    policy = config.policy if isinstance(config.policy, str) else type(config.policy).__name__
+    if is_terminal():
+        for name, value in _estimate_rows(expected, policy, texts):
+            click.echo(f"{name:<12} {value}")
+    else:
+        click.echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
+    if config.max_traces is not None and expected.traces >= config.max_traces * expected.questions:
+        click.echo(
+            f"The budget takes every question to {config.max_traces} traces, those that all agree on too: "
+            "--target-consistency 0.99 would stop earlier.",
+            err=True,
+        )
+
+
+def _estimate_rows(expected: RunEstimate, policy: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What a run would take, as a person reads it."""
+    limit = "the server's own limit" if expected.max_tokens is None else f"{expected.max_tokens:,} tokens at most"
+    yield "questions", f"{expected.questions:,}"
+    yield "budget", amount_words(expected.budget, expected.unit)
+    yield "policy", policy
+    yield "traces", f"{expected.traces:,}, about {expected.traces / expected.questions:.1f} per question"
+    yield "per trace", limit
+    yield (
+        "tokens",
+        "not known" if expected.tokens is None else f"{expected.tokens:,}, and {expected.prompt_tokens:,} of prompts",
+    )
+    yield "cost", "not known without --price" if expected.cost is None else amount_words(expected.cost, "usd")
+    yield "time", "not known" if expected.seconds is None else clock(expected.seconds)
+    for text in texts:
+        yield "asked with", text
+    yield "by", expected.basis
 
 
 def _resumed(

@@ -11,7 +11,7 @@ import click
 
 from pets.answers.base import AnswerType
 from pets.cli._groups import option, verb
-from pets.cli._output import check_rows_output, count, format_amount, growing_output
+from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
     INTERRUPTED,
@@ -36,6 +36,7 @@ from pets.cli.options import (
     SamplingOptions,
     StoredRunOptions,
 )
+from pets.core.budget import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
@@ -248,7 +249,7 @@ class _RunningStream:
         budget = driver.allocator.budget
         unit = budget.currency.unit
         share = f" ({budget.spent / budget.total:.1%})" if budget.total else ""
-        spent, total = format_amount(budget.spent, unit), format_amount(budget.total, unit)
+        spent, total = amount_words(budget.spent, unit), amount_words(budget.total, unit)
         words = [f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.", *remarks(self.summary)]
         if self._stream.lost:
             words.append(

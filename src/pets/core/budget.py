@@ -14,7 +14,18 @@ from typing import Any
 from pets.errors import BudgetError
 from pets.types import Trace
 
-__all__ = ["Budget", "Currency", "Window"]
+__all__ = ["Budget", "Currency", "Window", "amount_words"]
+
+
+def amount_words(number: float, unit: str) -> str:
+    """An amount for people.
+
+    >>> amount_words(2_500_000_000_000, "picodollars"), amount_words(0.000169, "usd"), amount_words(1600, "traces")
+    ('$2.5', '$0.000169', '1,600 traces')
+    """
+    if unit in ("picodollars", "usd"):
+        return f"${number / (1e12 if unit == 'picodollars' else 1):,.6g}"
+    return f"{number:,.0f} {unit.removesuffix('s') if number == 1 else unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,14 @@ class Currency:
     def __post_init__(self) -> None:
         if min(self.hold, self.per_trace, self.per_token, self.per_prompt_token) < 0 or self.hold < 1:
             raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
+
+    def shown(self, amount: int) -> tuple[float, str]:
+        """An amount and its unit as people know them: dollars with decimals, whole traces and tokens.
+
+        >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).shown(2_500_000_000_000)
+        (2.5, 'usd')
+        """
+        return (round(amount / 1e12, 9), "usd") if self.unit == "picodollars" else (amount, self.unit)
 
     @classmethod
     def tokens(cls, hold: int) -> "Currency":

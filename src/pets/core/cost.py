@@ -18,7 +18,7 @@ The expected cost of a question's trace is the mean of its own, shrunk towards t
 
 import math
 
-from pets.core.budget import Budget
+from pets.core.budget import Budget, amount_words
 from pets.errors import BudgetError
 
 __all__ = ["MIN_SAMPLES", "CostEstimator"]
@@ -43,11 +43,11 @@ class CostEstimator:
     """
 
     def __init__(self, budget: Budget, worst: int, bound: int) -> None:
-        total = budget.total if budget.window is None else budget.window.amount
+        total, unit = budget.total if budget.window is None else budget.window.amount, budget.currency.unit
         if not budget.spent and total + bound < worst:
             raise BudgetError(
-                f"a budget of {total} {budget.currency.unit} does not pay for one trace, which may cost "
-                f"{worst}. Raise the budget or lower max_tokens."
+                f"a budget of {amount_words(total, unit)} does not pay for one trace, which may cost "
+                f"{amount_words(worst, unit)}. Raise the budget or lower --max-tokens."
             )
         self.budget, self.worst, self.bound = budget, worst, bound
         self._seen = self._sum = self._squares = self._dearest = 0

@@ -32,9 +32,9 @@ class RunEstimate:
     prompt_tokens: int
     cost: float | None
     seconds: float | None
-    budget: int
+    budget: float
     unit: str
-    overshoot: int
+    overshoot: float
     basis: str
 
 
@@ -61,9 +61,9 @@ def estimate(
         prompt_tokens=all_prompt_tokens,
         cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
         seconds=None if seconds is None else traces * seconds / min(config.concurrency, max(1, traces)),
-        budget=settings.total,
-        unit=currency.unit,
-        overshoot=0 if currency.flat else int(config.overshoot * settings.total),
+        budget=currency.shown(settings.total)[0],
+        unit=currency.shown(0)[1],
+        overshoot=0 if currency.flat else currency.shown(int(config.overshoot * settings.total))[0],
         basis=basis,
     )
 

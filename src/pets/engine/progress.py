@@ -119,8 +119,8 @@ class Snapshot:
     traces: int
     failed: int
     in_flight: int
-    spent: int
-    total: int
+    spent: float
+    total: float
     unit: str
     seconds: float
     rate: float
@@ -153,8 +153,8 @@ class Solution:
     tokens: int
     prompt_tokens: int
     cost: float | None
-    spent: int
-    total: int
+    spent: float
+    total: float
     unit: str
     consistency: tuple[float, float, float]
     zone: float

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
-from pets.answers.gold import is_right
+from pets.answers.gold import gold_form
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_votes
 from pets.engine.budget import TokenPrice
@@ -135,8 +135,7 @@ class Answer:
     the answer type. ``cost`` is in dollars, where a price is known. ``warmup`` is the pattern of the first four
     traces. ``text`` is the surest trace that gave the answer; where there is none, a part of one that gave none.
     ``complete`` is False where the question was stopped before it had all that it was to get. ``right`` says whether
-    the answer is ``gold``, ``None`` where there is none that can be read. ``error`` says why a question was given up,
-    or not asked at all.
+    the answer is ``gold``, where that can be told. ``error`` says why a question was given up, or not asked at all.
     """
 
     id: str
@@ -433,10 +432,18 @@ class OpenQuestion:
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,
             gold=self.problem.gold,
-            right=None if self.problem.gold is None else is_right(self.answer_type, answer, self.problem.gold),
+            right=self._is_right(answer),
             error=error,
             zone=zone or None,
         )
+
+    def _is_right(self, answer: str | None) -> bool | None:
+        """Whether an answer is gold; ``None`` without one, and where comparing them would take long."""
+        kind, gold = self.answer_type, self.problem.gold
+        form = None if gold is None else gold_form(kind, gold)
+        if form is None or answer is None:
+            return None if form is None else False
+        return answer == form or (kind.same_soon(answer, form) if kind.merges else False)
 
     def prefix(self) -> list[StoredTrace]:
         """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted.

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget, Currency, amount_words
 from pets.engine.budget import Amount, TokenPrice, bounded, currency_of, price_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
@@ -107,8 +107,8 @@ def _check_total(total: int, currency: Currency, questions: int) -> None:
         )
     if not currency.flat and total < questions * max(1, currency.per_token):
         raise BudgetError(
-            f"a budget of {total} {currency.unit} is less than one token for each of {questions} questions. Raise it, "
-            "or ask fewer questions."
+            f"a budget of {amount_words(total, currency.unit)} is less than one token for each of {questions} "
+            "questions. Raise it, or ask fewer questions."
         )
 
 

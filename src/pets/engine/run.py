@@ -321,15 +321,16 @@ class Engine(Session):
         """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
         driver = self._running()
         allocator, budget = driver.allocator, driver.allocator.budget
+        (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         seconds = asyncio.get_running_loop().time() - self._begun_at
         return Snapshot(
             questions=len(self.problems),
             traces=allocator.told,
             failed=self._failed,
             in_flight=driver.in_flight,
-            spent=budget.spent,
-            total=budget.total,
-            unit=budget.currency.unit,
+            spent=spent,
+            total=total,
+            unit=unit,
             seconds=seconds,
             rate=(allocator.told - self._told_before) / seconds if seconds > 0 else 0.0,
             expected_left=budget.expected,
@@ -342,6 +343,7 @@ class Engine(Session):
         """The run as it stands, in a few numbers."""
         driver = self._running()
         allocator, budget = driver.allocator, driver.allocator.budget
+        (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         tallies = tallies_of(allocator, self._ids)
         return Solution(
             run=None if self.stored_run is None else self.stored_run.id,
@@ -353,9 +355,9 @@ class Engine(Session):
             tokens=self._tokens,
             prompt_tokens=self._prompt_tokens,
             cost=None if self._price is None else self._price.dollars(self._prompt_tokens, self._tokens),
-            spent=budget.spent,
-            total=budget.total,
-            unit=budget.currency.unit,
+            spent=spent,
+            total=total,
+            unit=unit,
             consistency=expected_consistency(tallies, Certifier(tallies).prior, zone=allocator.policy.zone),
             zone=allocator.policy.zone,
             faults=dict(self.faults),

@@ -1,7 +1,8 @@
 """What the answers of a run come to: how many there are, why others are missing, and whether the votes agree."""
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pets.engine.question import Answer
 
@@ -33,8 +34,10 @@ class AnswerSummary:
     unreadable: int = 0
     votes: float = 0.0
     distinct: int = 0
-    judged: int = 0  # questions with gold that can be read
+    judged: int = 0  # questions with gold that could be compared
+    judged_answered: int = 0  # those of them with an answer
     right: int = 0
+    agreed: Counter[int] = field(default_factory=Counter)  # questions without two votes that differ, by their traces
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
 
@@ -57,13 +60,19 @@ class AnswerSummary:
         self.refused += answer.refused
         self.unreadable += answer.unreadable
         self.judged += answer.right is not None
+        self.judged_answered += answer.right is not None and answer.answer is not None
         self.right += answer.right is True
         self.error = answer.error or self.error
         if answer.answer is None and not self.excerpt:
             self.excerpt = answer.text or ""
+        self.agreed[answer.traces] += len(answer.votes) == 1
         if (votes := sum(answer.votes.values())) >= MIN_VOTES:
             self.votes += votes
             self.distinct += len(answer.votes)
+
+    def unanimous(self, traces: int) -> int:
+        """How many questions have at least so many traces and no two votes that differ."""
+        return sum(number for size, number in self.agreed.items() if size >= traces)
 
     @property
     def disagrees(self) -> bool:
