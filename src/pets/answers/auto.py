@@ -11,6 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import ClassVar, Literal, NamedTuple
 
+from pets._extras import missing
 from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.answers.final import places, visible_text
@@ -36,7 +37,10 @@ FORMULA = re.compile(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$")
 
 
 class ChosenType(NamedTuple):
-    """How answers are read, and why: ``fitting`` of ``traces`` traces end as the type's answers do."""
+    """How answers are read, and why: ``fitting`` of ``traces`` traces end as the type's answers do.
+
+    Of ``text`` they end in formulas, which cannot be compared without math-verify.
+    """
 
     name: TypeName
     fitting: int
@@ -48,6 +52,11 @@ class ChosenType(NamedTuple):
         >>> print(choose_type(["The answer is 4.", "So 2 + 2 = 4. The answer is 4.", r"\\\\boxed{5}"]))
         Answers are read as number: 3 of the first 3 traces end in one. --answer names another.
         """
+        if self.name == "text" and self.fitting:
+            return (
+                f"Answers are read as text, though {self.fitting} of the first {self.traces} traces end in formulas: "
+                f"{missing('math-verify, which compares them,', 'math')}"
+            )
         if self.name == "text":
             return f"Answers are read as text: no other type fits the first traces ({self.traces}). --answer names one."
         return (
@@ -94,11 +103,10 @@ def choose_type(texts: Iterable[str]) -> ChosenType:
         total += 1
         stating += bool(types) or any(place != "line" for place, _ in places(text))
     enough = max(FEWEST_TRACES, CLEAR_SHARE * stating, total / 2)
-    names: tuple[TypeName, ...] = ("json", "yesno", "choice", "number")
-    if _formulas_compare():
-        names += ("math",)
+    names: tuple[TypeName, ...] = ("json", "yesno", "choice", "number", "math")
     name: TypeName = next((name for name in names if counts[name] >= enough), "text")
-    return ChosenType(name, counts[name], total)
+    readable: TypeName = "text" if name == "math" and not _formulas_compare() else name
+    return ChosenType(readable, counts[name], total)
 
 
 @cache
@@ -125,7 +133,7 @@ def _fitting(text: str) -> set[str]:
     if Number().canonical(passage) is not None:
         return {"number", "math"}
     if FORMULA.search(passage):
-        return {"math"} if _formulas_compare() and _answer_type("math").extract(text) is not None else set()
+        return {"math"} if not _formulas_compare() or _answer_type("math").extract(text) is not None else set()
     numbers = len(passage) <= MAX_SHORT_CHARS and any(map(str.isdigit, passage))
     return {"number", "math"} if numbers and Number().extract(f"The answer is {passage}.") is not None else set()
 
