@@ -25,7 +25,7 @@ MAX_ZEROS = 20  # that a number is written with; beyond, it has an exponent
 MAX_ROUNDS = 10
 MAX_SCANS = 8  # times that a text may be read through, in looking for the JSON in it
 WINDOW_CHARS = 4_096
-RECURSION_CHARS = 2_000  # that a value nested too deeply counts for, in these
+RECURSION_CHARS = 20_000  # that a value nested too deeply counts for, in these
 
 NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?")
 OPENING = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["{\[\]0-9tfn-])""")
