@@ -90,6 +90,21 @@ def test_traces_of_another_kind_do_not_get_among_those_of_the_file(tmp_path, oth
     assert run(Counting(), path, replace(mine, part=(1, 1), open_questions=1)) == 2
 
 
+def test_a_recording_with_a_token_limit_goes_on_with_it_where_none_is_named(tmp_path):
+    path, limits = tmp_path / "pool.jsonl", []
+
+    class Limited(Counting):
+        async def sample(self, prompt, n, seed, sampling):
+            limits.append(sampling.max_tokens)
+            return await super().sample(prompt, n, seed, sampling)
+
+    run(Limited(), path, replace(RECORDING, part=(1, 2), sampling=Sampling(max_tokens=1024)))
+    run(Limited(), path, replace(RECORDING, sampling=Sampling()))
+    assert set(limits) == {1024} and len(read_pool(path).questions) == 5
+    with pytest.raises(PoolError, match="max_tokens 1024; now it is 2048"):
+        run(Limited(), path, replace(RECORDING, sampling=Sampling(max_tokens=2048)))
+
+
 def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path):
     path, beside = tmp_path / "pool.jsonl", tmp_path / "pool.jsonl.recording"
     run(Counting(), path, replace(RECORDING, part=(1, 2)))

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pets.answers.auto import Auto, choose_type
@@ -126,7 +126,7 @@ async def record(
         make_answer_type(spec)  # a bad one raises before anything is paid for
     numbered, kept = recording.numbered, _kept(path, recording)
     _append(path, b"")  # a file that cannot be written, too
-    _agree(path, recording, kept)
+    recording = _agree(path, recording, kept)
     waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
     writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
     several = [samplers] if isinstance(samplers, Sampler) else samplers
@@ -257,19 +257,23 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
     return RecordingSummary(unanswered, cut, len(votes), sum(shares) / len(shares), sum(votes) / len(votes))
 
 
-def _agree(path: Path, recording: Recording, kept: set[str]) -> None:
-    """The terms of the recording, and the prompts of what is kept, are those of the file.
+def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
+    """The recording, if its terms and the prompts of what is kept are those of the file.
 
-    A file that has no terms beside it, or a question without its digest there, is taken as it is.
+    A file that has no terms beside it, or a question without its digest there, is taken as it is. Where no token limit
+    is named, the file's holds: there was one by default.
     """
     beside = path.with_name(f"{path.name}.recording")  # no suffix of a pool: a folder of pools may hold it
     terms, prompts = recording.terms, recording.prompts
     try:
         held = json.loads(beside.read_bytes()) if kept else {}
+        if recording.sampling.max_tokens is None and type(limit := held.get("max_tokens")) is int:
+            recording = replace(recording, sampling=replace(recording.sampling, max_tokens=limit))
+            terms = recording.terms
         changed = [name for name, value in terms.items() if held.get(name, value) != value]
         known = {id: digest for id, digest in held.get("prompts", {}).items() if id in kept}
     except FileNotFoundError:
-        return
+        return recording
     except OSError as error:
         raise _unusable(beside, error) from None
     except (ValueError, AttributeError, RecursionError):
@@ -286,6 +290,7 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> None:
             "Ask as before, or record into another file."
         )
     _write(beside, {**(held or terms), "prompts": {**known, **{id: prompts[id] for id in prompts if id not in kept}}})
+    return recording
 
 
 def _write(beside: Path, terms: dict[str, object]) -> None:

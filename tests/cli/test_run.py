@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import signal
 from dataclasses import replace
 
@@ -11,7 +12,9 @@ from rich.console import Console
 
 from pets.cli._run import INTERRUPTED, interruptible, progress_table
 from pets.engine import Snapshot
+from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency
+from pets.errors import UnreachableError
 
 UNDER_WAY = Snapshot(
     questions=10,
@@ -52,9 +55,12 @@ def test_the_time_left_is_unknown_before_the_first_trace():
 
 
 def test_an_outage_is_shown_instead_of_the_time_left():
-    rows = shown(replace(UNDER_WAY, outage="http://localhost:1/v1 [Errno 111] refused the connection."))
-    assert rows["unreachable"] == "unreachable trying again: http://localhost:1/v1 [Errno 111] refused the connection."
-    assert "left" not in rows
+    error = UnreachableError("http://localhost:1/v1 [Errno 111] refused the connection.")
+    rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=10.0, next_try_s=2.0, gives_up_s=290.0)))
+    expected = r"unreachable trying again until \d\d:\d\d: http://localhost:1/v1 \[Errno 111\] refused the connection\."
+    assert re.fullmatch(expected, rows["unreachable"]) and "left" not in rows
+    rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=10.0, next_try_s=2.0, gives_up_s=None)))
+    assert rows["unreachable"].startswith("unreachable trying again: http")
 
 
 def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):

@@ -250,6 +250,8 @@ def test_accuracy_is_told_where_there_is_gold(tmp_path, serve):
 def test_a_model_that_thinks_for_long_is_not_cut_unless_the_user_says_so(questions, serve):
     mock, at = serve(tokens=3000)
     result = pets("solve", questions, *at, "--budget", "2x")
+    assert "10 questions to mock at http://" in result.stderr
+    assert "tokens per trace: the server's own limit." in result.stderr
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0 and all(row["answer"] is not None for row in rows)
     assert mock.stats.completion_tokens > 20 * 1500

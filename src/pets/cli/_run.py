@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import terminal_text
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
+from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
@@ -87,9 +89,19 @@ def print_choice(chosen: ChosenType) -> None:
         click.echo(str(chosen), err=True)
 
 
+def start_words(engine: Engine) -> str:
+    """What is about to be asked, of whom, and how long a trace may be."""
+    settings, limit = engine.settings, engine.config.sampling.max_tokens
+    model = settings.model or "the local model"
+    servers = f" at {', '.join(settings.endpoints)}" if settings.endpoints else ""
+    length = "the server's own limit" if limit is None else f"{limit:,}"
+    return f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
+
+
 def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
     engine.on_choice = print_choice
+    click.echo(start_words(engine), err=True)
     try:
         solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:
@@ -165,13 +177,21 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.outage is None:
         table.add_row("left", "..." if left is None else clock(left))
     else:
-        table.add_row("unreachable", f"trying again: {now.outage}")
+        table.add_row("unreachable", f"{_outage_words(now.outage)}: {now.outage.error}")
     if latest is not None:
         table.add_row("self-consistency", f"{latest.consistency:.3f} expected, {latest.answered:.0%} answered")
         table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in latest.hardest))
     if now.faults:
         table.add_row("faults", "  ".join(f"{name} {count}" for name, count in sorted(now.faults.items())))
     return table
+
+
+def _outage_words(outage: Outage) -> str:
+    """Until when a server that cannot be reached is tried again, by the clock on the wall."""
+    if outage.gives_up_s is None:
+        return "trying again"
+    end = datetime.now().astimezone() + timedelta(seconds=outage.gives_up_s)
+    return f"trying again until {end:%H:%M}"
 
 
 def is_terminal() -> bool:

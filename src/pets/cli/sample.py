@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pets.cli._groups import option, verb
 from pets.cli._output import count
 from pets.cli._run import INTERRUPTED
-from pets.cli.options import FILE, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.cli.options import FILE, NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
 from pets.recording import Recording, RecordingSummary, record, summarize_recording
 from pets.samplers import Sampler
@@ -44,7 +44,7 @@ class RecordingOptions:
     answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 
-@verb()
+@verb(former=NO_DIALECT)
 @click.argument("questions", metavar="QUESTIONS")
 def sample(
     questions: str,

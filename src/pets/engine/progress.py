@@ -10,6 +10,7 @@ from pets.core.certificate import certificate
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
+from pets.engine.fetch import Outage
 from pets.engine.question import Answer
 
 __all__ = [
@@ -126,7 +127,7 @@ class Snapshot:
     rate: float
     expected_left: int
     faults: dict[str, int]
-    outage: str | None
+    outage: Outage | None
     expected: ExpectedConsistency | None
 
     @property

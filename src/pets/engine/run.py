@@ -335,7 +335,7 @@ class Engine(Session):
             rate=(allocator.told - self._told_before) / seconds if seconds > 0 else 0.0,
             expected_left=budget.expected,
             faults=dict(self.faults + driver.fetcher.faults),
-            outage=None if driver.fetcher.outage is None else str(driver.fetcher.outage),
+            outage=driver.fetcher.outage_state,
             expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
         )
 
