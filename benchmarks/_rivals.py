@@ -18,5 +18,5 @@ RIVALS = [
     "dsc:window=8",
 ]
 
-ZONE_RIVALS = ["asc:zone=0.1", "asc:form=dirichlet,zone=0.1", "boinf:zone=0.1", "boinf:unknown=0,zone=0.1"]
+ZONE_RIVALS = ["asc:zone=0.1", "asc:form=dirichlet,zone=0.1", "boinf:zone=0.1"]
 """Those that can be made aware of an indifference zone of 0.1, made aware of it."""

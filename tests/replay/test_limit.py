@@ -14,8 +14,9 @@ from pets.core.policy import View
 from pets.core.tally import Tally, majority
 from pets.errors import InputError
 from pets.policies.asc import ASC
+from pets.pools import Pool, PooledQuestion
 from pets.replay import mean_curve, read_answers, replay
-from pets.replay.limit import Lattice, optimal_frontier, vote_counts
+from pets.replay.limit import MAX_STATES, Lattice, optimal_frontier, states_of, votes_alone
 
 POOL = [(9, 0), (9, 0), (8, 1), (6, 3), (5, 4)]
 THREE = [(12,), (11, 1), (8, 4), (7, 3, 2), (5, 4, 3), (6, 6)]
@@ -33,19 +34,28 @@ def sequences(counts, size):
     return {order: float(chance) for order, chance in chances.items()}
 
 
-def prefixes(chances, size):
-    """Each prefix's chance, and its chance together with each target."""
+def targets(order, zone):
+    """The vote of all, or all answers that none leads by more than the zone."""
+    votes = Counter(order)
+    if not zone:
+        return [int(majority([str(vote) for vote in order]))]
+    return [answer for answer, n in votes.items() if max(votes.values()) - n <= zone * len(order) + 1e-9]
+
+
+def prefixes(chances, size, zone=0.0):
+    """Each prefix's chance, and its chance together with each target that it has seen."""
     weight, joint = Counter(), defaultdict(Counter)
     for order, chance in chances.items():
         for t in range(size + 1):
             weight[order[:t]] += chance
-            joint[order[:t]][int(majority([str(vote) for vote in order]))] += chance
+            for target in targets(order, zone):
+                joint[order[:t]][target] += chance if target in order[:t] else 0.0
     return weight, joint
 
 
-def brute_value(counts, size, price):
+def brute_value(counts, size, price, zone=0.0):
     """The best expected agreement minus price x traces over rules that remember the whole sequence."""
-    weight, joint = prefixes(sequences(counts, size), size)
+    weight, joint = prefixes(sequences(counts, size), size, zone)
 
     @cache
     def value(prefix):
@@ -58,15 +68,21 @@ def brute_value(counts, size, price):
     return value(())
 
 
-FULL_COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=3).filter(lambda counts: 3 <= sum(counts) <= 6)
+FULL_COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=4).filter(lambda counts: 3 <= sum(counts) <= 6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(FULL_COUNTS, min_size=1, max_size=4), st.integers(1, 4), st.floats(0.001, 0.4))
-def test_optimum_is_that_of_rules_that_remember_the_whole_sequence(counts, size, price):
+@given(
+    st.lists(FULL_COUNTS, min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.floats(0.001, 0.4),
+    st.sampled_from([0.0, 0.25, 0.5]),
+)
+def test_optimum_is_that_of_rules_that_remember_the_whole_sequence(counts, size, price, zone):
     size = min(size, *map(sum, counts))
-    traces, consistency = Lattice.of(counts, size).optimum([price])
-    assert consistency[0] - price * traces[0] == pytest.approx(brute_value(counts, size, price), abs=1e-9)
+    traces, consistency = Lattice.of(counts, size, zone).optimum([price])
+    best = brute_value(counts, size, price, zone)
+    assert consistency[0] - price * traces[0] == pytest.approx(best, abs=1e-9)
 
 
 def test_every_stopping_rule_of_a_tiny_pool_is_under_the_frontier_and_its_corners_are_rules():
@@ -123,7 +139,7 @@ def test_asc_never_beats_it(counts, size, threshold):
 def test_a_replay_agrees_with_a_rule_followed_exactly(build):
     """The lattice is the lab's config: the same draws, target and ties."""
     pool = build(questions=15, traces=10, nulls=0.0, seed=3)
-    lattice = Lattice.of(vote_counts(read_answers(pool)), 8)
+    lattice = Lattice.of(votes_alone(read_answers(pool), 8)[0], 8)
     (pool_result,) = replay([pool], ["asc"], repetitions=400, size=8)
     result = pool_result.result("asc")
     exact = np.array([lattice.follow(asc(value, 8)) for value in result.values]).T
@@ -149,11 +165,21 @@ def test_the_likeliest_answer_need_not_be_the_vote():
     assert (third.best[behind], third.vote[behind]) == (1.0, 0.0)
 
 
-def test_refusals(build):
-    with pytest.raises(InputError, match="has no answer"):
-        vote_counts(read_answers(build(nulls=0.5)))
+def test_traces_without_an_answer_are_left_out_and_counted():
+    questions = (PooledQuestion("q", ("A", "A", "B", None)), PooledQuestion("r", ("A",) * 4))
+    counts, traces_per_vote = votes_alone(read_answers(Pool("p", questions)), 4)
+    assert counts == [(3, 1), (4,)] and traces_per_vote == pytest.approx((4 / 3 + 1) / 2)
+
+
+def test_four_answers_and_64_traces_are_within_reach():
+    frontier = optimal_frontier([(60, 4), (40, 20, 4), (30, 20, 10, 4)], 12, zone=0.1)
+    assert frontier.traces_at(0.9) < optimal_frontier([(60, 4), (40, 20, 4), (30, 20, 10, 4)], 12).traces_at(0.9)
+    assert states_of(4, 64) < MAX_STATES < states_of(5, 64)
+
+
+def test_refusals():
     with pytest.raises(InputError, match="Ask for fewer traces"):
-        optimal_frontier([(100, 10, 5)], 100)
+        optimal_frontier([(100, 10, 5, 5)], 100)
     with pytest.raises(InputError, match="add up to at least"):
         optimal_frontier([(5, 1), (3,)], 6)
     with pytest.raises(InputError, match="needs a question"):

@@ -50,9 +50,8 @@ def test_the_limit_and_each_policys_multiple_of_it(build):
 @pytest.mark.parametrize(
     ("nulls", "settings", "why"),
     [
-        (0.5, {}, "some traces have no answer"),
         (0.0, {"target": "disjoint"}, "unweighted vote of the whole pool"),
-        (0.0, {"size": 70}, "70 traces per question are too many"),
+        (0.0, {"size": 70}, "ask for it with --limit"),
     ],
 )
 def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
@@ -104,7 +103,9 @@ def test_sweeps_and_curves_are_rows_too(results):
 
 def test_the_bounds_belong_to_the_pool(results):
     bounds = {row.metric: row.mean for row in rows(results) if not row.policy}
-    assert set(bounds) == {"tied_targets", "ceiling", "pass_at_1", "vote_accuracy"} and bounds["ceiling"] == 1.0
+    limits = {f"traces_{kind}_{level}" for kind in ("limit", "zone_limit") for level in (0.95, 0.99)}
+    assert set(bounds) == {"tied_targets", "ceiling", "pass_at_1", "vote_accuracy", *limits}
+    assert bounds["ceiling"] == 1.0 and bounds["traces_zone_limit_0.99"] <= bounds["traces_limit_0.99"]
 
 
 def test_an_unknown_reference_is_told(results):

@@ -92,6 +92,7 @@ class DrawOptions:
         0.1,
         kind=click.FloatRange(0, 1, max_open=True),
     )
+    limit: bool = option("Compute the attainable limit for four answers, too: half a minute per pool.", False)
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
     workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
 
@@ -166,6 +167,7 @@ def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOp
         seed=draws.seed,
         confidence=contenders.confidence,
         zone=draws.zone,
+        limit=draws.limit,
         certified=certified,
         min_traces=draws.min_traces,
     )

@@ -23,8 +23,8 @@ class ReplayConfig:
     training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
     ``zone`` is what another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good
     (0: a good verdict is the target). ``confidence`` is the kind that weighs votes (mean, tail, lowest, bottom); by
-    default the pool's own. ``certified`` are mean budgets at which certificates of offline policies are
-    checked.
+    default the pool's own. ``limit`` asks for the attainable limit where it takes half a minute per pool.
+    ``certified`` are mean budgets at which certificates of offline policies are checked.
     ``min_traces`` leaves out questions with fewer traces; ``None`` leaves out stragglers alone.
 
     >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
@@ -40,6 +40,7 @@ class ReplayConfig:
     certified: tuple[float, ...] = ()
     zone: float = 0.1
     confidence: str | None = None
+    limit: bool = False
     seed: int = 0
     min_traces: int | None = None
 

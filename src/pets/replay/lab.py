@@ -247,6 +247,7 @@ def _gathered(
             )
         )
     limit, no_limit = attainable(pool, config)
+    zone_limit = attainable(pool, config, config.zone)[0] if config.zone else None
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),
@@ -262,6 +263,7 @@ def _gathered(
         ids=tuple(question.id for question in pool.questions),
         note=pool.note,
         limit=limit,
+        zone_limit=zone_limit,
         no_limit=no_limit,
     )
 

@@ -22,9 +22,9 @@ order or the finite batch says something of the questions that remain. Trace len
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +36,16 @@ from pets.replay.config import ReplayConfig
 from pets.replay.draws import size_of
 from pets.replay.labelled import LabelledPool
 
-__all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "vote_counts"]
+__all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "states_of", "votes_alone"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Stop = Callable[[tuple[int, ...]], bool]
 
-MAX_ANSWERS = 3  # different answers of one question
-MAX_CELLS = 300_000  # of the lattice: 3 answers and 65 traces, or 2 answers and 546
+MAX_ANSWERS = 8  # different answers of one question
+MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
+QUICK_STATES = 50_000  # 3 answers and 64 traces: a fraction of a second
+TOLERANCE = 2e-5  # what the true frontier may lie over the straight line between two corners, in a table
 ROUNDING = 1e-12  # a rule that gains no more than this by going on stops
 
 
@@ -90,20 +92,22 @@ class Lattice:
     layers: tuple[Layer, ...]
 
     @classmethod
-    def of(cls, counts: Sequence[Sequence[int]], size: int) -> "Lattice":
-        """The lattice of a pool: a question's full counts each, of which ``size`` traces are drawn."""
-        p = _sequence_probability(counts, size)
-        cells = np.indices(p.shape).reshape(p.ndim, -1).T
-        in_order = (cells[:, 1:] == 0) | (cells[:, :-1] > 0)
-        cells = cells[in_order.all(axis=1) & (p.ravel() > 0)]
-        drawn = cells.sum(axis=1)
-        rows = [cells[drawn == t] for t in range(size + 1)]
-        winner = np.eye(p.ndim)[rows[-1].argmax(axis=1)]  # argmax takes the first of a tie: the first launched
-        layers = [_layer(rows[-1], winner, csr_array((len(winner), 0)))]
-        for here, there in zip(rows[-2::-1], rows[:0:-1], strict=True):
-            step = _step(p, here, there)
+    def of(cls, counts: Sequence[Sequence[int]], size: int, zone: float = 0.0) -> "Lattice":
+        """The lattice of a pool: a question's full counts each, of which ``size`` traces are drawn.
+
+        The target is the vote of them all; with a ``zone``, any answer that none leads by more than that share.
+        """
+        rows, chances = zip(*_reached(counts, size), strict=True)
+        last = rows[-1]
+        if zone:
+            winner = ((last > 0) & (last >= last.max(axis=1, keepdims=True) - (zone * size + ROUNDING))).astype(float)
+        else:
+            winner = np.eye(last.shape[1])[last.argmax(axis=1)]  # argmax takes the first of a tie: the first launched
+        layers = [_layer(last, winner, csr_array((len(winner), 0)))]
+        for t in range(size - 1, -1, -1):
+            step = _step(rows[t], chances[t], rows[t + 1], chances[t + 1])
             winner = step @ winner
-            layers.append(_layer(here, winner, step))
+            layers.append(_layer(rows[t], winner, step))
         return cls(tuple(reversed(layers)))
 
     def optimum(self, prices: Sequence[float] | Floats) -> tuple[Floats, Floats]:
@@ -129,16 +133,19 @@ class Lattice:
         return float(traces[0]), float(consistency[0])
 
 
-def optimal_frontier(counts: Sequence[Sequence[int]], size: int, *, tolerance: float = 1e-6) -> Frontier:
+def optimal_frontier(
+    counts: Sequence[Sequence[int]], size: int, *, zone: float = 0.0, tolerance: float = 1e-6
+) -> Frontier:
     """The Bayes-optimal frontier of a pool, whose questions have these full counts, with ``size`` traces drawn.
 
-    Its corners are exact; between two of them the true frontier lies at most ``tolerance`` over the straight line.
+    With a ``zone`` it is that of zone-consistency. Its corners are exact; between two of them the true frontier lies at
+    most ``tolerance`` over the straight line.
 
     >>> limit = optimal_frontier([(8, 0), (7, 1), (5, 3)], size=5)
     >>> round(limit.traces_at(0.95), 3), limit.traces_at(0.0), round(float(limit.consistency[-1]), 9)
     (2.295, 0.0, 1.0)
     """
-    lattice = Lattice.of(counts, size)
+    lattice = Lattice.of(counts, size, zone)
     last_traces, last_consistency = lattice.optimum([0.0])
     corners = [(0.0, 0.0), (float(last_traces[0]), float(last_consistency[0]))]
     chords = [(corners[0], corners[1])]
@@ -155,59 +162,100 @@ def optimal_frontier(counts: Sequence[Sequence[int]], size: int, *, tolerance: f
     return Frontier(points[:, 0], points[:, 1])
 
 
-def attainable(pool: LabelledPool, config: ReplayConfig) -> tuple[Frontier | None, str]:
-    """The limit of a replay, or ``None`` and why there is none; the second is at once, the first under a second."""
+def attainable(pool: LabelledPool, config: ReplayConfig, zone: float = 0.0) -> tuple[Frontier | None, str]:
+    """The limit of a replay, or ``None`` and why there is none.
+
+    Up to three answers it is at once; four take about half a minute, and are left out unless ``config.limit`` asks.
+    """
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
     if config.target != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
-    if seen > MAX_ANSWERS:
-        return None, f"a question has {seen} different answers, it is computed for up to {MAX_ANSWERS}"
-    if any(None in question.labels for question in pool.questions):
-        return None, "some traces have no answer"
     size = size_of(pool, config)
-    if (size + 1) ** seen > MAX_CELLS:
-        return None, f"{size} traces per question are too many"
-    return optimal_frontier(vote_counts(pool), size), ""
+    if seen > MAX_ANSWERS or states_of(seen, size) > MAX_STATES:
+        return None, f"a question has {seen} different answers, too many for {size} traces"
+    if states_of(seen, size) > QUICK_STATES and not config.limit:
+        return None, f"with {seen} answers and {size} traces it takes a while: ask for it with --limit"
+    counts, traces_per_vote = votes_alone(pool, size)
+    frontier = optimal_frontier(counts, size, zone=zone, tolerance=TOLERANCE)
+    return replace(frontier, traces=frontier.traces * traces_per_vote), ""
 
 
-def vote_counts(pool: LabelledPool) -> list[tuple[int, ...]]:
-    """The full counts of each question, descending. Traces without an answer are refused: they have no place here."""
-    counts = []
+def votes_alone(pool: LabelledPool, size: int) -> tuple[list[tuple[int, ...]], float]:
+    """The full counts of each question, descending, as if every trace voted, and the mean traces per vote.
+
+    Traces without an answer have no place in the lattice: they are left out, a question that has fewer votes than
+    traces are drawn is scaled up to so many, and what the limit spends is counted in votes, then multiplied. A pool in
+    which every trace votes is taken as it is.
+    """
+    counts, ratios = [], []
     for question in pool.questions:
-        if None in question.labels:
-            raise InputError(
-                f'pool "{pool.name}", question {question.id!r}: a trace has no answer; the limit is computed for pools '
-                "in which every trace votes. Leave the pool out."
-            )
-        counts.append(count_votes(question.labels)[0])
-    return counts
+        votes, nulls = count_votes(question.labels)
+        total = sum(votes)
+        ratios.append((total + nulls) / max(1, total))
+        if total < size:
+            exact = np.array(votes or (1,)) * size / max(1, total)
+            whole = np.floor(exact).astype(np.int64)
+            whole[np.argsort(whole - exact, kind="stable")[: size - int(whole.sum())]] += 1
+            votes = tuple(sorted(whole.tolist(), reverse=True))
+        counts.append(votes)
+    return counts, float(np.mean(ratios))
 
 
 def _tally(votes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted((n for n in votes if n), reverse=True))
 
 
-def _sequence_probability(counts: Sequence[Sequence[int]], size: int) -> Floats:
-    """p(n) on the cube of counts 0 to P, (P + 1,) * M, zero where no question leads."""
+def states_of(answers: int, size: int) -> int:
+    """The states of the lattice: counts of up to so many answers in the order of first launch, up to ``size`` traces.
+
+    >>> states_of(2, 3)             # (), 1, 2, 3, 1+1, 1+2, 2+1
+    7
+    """
+    return sum(math.comb(size, k) for k in range(answers + 1))
+
+
+def _reached(counts: Sequence[Sequence[int]], size: int) -> Iterator[tuple[Indices, Floats]]:
+    """The counts (S, M) that t = 0..P traces may lead to, in the order of first launch, and p(n) of each, (S,)."""
     distinct = Counter(tuple(sorted((c for c in row if c), reverse=True)) for row in counts)
     _check(counts, distinct, size)
     M = max(map(len, distinct))
-    p = np.zeros((size + 1,) * M)
-    t = np.indices(p.shape).sum(axis=0)
-    totals = {sum(row) for row in distinct}
-    for C in totals:
-        full = np.array([row + (0,) * (M - len(row)) for row in distinct if sum(row) == C])
-        shares = np.array([n for row, n in distinct.items() if sum(row) == C]) / len(counts)
-        factors = _falling(full, C, size)  # (questions, M, P + 1)
-        letters = "ijklmn"[:M]
-        terms = ",".join(f"q{letter}" for letter in letters)
-        product = np.einsum(f"q,{terms}->{letters}", shares, *factors.swapaxes(0, 1), optimize=True)
-        whole = np.append(_falling(np.array(C), C, size), np.ones((M - 1) * size))
-        p += np.where(t <= size, product / whole[t], 0.0)
-    named = sum(p.transpose(axes) for axes in permutations(range(M)))
-    seen = (np.indices(p.shape) > 0).sum(axis=0)
-    unseen = np.array([math.factorial(M - k) for k in range(M + 1)])
-    return np.asarray(named / unseen[seen], dtype=np.float64)
+    full = np.array([row + (0,) * (M - len(row)) for row in distinct])
+    weights = np.array(list(distinct.values())) / len(counts)
+    totals = full.sum(axis=1)
+    factors = np.array([_falling(row, C, size) for row, C in zip(full, totals, strict=True)])  # (questions, M, P + 1)
+    drawn = np.array([_falling(np.array(C), C, size) for C in totals])  # (questions, P + 1)
+    for t in range(size + 1):
+        rows = _launch_ordered(t, M)
+        sorted_rows, place = np.unique(-np.sort(-rows, axis=1), axis=0, return_inverse=True)
+        chances = (weights / drawn[:, t]) @ _orders(factors, sorted_rows)
+        p = chances[place.ravel()]
+        yield rows[p > 0], p[p > 0]
+
+
+def _launch_ordered(t: int, M: int) -> Indices:
+    """All counts of t votes for up to M answers: positive ones first, (S, M)."""
+    if t == 0:
+        return np.zeros((1, M), dtype=np.int64)
+    parts = []
+    for k in range(1, min(M, t) + 1):
+        cuts = np.array(list(combinations(range(1, t), k - 1)), dtype=np.int64).reshape(math.comb(t - 1, k - 1), k - 1)
+        ends = np.hstack([cuts, np.full((len(cuts), 1), t)])
+        parts.append(np.pad(np.diff(ends, axis=1, prepend=0), ((0, 0), (0, M - k))))
+    return np.concatenate(parts)
+
+
+def _orders(factors: Floats, rows: Indices) -> Floats:
+    """Sums over the ways to name the seen answers of prod_m (c_m)_{n_m} / C^{n_m}, (questions, S)."""
+    seen = (rows > 0).sum(axis=1)
+    total = np.zeros((len(factors), len(rows)))
+    for k in np.unique(seen).tolist():
+        of = np.flatnonzero(seen == k)
+        for names in permutations(range(factors.shape[1]), k):
+            product = np.ones((len(factors), of.size))
+            for place, name in enumerate(names):
+                product *= factors[:, name, rows[of, place]]
+            total[:, of] += product
+    return total
 
 
 def _falling(x: Indices, C: int, size: int) -> Floats:
@@ -223,25 +271,27 @@ def _check(counts: Sequence[Sequence[int]], distinct: Counter[tuple[int, ...]], 
     if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
         raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
     M = max(map(len, distinct))
-    if M > 6 or (size + 1) ** M > MAX_CELLS:
+    if M > MAX_ANSWERS or states_of(M, size) > MAX_STATES:
         raise InputError(
-            f"{M} different answers and {size} traces make a lattice of {size + 1}^{M} states; the limit goes up to "
-            f"{MAX_CELLS:,} (3 answers and 65 traces). Ask for fewer traces, or leave the pool out."
+            f"{M} different answers and {size} traces make a lattice of {states_of(M, size):,} states; the limit goes "
+            f"up to {MAX_STATES:,} (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
         )
 
 
-def _step(p: Floats, here: Indices, there: Indices) -> csr_array:
+def _step(here: Indices, p_here: Floats, there: Indices, p_there: Floats) -> csr_array:
     """The chances of the next layer's states, (S, S'). A first vote for an answer takes the first free place."""
-    place = np.full(p.shape, -1)
-    place[tuple(there.T)] = np.arange(len(there))
+    base = (there.max(initial=0) + 2) ** np.arange(here.shape[1])
+    keys = there @ base
+    order = np.argsort(keys)
     rows, columns, chances = [], [], []
-    for unit in np.eye(p.ndim, dtype=np.int64):
-        after = here + unit
-        to = place[tuple(after.T)]
-        ok = np.flatnonzero(to >= 0)
+    for unit in np.eye(here.shape[1], dtype=np.int64):
+        key = (here + unit) @ base
+        place = np.minimum(np.searchsorted(keys, key, sorter=order), len(keys) - 1)
+        to = order[place]
+        ok = np.flatnonzero(keys[to] == key)
         rows.append(ok)
         columns.append(to[ok])
-        chances.append(p[tuple(after[ok].T)] / p[tuple(here[ok].T)])
+        chances.append(p_there[to[ok]] / p_here[ok])
     values = (np.concatenate(chances), (np.concatenate(rows), np.concatenate(columns)))
     return csr_array(values, shape=(len(here), len(there)))
 

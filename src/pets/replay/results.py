@@ -108,7 +108,8 @@ class PoolResult:
 
     ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. Of each repetition: ``tied``,
     the targets in which two answers share the lead, and ``ceiling``, the agreement of all traces with the target.
-    ``ids`` are the questions'. ``limit`` is the attainable frontier, or ``None`` and ``no_limit`` says why.
+    ``ids`` are the questions'. ``limit`` is the attainable frontier, ``zone_limit`` that of zone-consistency, or
+    ``None`` and ``no_limit`` says why.
     """
 
     pool: str
@@ -125,6 +126,7 @@ class PoolResult:
     ids: tuple[str, ...] = ()
     note: str = ""
     limit: Frontier | None = None
+    zone_limit: Frontier | None = None
     no_limit: str = ""
 
     @property
@@ -133,8 +135,8 @@ class PoolResult:
         return self.pool.partition(".")[0]
 
     def by_zone(self) -> "PoolResult":
-        """The same runs, scored on zone-consistency; the limit is that of self-consistency and left out."""
-        return replace(self, results=tuple(result.by_zone() for result in self.results), limit=None)
+        """The same runs, scored on zone-consistency."""
+        return replace(self, results=tuple(result.by_zone() for result in self.results), limit=self.zone_limit)
 
     def result(self, policy: str | Policy, setting: Setting | None = None) -> Result:
         """The result of a policy, given as it was replayed; the first one unless a setting is named."""

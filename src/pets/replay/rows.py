@@ -82,7 +82,11 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
         if pool.config.zone:
             by_zone = result.by_zone()
             for level in LIMIT_LEVELS:
-                yield _row(result, f"zone_traces_at_mean_{level:g}", np.array([traces_at_mean(by_zone, level)]))
+                traces = traces_at_mean(by_zone, level)
+                yield _row(result, f"zone_traces_at_mean_{level:g}", np.array([traces]))
+                if pool.zone_limit is not None:
+                    ratio = traces / pool.zone_limit.traces_at(level)
+                    yield _row(result, f"zone_limit_ratio_{level:g}", np.array([ratio]))
         for prefix, parts in _by_zone(result.certified).items():
             for metric, value in _scores(calibrate(parts), prefix):
                 yield _row(result, metric, np.array([value]))
@@ -162,6 +166,9 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
             bounds[metric] = np.array([value])
     if pool.limit is not None:
         bounds |= {f"traces_limit_{level:g}": np.array([pool.limit.traces_at(level)]) for level in LIMIT_LEVELS}
+    if pool.zone_limit is not None:
+        least = {level: pool.zone_limit.traces_at(level) for level in LIMIT_LEVELS}
+        bounds |= {f"traces_zone_limit_{level:g}": np.array([traces]) for level, traces in least.items()}
     for metric, values in bounds.items():
         count = len(values)
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)

@@ -8,6 +8,7 @@ from typing import Protocol
 from rich.table import Table
 
 from pets.replay import PoolResult, Row
+from pets.replay.rows import LIMIT_LEVELS
 from pets.report.paper_tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
 __all__ = ["Tabled", "certificate_table", "clock_table", "pool_table", "sweep_table", "write_csv"]
@@ -108,7 +109,10 @@ def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
     if pool.limit is None:
         return f"No attainable limit is given: {pool.no_limit}."
     least = [f"{row.mean:.1f}" for row in of_pool if row.metric.startswith("traces_limit") and row.mean is not None]
-    return f"Attainable limit at 0.95 and 0.99: {' and '.join(least)} traces; beside it each policy's multiple of them."
+    zone = [f"{pool.zone_limit.traces_at(level):.1f}" for level in LIMIT_LEVELS] if pool.zone_limit else []
+    zones = f" (zone: {' and '.join(zone)})" if zone else ""
+    limits = f"{' and '.join(least)} traces{zones}"
+    return f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them."
 
 
 def _cell(row: Row | None) -> str:
