@@ -85,11 +85,25 @@ def test_texts_alone_are_read_by_the_manifests_kind_or_by_what_they_look_like():
 
 def test_answers_that_are_texts_are_told_or_read():
     asked = PooledQuestion("q", tuple(f"{'Hm. ' * 30}{text}" for text in SAID), "72")
-    with pytest.raises(InputError, match=r"look like whole texts \(\d+ characters in the median\).*--answer raw"):
+    with pytest.raises(InputError, match=r"look like whole texts.*--answer raw"):
         read_answers(pool(asked))
     assert read_answers(pool(asked), "raw").questions[0].labels == asked.answers
     read = read_answers(pool(asked), "number")
     assert read.questions[0].labels == ("72", "71", "72") and "whole texts" in read.note
+
+
+def test_short_texts_are_told_too_and_short_answers_are_not():
+    said = PooledQuestion("q", tuple(f"Let's think. The answer is \\boxed{{{n}}}." for n in (17, 17, 18)), "17")
+    with pytest.raises(InputError, match="look like whole texts"):
+        read_answers(pool(said))
+    answers = ("the answer to everything", "\\boxed{17}", "United States of America", "5 km/h")
+    assert read_answers(pool(PooledQuestion("q", answers))).answer == "raw"
+
+
+def test_texts_under_a_manifests_kind_are_read_by_it():
+    said = PooledQuestion("q", tuple(f"Let's think. The answer is \\boxed{{{n}}}." for n in (17, 17, 18)), "17")
+    read = read_answers(pool(said, kind="number"))
+    assert read.questions[0].labels == ("17", "17", "18") and read.answer == "number" and "whole texts" in read.note
 
 
 def test_where_nothing_can_be_read_an_example_is_shown():

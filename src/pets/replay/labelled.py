@@ -8,10 +8,10 @@ are compared.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from statistics import median
 
 from pets.answers.auto import choose_type
 from pets.answers.base import AnswerType
+from pets.answers.final import places
 from pets.answers.gold import gold_label
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
@@ -21,7 +21,8 @@ __all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers", "relabelle
 
 RAW = "raw"  # strings as they were recorded
 DIGITS = frozenset("0123456789")
-LONG_ANSWER_CHARS = 80  # of the median recorded string: longer ones are what models say, and no answers
+LONG_ANSWER_CHARS = 80  # longer strings are what models say, and no answers
+TEXT_WORDS = 4  # as many are, where one states an answer
 READ_SHARE = 0.5  # of the recorded strings, that an answer type reads if they are such answers
 SHOW_HOW = "Say how they are read: --answer auto, number, choice, math, ...; --answer raw takes them as they are."
 AUTO_TEXTS = 1_000  # by which the type that fits is chosen
@@ -110,10 +111,11 @@ def _read(pool: Pool, kind: AnswerType, spec: str, *, asked: bool) -> tuple[list
     questions = [_question(q, q.answers, kind) for q in pool.questions]
     if _share_read(pool, questions) >= READ_SHARE:
         return questions, ""
-    if asked:
+    if asked or _holds_texts(pool):
         extracted = [_question(q, _extracted(q.answers, kind), kind) for q in pool.questions]
         if _share_read(pool, extracted) > max(READ_SHARE, _share_read(pool, questions)):
             return extracted, f'its answers are whole texts: "{spec}" reads the answer of each'
+    if asked:
         return questions, ""
     recorded = [_question(q, q.answers, None) for q in pool.questions]
     return recorded, f'"{spec}" reads fewer than half of its answers: they are compared as recorded'
@@ -191,6 +193,24 @@ def _manifest_kind(pool: Pool) -> str | None:
     return pool.kind
 
 
+def _holds_texts(pool: Pool) -> bool:
+    """Whether most of the recorded answers are whole texts, by the first thousand of them."""
+    recorded = (answer for question in pool.questions for answer in question.answers if answer is not None)
+    texts = [_is_text(answer) for answer in islice(recorded, AUTO_TEXTS)]
+    return sum(texts) > READ_SHARE * len(texts)
+
+
+def _is_text(answer: str) -> bool:
+    """Whether a recorded string is what a model said, and no answer: long, or words around one that is stated.
+
+    >>> _is_text("Let's think. The answer is 17."), _is_text("the answer"), _is_text(r"\\boxed{17}")
+    (True, False, False)
+    """
+    if len(answer) > LONG_ANSWER_CHARS:
+        return True
+    return len(answer.split()) >= TEXT_WORDS and any(place != "line" for place, _ in places(answer))
+
+
 def _unnamed(pool: Pool) -> str:
     """How a pool is read of which nobody says how: texts by what they look like, answers as they are.
 
@@ -198,12 +218,8 @@ def _unnamed(pool: Pool) -> str:
     """
     if all(_unread(question) for question in pool.questions):
         return "auto"
-    lengths = [len(answer) for question in pool.questions for answer in question.answers if answer is not None]
-    if lengths and median(lengths) > LONG_ANSWER_CHARS:
-        raise InputError(
-            f'pool "{pool.name}": its answers look like whole texts ({median(lengths):,.0f} characters in the median). '
-            f"{SHOW_HOW}"
-        )
+    if _holds_texts(pool):
+        raise InputError(f'pool "{pool.name}": its answers look like whole texts. {SHOW_HOW}')
     return RAW
 
 
