@@ -123,3 +123,12 @@ def test_a_trace_without_a_limit_is_held_to_what_the_context_leaves():
         upstream = gateway.state.upstream
         assert upstream.fitting_tokens("mock", 32_768, 100) == 800 and upstream.fitting_tokens("mock", 64, 100) == 64
         assert upstream.fitting_tokens("other", 32_768, 100) == 32_768
+
+
+def test_headers_go_to_the_servers_with_votes_and_plain_requests_and_their_secrets_do_not_come_back():
+    with run_gateway(
+        MockModel(BOOK, api_key="sk-upstream-123"), headers={"Authorization": "Bearer sk-upstream-123"}
+    ) as gateway:
+        assert gateway.ask().status_code == 200
+        plain = gateway.ask(model="mock", headers={"authorization": "Bearer something-else"})
+        assert plain.status_code == 200 and gateway.state.upstream.has_key

@@ -17,7 +17,7 @@ import click
 import pets.gateway
 from pets.cli._groups import option, verb
 from pets.cli._terminal import terminal_text
-from pets.cli.options import LocalModelOptions
+from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.budget import Currency
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
@@ -25,6 +25,7 @@ from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
 from pets.gateway.ledger import SpendRateLimit
 from pets.gateway.telemetry import log_to
+from pets.openai.headers import parse_headers
 from pets.plans import Drift, read_plan
 from pets.registry import make_policy
 from pets.samplers.local import LocalSampler
@@ -50,6 +51,11 @@ class UpstreamOptions:
         metavar="URL",
     )
     model: str | None = option("Without --upstream: a GGUF file; SmolLM2-135M-Instruct if not given.")
+    key_env: str | None = option(
+        "The environment variable that holds the upstream's key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
+        metavar="NAME",
+    )
+    header: tuple[str, ...] = HEADER
     timeout: float = option("How many seconds a request may take.", 600.0)
     concurrency: int = option("How many traces are in flight at most.", 256, at_least=1)
     check: bool = option(
@@ -61,6 +67,12 @@ class UpstreamOptions:
     wait: float = option("How many seconds to wait for the upstream to come up.", 0.0, metavar="SECONDS")
     rpm: int | None = option("How many requests per minute each upstream server takes.", at_least=1)
     tpm: int | None = option("How many tokens per minute each upstream server takes.", at_least=1)
+
+    @property
+    def key(self) -> str | None:
+        """The upstream's key."""
+        names = ("PETS_UPSTREAM_KEY", "OPENAI_API_KEY") if self.key_env is None else (self.key_env,)
+        return next((key for name in names if (key := os.environ.get(name))), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +212,8 @@ def serve(
         total=total,
         rate_limit=rate_limit,
         currency=currency,
-        key=os.environ.get("PETS_UPSTREAM_KEY") or os.environ.get("OPENAI_API_KEY"),
+        key=upstream.key,
+        headers=parse_headers(upstream.header),
         settings=_settings(upstream, voting, spend, requests, gateway),
         drift=drift,
     )

@@ -6,7 +6,7 @@ import gc
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.resources import files
@@ -76,6 +76,7 @@ def build_gateway(
     rate_limit: SpendRateLimit | None = None,
     currency: Currency | None = None,
     key: str | None = None,
+    headers: Mapping[str, str] | None = None,
     settings: Settings | None = None,
     drift: Drift | None = None,
 ) -> GatewayState:
@@ -90,7 +91,7 @@ def build_gateway(
         settings = replace(settings, max_n=min(settings.max_n, slots), concurrency=min(settings.concurrency, slots))
     cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
     allocator = _allocator(policy, mean_budget, window, settings.max_traces)
-    servers = Upstream(upstream, key=key, timeout=settings.timeout)
+    servers = Upstream(upstream, key=key, headers=headers, timeout=settings.timeout)
     writer = LedgerWriter(store, durability)
     ledger = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit)
     keys = KeyStore(writer.reader)

@@ -12,6 +12,7 @@ import httpx
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
+from pets.openai.headers import secrets_of
 from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
@@ -34,20 +35,26 @@ class Upstream:
     """The servers at ``urls`` (each with its ``/v1``), or a local model, which runs from :meth:`open` to :meth:`close`.
 
     ``samplers`` draw the traces of votes; what passes through goes to the first server that can be reached. ``key``
-    goes to the servers alone: it is neither logged nor shown, and redacted where a server sends it back.
+    and ``headers`` go to the servers alone: it is neither logged nor shown, and redacted where a server sends it back.
     """
 
     def __init__(
-        self, servers: str | Sequence[str] | LocalSampler, *, key: str | None = None, timeout: float = 600.0
+        self,
+        servers: str | Sequence[str] | LocalSampler,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 600.0,
     ) -> None:
-        self._key, self._redactor, self._timeout = key, Redactor(key), timeout
+        self._key, self._headers, self._timeout = key, dict(headers or {}), timeout
+        self._redactor = Redactor(key, *secrets_of(self._headers))
         self._local = servers if isinstance(servers, LocalSampler) else None
         urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
         self.urls = [url.rstrip("/") for url in urls]
         if self._local is None and not self.urls:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
         self.samplers: list[Sampler] = (
-            [OpenAISampler(url, "", key=key, dialect="openai", timeout=timeout) for url in self.urls]
+            [OpenAISampler(url, "", key=key, headers=headers, dialect="openai", timeout=timeout) for url in self.urls]
             if self._local is None
             else [self._local]
         )
@@ -59,7 +66,7 @@ class Upstream:
     @property
     def has_key(self) -> bool:
         """Whether the servers are spoken to with a key of the gateway's own."""
-        return self._key is not None
+        return self._key is not None or bool(secrets_of(self._headers))
 
     async def open(self) -> None:
         """Start the local model, if that is the server; a server elsewhere is there or not."""
@@ -173,7 +180,9 @@ class Upstream:
         self, stack: AsyncExitStack, method: str, path: str, options: dict[str, Any]
     ) -> httpx.Response:
         if not self._clients:
-            self._clients = [http_client(url, key=self._key, timeout=self._timeout) for url in self.urls]
+            self._clients = [
+                http_client(url, key=self._key, headers=self._headers, timeout=self._timeout) for url in self.urls
+            ]
         unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
         for url, client in zip(self.urls, self._clients, strict=True):
             try:

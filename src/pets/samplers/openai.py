@@ -290,10 +290,12 @@ def _headers(key: str | None, others: Mapping[str, str] | None = None) -> dict[s
     return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(others or {})
 
 
-def http_client(url: str, *, key: str | None = None, timeout: float) -> httpx.AsyncClient:
-    """A client for the server at ``url``: its proxy and its key; no redirects, no cookies."""
+def http_client(
+    url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None, timeout: float
+) -> httpx.AsyncClient:
+    """A client for the server at ``url``: its proxy, its key and headers; no redirects, no cookies."""
     return httpx.AsyncClient(
-        headers=_headers(key),
+        headers=_headers(key, headers),
         timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
         transport=_transport(url, loopback=False),
         trust_env=False,
