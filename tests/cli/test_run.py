@@ -5,16 +5,19 @@ import io
 import os
 import re
 import signal
+import time
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from pets.cli._run import INTERRUPTED, interruptible, progress_table
+from pets.cli._run import INTERRUPTED, interruptible, outage_words, progress_table, watch_outages
 from pets.engine import Snapshot
 from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import UnreachableError
+
+from ..simulated_time import run_simulated
 
 UNDER_WAY = Snapshot(
     questions=10,
@@ -56,11 +59,31 @@ def test_the_time_left_is_unknown_before_the_first_trace():
 
 def test_an_outage_is_shown_instead_of_the_time_left():
     error = UnreachableError("http://localhost:1/v1 [Errno 111] refused the connection.")
-    rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=10.0, next_try_s=2.0, gives_up_s=290.0)))
-    expected = r"unreachable trying again until \d\d:\d\d: http://localhost:1/v1 \[Errno 111\] refused the connection\."
-    assert re.fullmatch(expected, rows["unreachable"]) and "left" not in rows
-    rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=10.0, next_try_s=2.0, gives_up_s=None)))
-    assert rows["unreachable"].startswith("unreachable trying again: http")
+    rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=60.0, next_try_s=1.0, gives_up_s=240.0)))
+    times = r"unreachable since \d\d:\d\d:\d\d, trying again until \d\d:\d\d:\d\d: "
+    assert re.match(times + re.escape(str(error)), rows["unreachable"])
+    assert "left" not in rows
+
+
+def test_the_times_of_an_outage_follow_from_now():
+    noon = time.mktime((2026, 11, 16, 12, 0, 0, 0, 0, -1))
+    outage = Outage(UnreachableError("gone."), since_s=65.0, next_try_s=1.0, gives_up_s=235.0)
+    assert outage_words(outage, noon) == "since 11:58:55, trying again until 12:03:55: gone."
+    assert outage_words(replace(outage, gives_up_s=None), noon) == "since 11:58:55, trying again: gone."
+
+
+def test_an_outage_and_its_end_are_told_once_where_there_is_no_terminal(capsys):
+    outage = Outage(UnreachableError("gone."), 1.0, 1.0, None)
+    states = iter([None, outage, outage, None, None])
+
+    async def watch():
+        with pytest.raises(RuntimeError):  # when the states are used up
+            await watch_outages(lambda: next(states))
+
+    run_simulated(watch())
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("Unreachable since ") and first.endswith("trying again: gone.")
+    assert second == "Reachable again."
 
 
 def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):

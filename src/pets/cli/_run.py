@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,13 @@ __all__ = [
     "interruptible",
     "is_terminal",
     "kept_words",
+    "outage_words",
     "print_choice",
     "progress_table",
     "remarks",
     "run_engine",
     "stopped_early",
+    "watch_outages",
 ]
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
@@ -145,11 +146,35 @@ async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSum
         return solution, summary
 
 
+async def watch_outages(outage: Callable[[], Outage | None]) -> None:
+    """Say when no server can be reached any more, and when one can again; looks from time to time, for ever."""
+    away = False
+    while True:
+        await asyncio.sleep(REFRESH_S)
+        now = outage()
+        if now is not None and not away:
+            click.echo(f"Unreachable {terminal_text(outage_words(now, time.time()))}", err=True)
+        elif now is None and away:
+            click.echo("Reachable again.", err=True)
+        away = now is not None
+
+
+def outage_words(outage: Outage, now: float) -> str:
+    """Since when no server can be reached, until when it is tried, and why; ``now`` is in seconds since 1970."""
+    since = _time_of_day(now - outage.since_s)
+    until = "" if outage.gives_up_s is None else f" until {_time_of_day(now + outage.gives_up_s)}"
+    return f"since {since}, trying again{until}: {outage.error}"
+
+
+def _time_of_day(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
 async def _watch(engine: Engine) -> None:
-    """Live figures on a terminal; nothing elsewhere."""
+    """Live figures on a terminal; elsewhere a line when the servers are away."""
     console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
     if not console.is_terminal:
-        return
+        await watch_outages(lambda: engine.snapshot(look=False).outage if engine.begun else None)
     latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:
@@ -177,21 +202,13 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.outage is None:
         table.add_row("left", "..." if left is None else clock(left))
     else:
-        table.add_row("unreachable", f"{_outage_words(now.outage)}: {now.outage.error}")
+        table.add_row("unreachable", outage_words(now.outage, time.time()))
     if latest is not None:
         table.add_row("self-consistency", f"{latest.consistency:.3f} expected, {latest.answered:.0%} answered")
         table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in latest.hardest))
     if now.faults:
         table.add_row("faults", "  ".join(f"{name} {count}" for name, count in sorted(now.faults.items())))
     return table
-
-
-def _outage_words(outage: Outage) -> str:
-    """Until when a server that cannot be reached is tried again, by the clock on the wall."""
-    if outage.gives_up_s is None:
-        return "trying again"
-    end = datetime.now().astimezone() + timedelta(seconds=outage.gives_up_s)
-    return f"trying again until {end:%H:%M}"
 
 
 def is_terminal() -> bool:

@@ -23,6 +23,7 @@ from pets.cli._run import (
     print_choice,
     remarks,
     stopped_early,
+    watch_outages,
 )
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
@@ -227,7 +228,11 @@ class _RunningStream:
     async def _run(self) -> None:
         async with self._stream as running:
             with interruptible(running.drain, "No more questions; waiting for the traces in flight."):
-                await running.run(self._arriving())
+                watching = asyncio.create_task(watch_outages(lambda: running.driver.fetcher.outage_state))
+                try:
+                    await running.run(self._arriving())
+                finally:
+                    watching.cancel()
 
     def _arriving(self) -> AsyncIterator[Problem]:
         """The questions; a line that holds none is refused with its number and what is wrong."""
@@ -285,7 +290,8 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     if options.budget.budget is not None:
         amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
         config = replace(config, sampling=bounded(config.sampling, amount, samplers, prompt))
-    settings = _settings(plan, config, options, problems, sizes)
+    name = f"{'stdin' if question_set is None else question_set.name} (stream)"
+    settings = replace(_settings(plan, config, options, problems, sizes), name=name)
     return _RunningStream(
         lambda on_answer: Stream(
             settings,

@@ -97,6 +97,7 @@ class StreamSettings:
     model: str = ""
     endpoints: tuple[str, ...] = ()
     options: Mapping[str, int | None] = field(default_factory=dict)
+    name: str = "stream"
 
     def __post_init__(self) -> None:
         if self.open_questions < 1:
@@ -132,7 +133,7 @@ class StreamSettings:
             endpoints=self.endpoints,
             confidence=config.kind,
             concurrency=config.concurrency,
-            name="stream",
+            name=self.name,
             version=__version__,
             more={"plan": config.to_plain(), "stream": more, "worst": self.budget.currency.hold},
         )
