@@ -134,7 +134,7 @@ def test_a_run_ends_with_answers_or_one_line(name, upstream, tmp_path, monkeypat
     except SystemExit as end:
         code = end.code
     out, err = capfdbinary.readouterr()
-    assert code in (0, None, 2), err
+    assert code in (0, None, 2) or (code == 1 and b"0 of 1 question answered" in err), err
     assert b"Traceback" not in err and not STEERING.search((out + err).decode())
     for content in (out, err, *(path.read_bytes() for path in tmp_path.iterdir())):
         assert_no_key(content)
