@@ -37,7 +37,7 @@ def test_the_report_says_what_was_read_and_what_a_budget_buys(questions, serve):
     mock, at = serve(max_model_len=4096)
     result = pets("doctor", questions, *at, "--price", "in=1,out=2", "--budget", "8x")
     assert result.exit_code == 0, result.output
-    assert "Asking for 6 traces, 25,344 tokens at most, 0.05" in result.stderr
+    assert "Asking for 6 traces, 25,344 tokens at most, $0.05" in result.stderr
     for words in ("ok     reachable", "ok     seeds", "q0: read", "q9: read", "--budget 8x: 80 traces of 10 questions"):
         assert words in result.stdout
     assert mock.stats.traces == 6

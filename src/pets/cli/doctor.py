@@ -17,6 +17,7 @@ from pets.cli.options import (
     QuestionOptions,
     SamplingOptions,
 )
+from pets.core.budget import amount_words
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
@@ -108,7 +109,7 @@ def _announcement(config: RunConfig, model: ModelOptions, problems: Sequence[Pro
     tokens = PROBE_TRACES * probe + len(problems) * (config.sampling.max_tokens or TRACE_TOKENS)
     prompts = sum(config.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
     price = price_of(model.model or "", config.price) if model.servers else None
-    cost = "" if price is None else f", {servers * price.dollars(prompts, tokens):.4f} usd"
+    cost = "" if price is None else f", {amount_words(servers * price.dollars(prompts, tokens), 'usd')}"
     traces = servers * (PROBE_TRACES + len(problems))
     return f"Asking for {traces} traces, {servers * tokens:,} tokens at most{cost}."
 
@@ -186,7 +187,7 @@ def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, config: RunConfi
 
 
 def _forecast_words(forecast: RunEstimate, config: RunConfig) -> str:
-    cost = "" if forecast.cost is None else f", {forecast.cost:.4f} usd"
+    cost = "" if forecast.cost is None else f", {amount_words(forecast.cost, 'usd')}"
     seconds = forecast.seconds or 0.0
     time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
     return (
