@@ -113,7 +113,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judge:
+class DrawTargets:
     """Scores verdicts, given as codes of each path's answers in the order of first launch (``ranks``).
 
     ``target`` (N,) and ``gold`` (N,) are codes, ``within`` (N, K) the codes that are good enough.
@@ -150,7 +150,7 @@ class Draw:
     paths: Indices
     spare: tuple[Indices, ...]
     outcomes: Outcomes
-    judge: Judge
+    judge: DrawTargets
     judged: Flags
     tied: Flags
     tokens: NDArray[np.int64] | None
@@ -268,7 +268,7 @@ def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | No
 
 def _judge(
     pool: LabelledPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], config: ReplayConfig
-) -> tuple[Judge, list[bool]]:
+) -> tuple[DrawTargets, list[bool]]:
     """What each question's verdicts are held against, and whether its target was a tie."""
     codes, ties, gold = [], [], []
     within = np.zeros((len(ranks), max(1, *map(len, ranks))), dtype=np.bool_)
@@ -282,7 +282,7 @@ def _judge(
         within[row, [names[label] for label in good_labels(names, labels, confidences, config.zone)]] = True
         if codes[-1] >= 0:
             within[row, codes[-1]] = True
-    return Judge(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties
+    return DrawTargets(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties
 
 
 def good_labels(
