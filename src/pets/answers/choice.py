@@ -26,7 +26,7 @@ LEAD_WORDS = (
     "the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|choose|select|pick|is|be|clearly"
     "|definitely|likely|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción"
     "|opção|opzione|optie|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква"
-    "|ответ|под|alternativa|a alternativa|a letra|a opção|选项|選項"
+    "|ответ|под|a(?=\\s[A-Z]\\W*$)|alternativa|a alternativa|a letra|a opção|选项|選項"
 )
 LEAD = re.compile(rf"(?:(?:{LEAD_WORDS})\b[\s:=]*|选项|選項|选择|選擇|选|選)+", re.IGNORECASE)
 JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|и\b|или\b|和|或|と|및)"
@@ -49,6 +49,7 @@ BECAUSE = re.compile(r"([A-Z])\s+(?:because|since|porque|weil|parce)\b")
 MENTION = re.compile(
     r"[(\[]([A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Aa]lternativ[ae]|[Aa]nswer|[Aa]ntwort|[Rr]éponse"
     r"|[Rr]espuesta|[Rr]isposta|[Rr]esposta)\s+([A-Z])\b"
+    r"|\b(?:leaves|leaving|making|makes)\s+([A-Z])\s+(?:as|the)\b"
     r"|\b(?:is|be|it['’]s|that['’]s|to|with|for|say|choose|select|pick|leaves|leaving|making|makes|only|just"
     r"|therefore|thus|hence|so),?\s+"
     r"([A-Z])(?=[.!?;,]?\s*$|[.!?;])"

@@ -109,6 +109,7 @@ AFTERMATH = re.compile(
     rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}$|\s*[:：,*]|\s+(?:this|that|the|our|by|it)\b)"
 )
 OPENER = re.compile(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?!\w)[\s*_,:;—–-]*")
+UNSURE = re.compile(rf"(?<!\w)(?:{_words(phrases.UNSURE)})")
 PREAMBLE = re.compile(rf"(?:{phrases.PREAMBLES})\b[^,.\n]{{0,100}},\s+(?=\S)")
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
@@ -443,7 +444,7 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
     last = _without_goodbye(lines[-1])
     if len(last) > MAX_PASSAGE_CHARS:
         last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
-    if last:
+    if last and not UNSURE.search(_fold(last)):
         yield "line", last
     if len(lines) > 1 and len(lines[0]) <= MAX_FIRST_CHARS and lines[0].rstrip("*_")[-1:] != ":" and lines[0][0] != "#":
         yield "first", lines[0]

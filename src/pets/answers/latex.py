@@ -169,6 +169,8 @@ def _unname(text: str) -> str:
     if membership := re.match(rf"({NAME.pattern})\\in ?(?![a-z])", text):
         return text if membership[1] == "y" else text[membership.end() :]
     items = [item.split("=") for item in _split_list(text)]
+    if _names_a_list(items):
+        return ",".join(item[-1] for item in items)
     if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
         return text
     name, computed = items[0][0], all(_computed(item[-2]) or item[-2].startswith(OPERATORS) for item in items)
@@ -208,6 +210,12 @@ def _as_interval(text: str) -> str:
     if not all(sign in OPEN_ENDS for sign in signs):
         return text
     return f"{OPEN_ENDS[signs[0]][0]}{sides[0]},{sides[2]}{OPEN_ENDS[signs[1]][1]}"
+
+
+def _names_a_list(items: list[list[str]]) -> bool:
+    """Whether it is ``x=2,3``: one name for all of a list."""
+    name, sizes = items[0][0], [len(item) for item in items]
+    return sizes == [2] + [1] * (len(items) - 1) and len(items) > 1 and name != "y" and bool(NAME.fullmatch(name))
 
 
 OPERATORS = (r"\int", r"\sum", r"\prod", r"\lim", r"\max", r"\min", r"\gcd", r"\det", r"\frac{d}{d")

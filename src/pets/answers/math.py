@@ -44,6 +44,7 @@ VERBAL = re.compile(
     re.I,
 )
 EXPRESSION = re.compile(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
+BRACKETED = re.compile(r"\([^()]*\)")
 SAID = re.compile(
     r"(?<!\w)(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+(?:at\s|given by\s|equal to\s|simply\s"
     r"|just\s)?|:\s+"
@@ -218,7 +219,8 @@ def _result(formula: str) -> str:
     """What a concluding formula comes to: the last side of ``m+n=3+4=7``; an equation in x or y stays."""
     above, equals, value = formula.rpartition("=")
     coordinates = re.search(r"(?<![a-zA-Z\\])[xyz](?![a-zA-Z(])", above)
-    return value if equals and above.strip() and not coordinates and _number(value) else formula
+    single = equals and above.strip() and "," not in BRACKETED.sub("", above)
+    return value if single and not coordinates and _number(value) else formula
 
 
 def _is_expression(text: str) -> bool:

@@ -67,6 +67,8 @@ def _words(text: str, start: int) -> list[tuple[str, str, int]]:
 
 
 def _value(words: list[str], gaps: list[str]) -> Fraction | None:
+    if words[:2] == ["half", "a"] and len(words) == 3 and words[2] in LARGE:
+        return Fraction(LARGE[words[2]], 2)
     if words[-1] in PARTS:
         return _parts(words, gaps)
     if words[-1] == "dozen":

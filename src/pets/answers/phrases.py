@@ -18,13 +18,14 @@ __all__ = [
     "RIGHT",
     "TAGS",
     "THOUGHTS",
+    "UNSURE",
     "VERDICTS",
     "WEAK_NOUNS",
 ]
 
 LATIN_ANNOUNCEMENTS = (
     ("answers?|ans", "is|are|was|equals?|(?:would|should|must|will|has to|can only) be|comes (?:out )?to|becomes"),
-    ("antwort(?:option)?|lösungsbuchstabe", "ist|sind|lautet|wäre|beträgt"),
+    ("antwort(?:option)?|lösung(?:sbuchstabe)?", "ist|sind|lautet|wäre|beträgt"),
     ("réponse|reponse", "est|sont|serait"),
     ("respuesta", "es|son|sería|será|seria"),
     ("risposta", "è|e'|sono|sarebbe|sarà"),
@@ -39,7 +40,7 @@ LATIN_ANNOUNCEMENTS = (
     ("cevap|yanıt", "şudur"),
     ("jawaban(?:nya)?", "adalah|ialah"),
     ("đáp án|câu trả lời", "là"),
-    ("ответ(?:ом)?|відповідь", "является|будет|есть|є|[—–-]"),
+    ("ответ(?:ом)?|вариант|відповідь", "является|будет|есть|є|[—–-]"),
     ("απάντηση", "είναι"),
     ("उत्तर", "है"),
     ("الإجابة|الجواب", "هي|هو"),
@@ -48,9 +49,9 @@ LATIN_ANNOUNCEMENTS = (
 """A noun for the answer and the verbs that follow it; a colon, an equals sign or an arrow does as well as a verb."""
 
 ANNOUNCEMENTS = (
-    "(?:正确|最终|最後|最后|正確)?(?:答案|答)[^。：:，,\n]{0,20}?(?:应该是|應該是|应为|應為|就是|是|为|為|选|選|[:：])",
+    "(?:正确|最终|最後|最后|正確)?(?:答案|答)[^。：:，,\n]{0,20}?(?:应该是|應該是|应为|應為|就是|是|为|為|选择|選擇|选|選|[:：])",
     "(?:正确|正確)(?:选项|選項)(?:是|为|為|[:：])",
-    "(?:故|因此|所以|应|應|應該|应该|我|我会|我會)(?:选择|選擇|选|選)[:：]?",
+    "(?:故|本题|此题|本題|因此|所以|应|應|應該|应该|我|我会|我會)(?:选择|選擇|选|選)[:：]?",
     "(?:答え|解答|正解|回答)[^。：:、\n]{0,20}?(?:は|[:：])",
     "(?:정답|답|해답|답변)(?:은|는|이|[:：])",
 )
@@ -182,6 +183,17 @@ PREAMBLES = (
     "|selon|según|laut|secondo|segundo|nach|согласно"
 )
 """Words that begin a clause before the statement ("Based on the text, ...")."""
+
+UNSURE = (
+    "not (?:sure|certain)|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine|say"
+    "|tell|answer"
+    "|help|provide|be determined|compute|choose|assist|solve|do )|unable to|not able to|it depends|(?:not"
+    "|don['’]t have) enough"
+    "|insufficient|impossible to (?:say|tell|know)|(?:hard|difficult) to (?:say|tell)|as an ai|matter of opinion"
+    "|is ambiguous"
+    "|more (?:context|information|details)|no (?:right|correct|single) (?:answer|option)"
+)
+"""What a line says that gives no answer."""
 
 JSON_KEYS = (
     "final_answer", "finalanswer", "final answer", "final", "answer", "correct_answer", "correctanswer",

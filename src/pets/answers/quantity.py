@@ -284,7 +284,7 @@ def _ends(text: str, place: int) -> bool:
     after = text[place : place + 2]
     if not after:
         return True
-    if after[0].isalnum() or after[0] in "_^\\{":
+    if after[0].isalnum() or after[0] in "_^\\{+":
         return ord(after[0]) >= 0x2E80  # unspaced writing
     return not (len(after) == 2 and after[0] in ".,:/-'" and after[1].isdigit())
 
@@ -379,8 +379,18 @@ SENTENCE = re.compile(r"(?<=[^\W\d][.!?])\s+|(?<=\d[.!?])\s+(?=[A-Z])|(?<=[。�
 CONDITION = re.compile(
     r",?\s(?:attained|achieved|reached|occurring|which occurs|when|where|if|for which|provided)\s(?=[^.]*=)", re.I
 )
+COMPARED = re.compile(
+    r"(?<![-=<>])[<>](?![<>])|[≤≥≠]|\\(?:[lg]eq?|ne)(?![a-z])|(?<!\w)(?:more|less|fewer|greater|higher|lower)"
+    r" than \d",
+    re.I,
+)
+SPAN = re.compile(r"(?<![\w.,])\d+ ?- \d+(?![\w.,])")
 PLUS_MINUS = re.compile(r"±|\\pm(?![a-z])")
-CONSEQUENCE = re.compile(r"[,;]?\s(?:so|thus|therefore|hence|which means|giving|leaving|making|then)\s", re.I)
+CONSEQUENCE = re.compile(
+    r"[,;]?\s(?:so|thus|therefore|hence|which means|giving|leaving|making|then"
+    r"|and(?= their| the (?:sum|total|product)))\s",
+    re.I,
+)
 CLAUSE = re.compile(
     r" (?:and |but )?not | rather than | instead of |[.;!?。；](?=\s|$)|,\s|，|\n| \(|because|since|weil|porque|parce"
 )
@@ -483,7 +493,7 @@ def _prose(text: str) -> str | None:
 
 def _concluded_in(text: str, letters: bool) -> Quantity | None:
     """The quantity of one plain sentence: after its last equals sign, else governed by a verb, else the only one."""
-    if PLUS_MINUS.search(text):
+    if PLUS_MINUS.search(text) or COMPARED.search(text) or (SPAN.search(text) and not EQUALS.search(text)):
         raise AmbiguousError
     numbers = quantities(text)
     if not numbers:
@@ -572,6 +582,8 @@ def writes_decimal_commas(text: str) -> bool:
     (True, False)
     """
     words = [word.lower() for word in WORD.findall(text[-MAX_LANGUAGE_CHARS:])]
+    if any("а" <= word[0] <= "я" for word in words):
+        return True
     return sum(word in COMMA_WORDS for word in words) > sum(word in POINT_WORDS for word in words)
 
 

@@ -59,7 +59,7 @@ MIXED = re.compile(r" (\d+) ?/ ?(\d+)(?![\d.,/]\d?)")
 FRAC = re.compile(r" ?\\frac")
 ROOT = re.compile(r"\\sqrt(?:\[(\d)\])?")
 CARET = re.compile(r" ?\^ ?")
-RANGE = re.compile(r"\d+-\d+")
+RANGE = re.compile(r"\d+ ?- ?\d+")
 
 
 _Result = tuple[Fraction, int] | None
@@ -74,8 +74,6 @@ def read(text: str) -> Fraction | None:
     if len(text) > MAX_CHARS or (bare := plain(text)) is None:
         return None
     bare = bare.rstrip(" .,;:")
-    if RANGE.fullmatch(bare):
-        return None
     result = number_at(bare, 0)
     return result[0] if result and result[1] == len(bare) else None
 
@@ -135,7 +133,8 @@ class _Reader:
             right = self.product(sign.end(), depth)
             if right is None:
                 break
-            if sign[0] == "-" and RANGE.fullmatch(self.text, place, right[1]):
+            unspaced = sign[0] == "-" or left[0] < right[0]
+            if unspaced and sign[1] == "-" and RANGE.fullmatch(self.text, place, right[1]):
                 raise _DoubtError
             left = self._checked(left[0] + right[0] if sign[1] == "+" else left[0] - right[0]), right[1]
         return left

@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.answers import quantity
+from pets.answers import quantity, rational
 from pets.answers.base import AnswerType
 from pets.answers.dates import dates_in, iso_date
 from pets.answers.final import places, strip_openers
@@ -54,7 +54,7 @@ YES_OR_NO = re.compile(
     r"(yes|no|true|false)(?:\s*[,;:!—–]|\.(?=\s+[^\W\d])|\s+-\s|\s+(?:because|since|as|it|this|that|they|there)\b)",
     re.I,
 )
-FIGURES = re.compile(r"[-+]?[\d.,/]+")
+LETTER = re.compile(r"[^\W\d_]")
 SYMBOL = re.compile(r"0\d|.*\d(?:st|nd|rd|th)$")
 
 
@@ -116,18 +116,11 @@ def _fold(text: str) -> str:
 
 
 def _number(text: str) -> str | None:
-    """The number or quantity that a text is; what begins with a zero or is an ordinal is a name."""
-    if SYMBOL.match(text):
+    """The number or quantity that a text is; what begins with a zero, is an ordinal or counts things is a name."""
+    if SYMBOL.match(text) or (bare := rational.plain(text)) is None:
         return None
     value = quantity.read(text)
-    if value is None or (value.end and not _is_figures(text, value)):
-        return None
-    return quantity.show(value).casefold()
-
-
-def _is_figures(text: str, value: quantity.Quantity) -> bool:
-    """Whether nothing but the quantity is there: "42 apples" is no number."""
-    return len(text.split()) <= 2 or not re.search(r"[a-z]{3}", text) or bool(value.unit) or not re.search(r"\d", text)
+    return quantity.show(value).casefold() if value and not LETTER.search(bare, value.end) else None
 
 
 def _respelled(text: str) -> str:
@@ -196,7 +189,7 @@ DESCRIBED = re.compile(
     rf"(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s|it\b).{{0,150}}?(?<!\w)(?:{COPULAS})\s+(\S.*)",
     re.I | re.DOTALL,
 )
-DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+{ARTICLES}|(?:{DEED})\s).*", re.I | re.DOTALL)
+DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+{ARTICLES}|(?:{DEED})\s)(.*)", re.I | re.DOTALL)
 TRUTH = re.compile(r"(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*", re.I)
 SHORT_VERDICT = re.compile(r"(?:so|therefore|thus|hence|then|in short)?[,:\s]*\b(yes|no)\W*", re.I)
 UNSPACED = re.compile(
@@ -229,8 +222,17 @@ DOUBT = re.compile(
 )
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
 ALTERNATIVES = re.compile(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
-OF_SOMETHING = re.compile(r"the\s.{1,60}?\s(?:of|for|to|that|in|between|from)\s", re.I)
-SPEAKER = re.compile(r"^(?:A|Answer|Assistant|AI|Bot):\s+")
+OF_SOMETHING = re.compile(r"the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s", re.I)
+PREFIX = re.compile(r"^(?:[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+(?=[A-Z]))?(?:[A-Z][A-Za-z]*(?: [a-z]+)?:\s+(?=\S))?")
+PRONOUN = re.compile(r"(?:it|this|that|there|he|she|they|here|what|which|one|these|those)$", re.I)
+SUPERLATIVE = re.compile(r"(?:\S+\s+)?(?:\w{2,}est|most|first|last|only|main|capital)\b", re.I)
+TERMS = re.compile(
+    r"the (?:color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
+    r"|tone|mood|genre"
+    r"|relation|relationship)\s",
+    re.I,
+)
+VERDICT_WORD = re.compile(r"(?:yes|no)\s+\w", re.I)
 NEGATED = re.compile(r"(?:not|no longer|never)\s", re.I)
 
 
@@ -250,7 +252,9 @@ def _stated(passage: str, *, whole: bool) -> str | None:
 
 def _concluded(line: str, first: str) -> str | None:
     """What the last line is, if it is short; else the first line, if that is; else what the last one names."""
-    line = SPEAKER.sub("", line)
+    line = PREFIX.sub("", line)
+    if line.startswith("{"):
+        return None
     if verdict := SHORT_VERDICT.fullmatch(line) or YES_OR_NO.match(line) or YES_OR_NO.match(first):
         return verdict[1]
     if unspaced := UNSPACED.match(line):
@@ -262,8 +266,10 @@ def _concluded(line: str, first: str) -> str | None:
     if named is not None:
         return named
     opened = strip_openers(line)
-    opened = opened if opened.strip(TRAILING) else line
+    opened = opened if opened.strip(TRAILING) and not VERDICT_WORD.match(line) else line
     head = _stated(opened, whole=False)
+    if head and " (" in opened and _is_bare(head):
+        return head
     if _is_bare(opened) or (head and head != opened and _is_bare(head) and _is_named(head)):
         return opened if _is_bare(opened) else head
     return first if first and _is_bare(first) and not GREETING.match(first) else None
@@ -297,9 +303,10 @@ def _named_in(sentence: str) -> str | None:
         answer = _stated(match[1], whole=False) or ""
         if 0 < len(answer.split()) <= MAX_BARE_WORDS and (_is_named(answer) or _is_term(answer, sentence)):
             return answer
-    if (match := DEFINED.fullmatch(sentence)) and len(match[1].split()) <= MAX_BARE_WORDS and _is_named(match[1]):
-        return match[1]
-    return None
+    match = DEFINED.fullmatch(sentence)
+    if match is None or len(match[1].split()) > MAX_BARE_WORDS or PRONOUN.match(match[1]):
+        return None
+    return match[1] if _is_named(match[1]) or SUPERLATIVE.match(match[2]) else None
 
 
 def _is_named(answer: str) -> bool:
@@ -312,7 +319,10 @@ def _is_named(answer: str) -> bool:
 
 def _is_term(answer: str, sentence: str) -> bool:
     """Whether it is the one word for something that the sentence describes: "The opposite of hot is cold.\""""
-    return LEADING_ARTICLE.sub("", answer).isalpha() and OF_SOMETHING.match(sentence) is not None
+    term = LEADING_ARTICLE.sub("", answer)
+    if SUPERLATIVE.match(LEADING_ARTICLE.sub("", sentence)):
+        return len(term.split()) <= 2
+    return term.isalpha() and (OF_SOMETHING.match(sentence) or TERMS.match(sentence)) is not None
 
 
 def _is_doubtful(answer: str) -> bool:
