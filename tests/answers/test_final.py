@@ -3,6 +3,7 @@
 import pytest
 
 from pets.answers.final import boxed, places
+from pets.registry import make_answer_type
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,29 @@ def test_places_best_first(text, expected):
 
 def test_a_long_text_is_read_in_linear_time():
     assert list(places("answer " * 200_000 + r"\boxed{" * 2_000)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("64\n\nQuestion: A robe takes 2 bolts. How many in all?\nAnswer: 3", "64"),
+        ("21 + 12 = 33. The answer is 33.\n\nQ: Jason had 20.\nA: The answer is 8.", "33"),
+        ("#### 260\n\nProblem: Betty saves.\nSolution: 50.\n#### 5", "260"),
+        ("Question: What is 2 + 2?\n\nAnswer: 4", "4"),
+        ("Let me restate.\n\nProblem: find x.\nSolution: x + 1 = 6. The answer is 5.", "5"),
+    ],
+)
+def test_a_model_that_goes_on_with_a_question_of_its_own_has_answered_before(text, answer):
+    assert make_answer_type("number").extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The pens cost $18 and the notebooks $12. The total before tax is then $30, and with a tax of 8% we get",
+        "There are 6 x 6 = 36 outcomes, and the pairs whose sum is 9 are (3,6), (4,5), (5,4) and (6,",
+        "Could you clarify whether the 15% discount applies before or after tax?",
+    ],
+)
+def test_a_text_that_breaks_off_or_asks_back_has_no_answer(text):
+    assert make_answer_type("number").extract(text) is None

@@ -111,6 +111,12 @@ AFTERMATH = re.compile(
 OPENER = re.compile(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?!\w)[\s*_,:;—–-]*")
 UNSURE = re.compile(rf"(?<!\w)(?:{_words(phrases.UNSURE)})")
 PREAMBLE = re.compile(rf"(?:{phrases.PREAMBLES})\b[^,.\n]{{0,100}},\s+(?=\S)")
+NEXT_QUESTION = re.compile(
+    rf"\n[^\S\n]{{0,20}}\n[#*_\s]{{0,6}}(?:{phrases.QUESTION_HEADS})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]"
+)
+DANGLING = re.compile(
+    rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?<!\w)(?:{phrases.DANGLING}))\s*$"
+)
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
 
@@ -120,7 +126,7 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
     A JSON field, a tag or a box decides alone, unless a statement follows it; thoughts that were not closed hold no
     answer.
     """
-    visible = _unwrapped(visible_text(text))
+    visible = _before_next_question(_unwrapped(visible_text(text)))
     field = _json_field(visible)
     if field is not None:
         yield from _within(field)
@@ -192,6 +198,21 @@ def _unwrapped(text: str) -> str:
     text = ACCENTS.sub(r"\1", SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:]))
     text = EMOJI.sub("", HTML.sub("", FENCE.sub("", text)))
     return _join_displays(text)
+
+
+def _before_next_question(text: str) -> str:
+    """What stands before a model's own next question, where that is an answer: base models run on.
+
+    >>> _before_next_question("64\\n\\nQuestion: What is 1 + 2?\\nAnswer: 3")
+    '64'
+    """
+    following = NEXT_QUESTION.search(_fold(text))
+    if following is None:
+        return text
+    before = text[: following.start()]
+    alone = len(before.strip()) <= MAX_JOINT_CHARS and before.strip()[-1:] not in ("", ":")
+    answered = alone or _last_mark(before) is not None or any(True for _ in _statements(before))
+    return before if answered else text
 
 
 def _join_displays(text: str) -> str:
@@ -437,17 +458,27 @@ def _subject(text: str, folded: str, start: int) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[Place, str]]:
-    """The last line that says something, and the first, where there are several."""
+    """The last line that says something, and the first, where there are several.
+
+    None where the text breaks off or asks back: nothing there is an answer.
+    """
     lines = plain_lines(text)
     if not lines:
         return
     last = _without_goodbye(lines[-1])
+    if _open_ended(last):
+        return
     if len(last) > MAX_PASSAGE_CHARS:
         last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
     if last and not UNSURE.search(_fold(last)):
         yield "line", last
     if len(lines) > 1 and len(lines[0]) <= MAX_FIRST_CHARS and lines[0].rstrip("*_")[-1:] != ":" and lines[0][0] != "#":
         yield "first", lines[0]
+
+
+def _open_ended(line: str) -> bool:
+    end = _fold(line[-MAX_FIRST_CHARS:]).rstrip(" *_")
+    return end.endswith(("?", "？")) or DANGLING.search(end) is not None
 
 
 def _without_goodbye(line: str) -> str:

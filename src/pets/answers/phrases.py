@@ -9,12 +9,14 @@ __all__ = [
     "ANNOUNCEMENTS",
     "CHOOSING",
     "CORRECTIONS",
+    "DANGLING",
     "DECIMAL_COMMA",
     "JSON_KEYS",
     "LATIN_ANNOUNCEMENTS",
     "OPENERS",
     "PLEASANTRIES",
     "PREAMBLES",
+    "QUESTION_HEADS",
     "RIGHT",
     "TAGS",
     "THOUGHTS",
@@ -228,3 +230,16 @@ DECIMAL_COMMA = (
     "|jawabannya|adalah|đáp|là|вартість|відповідь|vastaus|on|odpověď|je|răspunsul|este|também|y|und"
 )
 """Small words of languages that write 3,5 for three and a half."""
+
+QUESTION_HEADS = (
+    "q|question|problem|input|passage|exercise|human|user|example|task|frage|aufgabe|pregunta|problema|problème"
+    "|exercice|domanda|pergunta|вопрос|задача|问题|问|题目|問題|質問|질문|문제"
+)
+"""What a model that runs on puts before its next question."""
+
+DANGLING = (
+    "is|are|was|were|be|has|have|had|get|gets|equals|gives|the|an|of|to|in|on|at|by|for|from|with|and|or|but"
+    "|which|who|than|if|when|because|then|as|we|they|its|their|these|must|can|will|would|should"
+    "|ist|sind|und|oder|der|die|das|ein|eine|mit|von|zu|est|sont|et|ou|le|la|les|un|une|de|avec|son|el|los|con"
+)
+"""Words that no sentence ends with: there a text was cut."""
