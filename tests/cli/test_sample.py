@@ -63,6 +63,18 @@ def test_a_server_takes_over_where_another_cannot_be_reached(tmp_path):
     assert len(read_pool(tmp_path / "pool.jsonl").questions[0].answers) == 4
 
 
+def test_the_answer_type_can_be_named_and_accuracy_is_told_where_there_is_gold(tmp_path):
+    (tmp_path / "mine.csv").write_text("id;question;answer\nq1;Question q1;A\nq2;Question q2;A\n")
+    with running(MockModel(BOOK)) as url:
+        servers = ("--endpoint", url, "--model", "mock")
+        shown = pets("mine.csv", "-o", "p.jsonl", "--traces", "8", "--answer", "choice", *servers, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    questions = read_pool(tmp_path / "p.jsonl").questions
+    assert {answer for question in questions for answer in question.answers} <= {"A", "B"}
+    right = sum(question.answers.count("A") for question in questions) / 16
+    assert f"Accuracy of 2 questions with gold: pass@1 {right:.3f}, vote of 8 traces" in one_line(shown.stderr)
+
+
 def test_questions_that_no_trace_answers_are_told(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n{"id":"q2","question":"Question q2"}\n')
     with running(MockModel(BOOK)) as url:
