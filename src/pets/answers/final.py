@@ -210,7 +210,8 @@ def _before_next_question(text: str) -> str:
     if following is None:
         return text
     before = text[: following.start()]
-    alone = len(before.strip()) <= MAX_JOINT_CHARS and before.strip()[-1:] not in ("", ":")
+    words = before.split()
+    alone = 0 < len(words) <= 2 and len(words[-1]) <= MAX_JOINT_CHARS and words[-1][-1] != ":"
     answered = alone or _last_mark(before) is not None or any(True for _ in _statements(before))
     return before if answered else text
 
