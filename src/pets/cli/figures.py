@@ -25,6 +25,9 @@ from pets.report import (
     clock_table,
     draw_plan,
     draw_voting,
+    not_given,
+    paper_results,
+    result_table,
     save,
     sweep_table,
     voting_curves,
@@ -71,7 +74,9 @@ class TableOptions:
 def figures(drawing: FigureOptions, tables: TableOptions) -> None:
     """Write the paper's figures: the voting curves and the budget plan, as PNG and as CSV.
 
-    With --pools also its tables: the sweeps over the number of difficulty grids, and the seconds that deciding takes.
+    With --pools also its tables: PETS-Offline and PETS-Online against their baselines, with the (conf) rows where the
+    pools have confidences, the sweeps over the number of difficulty grids, and the seconds that deciding takes. What
+    the pools do not allow is said.
     """
     check_matplotlib()
     folder = drawing.output
@@ -88,7 +93,10 @@ def figures(drawing: FigureOptions, tables: TableOptions) -> None:
     if pools:
         _tables(pools, protocol, folder, tables.workers or os.cpu_count() or 1)
     elif not tables.pools:
-        click.echo("No pools: the bin sweeps and the wall-clock table are left out. Give some with --pools.", err=True)
+        click.echo(
+            "No pools: the result, sweep and wall-clock tables are left out. Give some with --pools.",
+            err=True,
+        )
 
 
 def _fits(pool: Pool, protocol: ReplayConfig) -> bool:
@@ -107,6 +115,13 @@ def _fits(pool: Pool, protocol: ReplayConfig) -> bool:
 
 
 def _tables(pools: Sequence[Pool], protocol: ReplayConfig, folder: Path, workers: int) -> None:
+    with progress_bar() as progress:
+        results = paper_results(pools, protocol, workers=workers, progress=progress)
+    print_table(result_table(results, "offline"), keys=2)
+    print_table(result_table(results, "online"), keys=2)
+    _print_written(write_csv(folder / "results.csv", results))
+    for sentence in not_given(pools, protocol):
+        click.echo(terminal_text(sentence), err=True)
     with progress_bar() as progress:
         sweeps = bin_sweep(pools, protocol, workers=workers, progress=progress)
     clocked = ReplayConfig(CLOCK_DRAWS, budgets=protocol.budgets, seed=protocol.seed)

@@ -9,9 +9,10 @@ from rich.table import Table
 
 from pets.replay import PoolResult, Row
 from pets.replay.rows import LIMIT_LEVELS
+from pets.report.paper_results import ResultRow
 from pets.report.paper_tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
-__all__ = ["Tabled", "certificate_table", "clock_table", "pool_table", "sweep_table", "write_csv"]
+__all__ = ["Tabled", "certificate_table", "clock_table", "pool_table", "result_table", "sweep_table", "write_csv"]
 
 COLUMNS = {
     "first 1": "traces_first_1",
@@ -156,6 +157,28 @@ def sweep_table(rows: Sequence[SweepRow], policy: str, title: str) -> Table:
     for pool in dict.fromkeys(pool for pool, _ in cells):
         table.add_row(pool, *(_sweep_cell(cells[pool, K]) for K in sizes))
     return table
+
+
+def result_table(rows: Sequence[ResultRow], setting: str) -> Table:
+    """The paper's layout of one setting: traces at the first self-consistency of 1, the rest at PETS's spend."""
+    pets = "PETS-Online" if setting == "online" else "PETS-Offline"
+    caption = f"mean ± deviation over draws; total traces; consistency and accuracy where {pets} first reaches 1"
+    title = f"PETS-{setting.capitalize()}: total traces at the first self-consistency of 1"
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("pool")
+    table.add_column("method", overflow="fold")
+    for name in ("traces", "consistency", "accuracy"):
+        table.add_column(name, justify="right")
+    for row in (row for row in rows if row.setting == setting):
+        missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
+        traces = _spread_text(row.traces, row.traces_sd, 0) + missed
+        cells = ((row.consistency, row.consistency_sd), (row.accuracy, row.accuracy_sd))
+        table.add_row(row.pool, row.method, traces, *(_spread_text(*cell, 3) for cell in cells))
+    return table
+
+
+def _spread_text(mean: float | None, deviation: float | None, digits: int) -> str:
+    return "-" if mean is None else f"{mean:.{digits}f} ± {deviation or 0.0:.{digits}f}"
 
 
 def clock_table(rows: Sequence[ClockRow], title: str) -> Table:
