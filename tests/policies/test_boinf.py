@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import gamma
 
+from pets.core.pairs import doubt_by_pairs
 from pets.core.policy import View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -66,9 +67,8 @@ def test_bad_options_are_refused(options):
 
 
 def test_with_a_zone_the_factor_is_of_a_good_leader():
-    theta = np.random.default_rng(0).dirichlet([8.0, 7.0, 2.0, 1.3], size=400_000)
-    P = (theta.max(axis=1) - theta[:, 0] <= 0.1).mean()
-    mass = 4 * P / (1 - P)
+    doubt = doubt_by_pairs((8.0, 7.0, 2.0, 1.3), 0.1)
+    mass = 4 * (1 - doubt) / doubt
     tally = Tally((7, 6, 1))
     assert BoInf(threshold=0.97 * mass, zone=0.1).quota(tally, View()) == 14
     assert BoInf(threshold=1.03 * mass, zone=0.1).quota(tally, View()) == 15

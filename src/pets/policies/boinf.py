@@ -10,7 +10,8 @@ Komiyama, Oba and Oyamada, "Best-of-∞" (2025), with the bucket of 0.3 votes, t
 of their program. They draw theta 1000 times; here P is an integral, so large factors are not noise. As there, the
 rule is asked from the first vote on: one vote has factor 4.1, so thresholds up to that stop at it.
 
-With a ``zone``, which the paper does not know, P is the chance that no share exceeds the leader's by more than that.
+With a ``zone``, which the paper does not know, P is the chance that no share exceeds the leader's by more than that,
+rivals added up (:mod:`pets.core.pairs`).
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ from functools import lru_cache
 from math import inf
 from typing import ClassVar
 
-from pets.core.certificate import p_good
 from pets.core.dirichlet import p_argmax
 from pets.core.okg import check_zone
+from pets.core.pairs import doubt_by_pairs
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -67,8 +68,8 @@ class BoInf(QuotaPolicy):
 def _bayes_factor(counts: tuple[int, ...], unknown: float, zone: float) -> float:
     """K P / (1 - P) of the leader; ``counts`` descend."""
     if zone:
-        good = p_good((*(count + 1.0 for count in counts), unknown + 1.0), (), zone)
-        return (len(counts) + 1) * good / (1.0 - good) if good < 1.0 else inf
+        doubt = doubt_by_pairs((*(count + 1.0 for count in counts), unknown + 1.0), zone)
+        return (len(counts) + 1) * (1.0 - doubt) / doubt if doubt > 0.0 else inf
     P = p_argmax([*(count + 1.0 for count in counts), unknown + 1.0])
     others = float(P[1:].sum())  # not 1 - P[0]: nothing cancels
     return P.size * float(P[0]) / others if others > 0.0 else inf
