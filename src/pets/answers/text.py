@@ -159,7 +159,7 @@ SENTENCE = re.compile(
     r"(?<!\b[A-Z])(?<!\b(?:St|Mt|Dr|Mr|Jr|Sr|vs))(?<!\b(?:Mrs|Inc|etc))(?<!\.[A-Za-z])[.!?](?=\s|$)|[。！？\n]"
 )
 APPOSITION = re.compile(
-    r"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
+    r"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|that|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
     r"|given|based"
     r"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché)\b"
     r"|,\s+(?:the|an?|and (?:it|he|she|they|this)|in|on)\s|\s[–—]\s|:\s|;\s|\s\(|['\"]\s?[,}]"
@@ -189,7 +189,7 @@ DESCRIBED = re.compile(
     rf"(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s|it\b).{{0,150}}?(?<!\w)(?:{COPULAS})\s+(\S.*)",
     re.I | re.DOTALL,
 )
-DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+{ARTICLES}|(?:{DEED})\s)(.*)", re.I | re.DOTALL)
+DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+(?!an?\s){ARTICLES}|(?:{DEED})\s)(.*)", re.I | re.DOTALL)
 TRUTH = re.compile(r"(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*", re.I)
 SHORT_VERDICT = re.compile(r"(?:so|therefore|thus|hence|then|in short)?[,:\s]*\b(yes|no)\W*", re.I)
 UNSPACED = re.compile(
