@@ -117,6 +117,7 @@ NEXT_QUESTION = re.compile(
 DANGLING = re.compile(
     rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?<!\w)(?:{phrases.DANGLING}))\s*$"
 )
+CLOSED = re.compile(r"[.!?。！？…][*_\"'”’)\]$\s]*$")
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
 
@@ -466,7 +467,7 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
     lines = plain_lines(text)
     if not lines:
         return
-    last = _without_goodbye(lines[-1])
+    last = _last_sentence_if_open(_without_goodbye(lines[-1]))
     if _open_ended(last):
         return
     if len(last) > MAX_PASSAGE_CHARS:
@@ -475,6 +476,14 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
         yield "line", last
     if len(lines) > 1 and len(lines[0]) <= MAX_FIRST_CHARS and lines[0].rstrip("*_")[-1:] != ":" and lines[0][0] != "#":
         yield "first", lines[0]
+
+
+def _last_sentence_if_open(line: str) -> str:
+    """The line; where its last sentence does not end, that sentence alone: what stood before it was no conclusion."""
+    if CLOSED.search(line[-MAX_JOINT_CHARS:]):
+        return line
+    ends = [end.end() for end in SENTENCE_END.finditer(line)]
+    return line[ends[-1] :] if ends and len(line[: ends[-1]].split()) > 3 and len(line) - ends[-1] > 1 else line
 
 
 def _open_ended(line: str) -> bool:

@@ -264,6 +264,8 @@ def _embedded(text: str) -> Iterator[Any]:
         try:
             value, end = DECODER.raw_decode(text, place)
         except json.JSONDecodeError as error:
+            if error.pos >= len(text.rstrip()) or "Unterminated" in error.msg:
+                return  # it was cut: what it encloses is no value of its own
             work -= error.pos - place
         except RecursionError:
             work -= RECURSION_CHARS
