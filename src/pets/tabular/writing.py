@@ -36,10 +36,11 @@ def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = 
     """Write records in the format of the suffix, and say how many; the file appears whole or not at all.
 
     A table's ``columns`` are those of the first 5,000 rows if not given. What is nested, such as votes, is JSON text in
-    a table.
+    a table. What is no plain file, such as ``/dev/stdout``, gets JSONL.
     """
-    check_suffix(path)
-    with atomic_write(path) as draft, draft.open("wb") as file, open_rows(file, path.name, columns) as writer:
+    name = path.name if path.is_file() or not path.exists() else ".jsonl"
+    check_suffix(Path(name))
+    with atomic_write(path) as draft, draft.open("wb") as file, open_rows(file, name, columns) as writer:
         for row in rows:
             writer.write(row)
     return writer.count
