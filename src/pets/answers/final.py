@@ -117,7 +117,7 @@ NEXT_QUESTION = re.compile(
 DANGLING = re.compile(
     rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?<!\w)(?:{phrases.DANGLING}))\s*$"
 )
-CLOSED = re.compile(r"[.!?。！？…][*_\"'”’)\]$\s]*$")
+CLOSED = re.compile(r"(?:[.!?。！？…][*_\"'”’)\]$\s]*|\$|\\\]|\\\)|\})\s*$")
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
 
 
@@ -488,6 +488,8 @@ def _last_sentence_if_open(line: str) -> str:
 
 def _open_ended(line: str) -> bool:
     end = _fold(line[-MAX_FIRST_CHARS:]).rstrip(" *_")
+    if line.count(r"\(") > line.count(r"\)") or line.count(r"\[") > line.count(r"\]"):
+        return True
     return end.endswith(("?", "？")) or DANGLING.search(end) is not None
 
 
