@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pets._extras import check_installed, missing, require
 from pets.cli.main import cli
+from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError
 from pets.samplers.gguf import INSTALL_WEIGHTS
 
@@ -58,6 +59,7 @@ def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_p
     (tmp_path / "some.parquet").write_bytes(b"PAR1")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, module, None)
+    cached_answer_type.cache_clear()  # another test may have made the type while the module was there
     words = [*line.split(), *(SERVER if line.startswith(("solve", "stream", "sample")) else ())]
     result = CliRunner().invoke(cli, words)
     assert isinstance(result.exception, PetsError), result.output

@@ -160,11 +160,12 @@ class Engine(Session):
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         samplers = _samplers(sampler, endpoints, model, key, headers, config)
+        if store is not None:  # what cannot be kept is refused before there is a file
+            name = "" if sampler is None else ",".join(type(source).__name__ for source in samplers)
+            self._identity = identity_of(config, problems, model or name)
         with ExitStack() as stack:
             opened = None if store is None else stack.enter_context(Store.open(store))
-            if opened is not None:
-                name = "" if sampler is None else ",".join(type(source).__name__ for source in samplers)
-                self._identity = identity_of(config, problems, model or name)
+            if opened is not None and self._identity is not None:
                 earlier = None if new else earlier_run(opened, self._identity, config.budget)
                 if earlier is not None:
                     run = stack.enter_context(opened.open_run(earlier.id))
