@@ -45,9 +45,9 @@ class DemoOptions:
 def demo(options: DemoOptions) -> None:
     """Compare okg with uniform on 300 recorded questions, then watch okg spend a budget on a small real model.
 
-    The recorded part takes 128 traces of each question that SmolLM2 (135M parameters) gave earlier, and shows how many
-    of them each policy needs for the vote of all. The live part runs that model on this machine, on the first questions
-    of the same set, for 45 seconds at most. Where it cannot run, the recorded part stands alone.
+    The recorded part draws 64 of 128 traces of each question that SmolLM2 (135M parameters) gave earlier, and shows how
+    many of them each policy needs for the vote of all. The live part runs that model on this machine, on the first
+    questions of the same set, for 45 seconds at most. Where it cannot run, the recorded part stands alone.
     """
     run_demo(options)
 

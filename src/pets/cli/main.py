@@ -26,9 +26,9 @@ VERBS: Mapping[str, str] = {
     "mock": "Serve an OpenAI-compatible endpoint to test against.",
     "plan": "Look at a plan for streams.",
     "pools": "Summarize, check and convert recorded pools.",
-    "questions": "Print a named question set.",
+    "questions": "Print questions as they are asked.",
     "replay": "Compare policies on recorded answers.",
-    "runs": "List, show and export the runs of a store.",
+    "runs": "List, show, compare, export and delete runs.",
     "sample": "Record traces of every question as a pool.",
     "serve": "Serve a gateway that answers by vote.",
     "solve": "Answer questions under a budget, live.",
@@ -106,7 +106,7 @@ def cli(context: click.Context, config: Path | None) -> None:
     """PETS spends a self-consistency sampling budget where it changes the vote.
 
     A model is asked each question several times, and the answers vote. PETS decides which question deserves the next
-    try, under a budget that is never exceeded. Start with: pets demo
+    try, under a budget. Start with: pets demo
     """
     context.obj = ConfigFile.find(VERBS) if config is None else ConfigFile.read(config, VERBS)
 

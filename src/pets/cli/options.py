@@ -68,7 +68,7 @@ class QuestionOptions:
     )
     first: int | None = option("Take only this many questions, from the first on.", at_least=1)
     instruct: bool = option(
-        "Ask questions that are a text alone with a sentence on how to end the answer; --dry-run shows it.",
+        "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.",
         True,
         flags=("--instruct/--no-instruct",),
     )

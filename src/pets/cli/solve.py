@@ -58,7 +58,7 @@ class BudgetOptions:
     )
     target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
     price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
-    overshoot: float = option("By what share a budget in tokens or money may be exceeded at worst.", 0.1)
+    overshoot: float = option("By what share tokens or money may be exceeded; once in 1,000 runs it is more.", 0.1)
 
     @property
     def spec(self) -> str:
@@ -113,7 +113,7 @@ def solve(
     preview: DryRunOptions,
     result: OutputOptions,
 ) -> None:
-    """Answer QUESTIONS, a file (JSONL, CSV, Parquet) or a named set, by self-consistency under a budget.
+    """Answer QUESTIONS, a file, a named set, hf:org/name or - for stdin, by self-consistency under a budget.
 
     \b
     pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x
