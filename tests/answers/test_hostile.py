@@ -114,7 +114,9 @@ def test_passages_are_read_in_linear_time(spec):
 @pytest.mark.parametrize("size", [100_000, 1_000_000])
 @pytest.mark.parametrize("spec", TYPES)
 def test_long_texts_are_read_in_linear_time(spec, size):
-    check_linear(spec, SHAPES, 10_000, size)
+    """A hundred of the shapes, others for each type: all of them take an hour."""
+    step = len(SHAPES) // 100
+    check_linear(spec, list(SHAPES)[TYPES.index(spec) % step :: step], 10_000, size)
 
 
 @pytest.mark.parametrize("spec", SPECS)
