@@ -1,6 +1,7 @@
 """``pets solve`` and ``top-up`` from the shell: data on stdout, words on stderr, exit 2 for a mistake."""
 
 import contextlib
+import gzip
 import json
 import signal
 import sqlite3
@@ -91,6 +92,18 @@ def test_a_bad_start_is_told_in_one_line_with_one_of_its_traces(questions, serve
     assert "One of the traces:\n" in result.stderr and not result.stdout
 
 
+def test_a_run_that_its_own_command_would_pay_for_again_is_taken_up_by_its_number(questions, serve, tmp_path):
+    (mock, at), store = serve(tokens=50), tmp_path / "runs.db"
+    begin = ("solve", questions, *at, "--budget", "8x", "--max-tokens", 20, "--store", store)
+    assert "the same command again goes on with it." in str(pets(*begin).exception)
+    top_up = ("top-up", 1, "--budget", "+8", "--store", store)
+    again = f'`pets solve --store "{store}" --resume --run '
+    assert f"{again}1` goes on with it." in str(pets(*top_up).exception)
+    assert f"{again}2` goes on with it." in str(pets(*begin, "--new").exception)
+    assert mock.stats.traces == 16
+    assert "Spent 96 traces of 96 traces." in pets(*top_up, "--keep-going").stderr
+
+
 def test_votes_that_are_nearly_all_different_are_said_so():
     class Chatty(Sampler):
         async def sample(self, prompt, n, seed, sampling):
@@ -128,6 +141,15 @@ def test_the_same_command_again_goes_on_and_what_is_finished_is_not_paid_again(p
     assert "and is finished: its answers again, nothing is paid; --new starts anew" in again.stderr
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
     assert "`pets top-up 1 --budget +AMOUNT` gives it more" in refused(*words[:4], "--model", "mock", "--budget", "21x")
+
+
+def test_fewer_answers_are_written_beside_a_compressed_file_that_holds_more(questions, serve, tmp_path):
+    _, at = serve()
+    out = tmp_path / "out.jsonl.gz"
+    rows = "".join(json.dumps({"id": f"q{i}", "answer": "A"}) + "\n" for i in range(11))
+    out.write_bytes(gzip.compress(rows.encode()))
+    assert pets("solve", questions, *at, "--budget", "4x", "-o", out).exit_code == 0
+    assert len(gzip.decompress((tmp_path / "out.2.jsonl.gz").read_bytes()).splitlines()) == 10
 
 
 def test_fewer_answers_are_written_beside_a_file_that_holds_more(questions, serve, tmp_path):

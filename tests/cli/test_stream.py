@@ -226,6 +226,13 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
 
 
+def test_a_stream_that_ends_badly_names_the_command_that_goes_on_with_it(plan, questions, tmp_path):
+    store = tmp_path / "runs.db"
+    with running(MockModel(synthetic(20, strength=0.3, tokens=50))) as url:
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--store", store, "--max-tokens", 20)
+        assert f'`pets stream ... --store "{store}" --resume --run 1` goes on with it.' in refused(questions, *begin)
+
+
 @pytest.mark.parametrize("budget", [("--horizon", 20), ("--budget-window", 10)])
 def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, questions, tmp_path, budget):
     store, lines = tmp_path / "runs.db", [json.loads(line) for line in questions.read_text().splitlines()]

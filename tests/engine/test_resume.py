@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pets.engine import Engine, restored, results
-from pets.errors import BusyError, InputError, RefusedError, StateError
+from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
@@ -165,7 +165,8 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
     path, sampler = tmp_path / "runs.db", Scripted(by_seed)
 
     def engine(questions="abcd", **options):
-        return Engine(asked(questions), sampler=sampler, store=path, **{"budget": "5x", "concurrency": 2, **options})
+        options = {"model": "scripted", "budget": "5x", "concurrency": 2, **options}
+        return Engine(asked(questions), sampler=sampler, store=path, **options)
 
     async def stopped():
         async with engine() as first:
@@ -186,7 +187,11 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
     over = engine()
     assert over.origin == "finished"
     assert run_to_end(over)[1] == answers and sum(sampler.seeds.values()) == 20
-    for others in ({"questions": "abc"}, {"seed": 1}, {"temperature": 0.5}, {"policy": "uniform"}, {"new": True}):
+    engine(keep_going=True).close()
+    with Store.open(path) as store:
+        assert store.runs()[0].state == "finished"
+    changes = ({"seed": 1}, {"temperature": 0.5}, {"policy": "uniform"}, {"model": "other"}, {"new": True})
+    for others in ({"questions": "abc"}, *changes):
         another = engine(**others)
         another.close()
         assert another.origin == "new"
@@ -194,11 +199,43 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
         engine(budget="6x")
 
 
+def test_a_sampler_that_no_name_tells_from_another_begins_a_run_of_its_own(tmp_path):
+    for answer in "AB":
+        sampler = Scripted(lambda prompt, seed, answer=answer: f"The answer is {answer}.")
+        engine = Engine(asked("ab"), sampler=sampler, budget="2x", store=tmp_path / "runs.db")
+        assert engine.origin == "new" and not engine.repeatable
+        assert {row.answer for row in run_to_end(engine)[1]} == {answer}
+
+
+def test_a_sampler_is_told_from_another_by_its_spec(tmp_path):
+    origins = []
+    for port in (9, 9, 8):
+        spec = f"openai:url=http://127.0.0.1:{port}/v1,model=m"
+        engine = Engine(asked("ab"), sampler=spec, budget="2x", store=tmp_path / "runs.db")
+        origins.append(engine.origin)
+        engine._start()
+        engine.close()
+    assert origins == ["new", "unfinished", "new"]
+
+
+def test_a_run_that_paid_for_nothing_stands_in_the_way_of_no_other_budget(tmp_path):
+    path, limits = tmp_path / "runs.db", {"model": "scripted", "max_tokens": 2000}
+    with pytest.raises(BudgetError, match="does not pay for one trace"):
+        run_to_end(Engine(asked("a"), sampler=Scripted(), budget="500tok", store=path, **limits))
+    with Store.open(path) as store:
+        assert not store.runs()
+    unasked = Engine(asked("a"), sampler=Scripted(), budget="30ktok", store=path, **limits)
+    unasked._start()
+    unasked.close()
+    engine = Engine(asked("a"), sampler=Scripted(), budget="40ktok", store=path, **limits)
+    assert engine.origin == "new" and run_to_end(engine)[0].traces
+
+
 def test_a_run_whose_prompts_were_deleted_is_begun_anew(tmp_path):
     path = tmp_path / "runs.db"
-    run_to_end(Engine(asked("ab"), sampler=Scripted(by_seed), budget="2x", store=path))
+    run_to_end(Engine(asked("ab"), sampler=Scripted(by_seed), model="m", budget="2x", store=path))
     with Store.open(path) as store:
         store.delete(1, texts=True)
-    engine = Engine(asked("ab"), sampler=Scripted(by_seed), budget="2x", store=path)
+    engine = Engine(asked("ab"), sampler=Scripted(by_seed), model="m", budget="2x", store=path)
     assert engine.origin == "new"
     engine.close()

@@ -26,7 +26,7 @@ from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, PetsError
-from pets.tabular import read_rows
+from pets.tabular import read_rows, suffix_of
 
 __all__ = [
     "ANSWER_COLUMNS",
@@ -128,7 +128,11 @@ def kept_words(session: Session) -> str:
     """What is kept of a run that was cut short, and how it goes on."""
     if session.stored_run is None:
         return "Without a store nothing of it is kept."
-    return f"Run {session.stored_run.id} is kept in {session.store_name}: the same command again goes on with it."
+    run = session.stored_run
+    verb = "stream ..." if "stream" in run.settings.more else "solve"
+    again = f"`pets {verb} --{session.store_name} --resume --run {run.id}`"  # a store's name is: store "FILE"
+    words = "the same command again" if session.repeatable else again
+    return f"Run {run.id} is kept in {session.store_name}: {words} goes on with it."
 
 
 async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSummary]:
@@ -241,7 +245,9 @@ def _spared(output: Path | None, answered: int) -> Path | None:
     """The file to write: another one beside it, and said so, where it holds more answers than there are now."""
     if output is None or (before := answers_in(output)) <= answered:
         return output
-    free = (output.with_name(f"{output.stem}.{number}{output.suffix}") for number in itertools.count(2))
+    dot = len(output.name) - len(suffix_of(output))
+    name, suffix = output.name[:dot], output.name[dot:]
+    free = (output.with_name(f"{name}.{number}{suffix}") for number in itertools.count(2))
     beside = next(path for path in free if not path.exists())
     click.echo(
         f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.", err=True

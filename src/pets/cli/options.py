@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_STORE",
     "FILE",
     "HEADER",
+    "KEEP_GOING",
     "KEY_ENV",
     "NO_DIALECT",
     "AnswerOptions",
@@ -43,6 +44,7 @@ KEY_ENV: Any = option(
     ("OPENAI_API_KEY",),
     metavar="NAME",
 )
+KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 HEADER: Any = option(
     "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
 )
@@ -236,7 +238,7 @@ class StoredRunOptions:
     texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
                          flags=("--texts/--no-texts",))  # fmt: skip
     run: str = option('Which run to resume: its number, or "last".', "last")
-    keep_going: bool = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
+    keep_going: bool = KEEP_GOING
 
     def in_flight(self, model: ModelOptions) -> int:
         """How many traces are in flight."""

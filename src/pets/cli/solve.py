@@ -13,6 +13,7 @@ from pets.cli._run import clock, is_terminal, run_engine
 from pets.cli.options import (
     DEFAULT_STORE,
     HEADER,
+    KEEP_GOING,
     KEY_ENV,
     NO_DIALECT,
     AnswerOptions,
@@ -266,6 +267,7 @@ class TopUpOptions:
     budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
                          required=True)  # fmt: skip
     store: str = option("The file that holds the run.", DEFAULT_STORE, metavar="FILE")
+    keep_going: bool = KEEP_GOING
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,5 +300,6 @@ def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: Outpu
         headers=parse_headers(servers.header),
         concurrency=servers.concurrency,
         top_up=amount.budget,
+        keep_going=amount.keep_going,
     )
     run_engine(engine, result.output)

@@ -123,11 +123,12 @@ def identity_of(config: RunConfig, problems: Iterable[Problem], model: str) -> s
 
 
 def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
-    """The latest run that asks the same under the same budget; refused where there is one under another alone."""
+    """The latest run that asks the same under the same budget; refused where one under another alone was paid for."""
     runs = store.runs_like(identity)
     same = next((run for run in runs if run.settings.budget == budget), None)
-    if same is None and runs:
-        id, other = runs[0].id, runs[0].settings.budget
+    paid = next((run for run in runs if run.traces or run.lost), None)
+    if same is None and paid is not None:
+        id, other = paid.id, paid.settings.budget
         raise InputError(
             f"run {id} of {store.name} asks the same under a budget of {other}: `pets top-up {id} --budget +AMOUNT` "
             f"gives it more, and nothing is paid twice; --new starts another with {budget}."

@@ -69,6 +69,8 @@ class Session:
         self.chosen: ChosenType | None = None
         """How questions without an answer type of their own are read, once the first traces have told."""
         self.on_choice: Callable[[ChosenType], None] = lambda chosen: None
+        self.repeatable = False
+        """Whether the same call again goes on with the stored run, and neither begins another nor adds to it."""
         self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
 
     def first_traces(self, budget: Budget, *, keep_going: bool, choosing: bool) -> FirstTraces:
@@ -130,9 +132,10 @@ class Engine(Session):
     records with the fields of a file. Without an ``endpoint`` the local model answers; several endpoints share the
     work, with one ``key`` or one for each; ``headers`` go with every request; ``sampler`` takes any other source of
     traces. With a ``store`` the run is durable: the same questions, model and options again go on with it (``origin``
-    says so), unless ``new``; :meth:`resume` goes on by its number alone. ``on_trace`` is called with every trace when
-    it has been counted. The options are those of :class:`~pets.engine.config.RunConfig` and of
-    :class:`~pets.samplers.Sampling` (``budget="16x"``, ``policy="okg"``, ``temperature=0.7``, ...).
+    says so), unless ``new``, or the sampler is an object and no ``model`` names what it asks; :meth:`resume` goes on by
+    its number alone. ``on_trace`` is called with every trace when it has been counted. The options are those of
+    :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
+    ``policy="okg"``, ``temperature=0.7``, ...).
     """
 
     origin: Literal["new", "unfinished", "finished"]
@@ -161,17 +164,21 @@ class Engine(Session):
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         samplers = _samplers(sampler, endpoints, model, key, headers, config)
         if store is not None:  # what cannot be kept is refused before there is a file
-            name = "" if sampler is None else ",".join(type(source).__name__ for source in samplers)
-            self._identity = identity_of(config, problems, model or name)
+            source = _source_of(model, samplers if sampler is None else sampler)
+            identity = identity_of(config, problems, source or "")
+            self._identity = None if source is None else identity
         with ExitStack() as stack:
             opened = None if store is None else stack.enter_context(Store.open(store))
             if opened is not None and self._identity is not None:
                 earlier = None if new else earlier_run(opened, self._identity, config.budget)
                 if earlier is not None:
                     run = stack.enter_context(opened.open_run(earlier.id))
+                    if config.keep_going and earlier.state != "finished":
+                        run.change(kept_going(run.settings))
                     stack.pop_all()
                     self._take_up(config, run, opened, samplers, on_trace)
                     self.origin = "finished" if earlier.state == "finished" else "unfinished"
+                    self.repeatable = True
                     return
             config = bounded_config(config, problems, samplers)
             settings = run_settings(
@@ -184,6 +191,7 @@ class Engine(Session):
             )
             stack.pop_all()  # all is well: it stays open
         self._begin(config, problems, settings, samplers, opened, on_trace)
+        self.repeatable = self._identity is not None and not new
 
     async def __aenter__(self) -> Self:
         return self if self.origin == "finished" else await super().__aenter__()
@@ -197,8 +205,6 @@ class Engine(Session):
         on_trace: Callable[[StoredTrace], None],
     ) -> None:
         """Go on with a run of the store, its servers asked as ``config`` says."""
-        if config.keep_going:
-            run.change(kept_going(run.settings))
         operational = {name: getattr(config, name) for name in OPERATIONAL}
         config = replace(config_of(run.settings), **operational)
         self._begin(config, tuple(run.problems()), run.settings, samplers, store, on_trace, run)
@@ -242,6 +248,7 @@ class Engine(Session):
                 stored.change(settings)
             stack.pop_all()  # all is well: it stays open
         self._begin(config, problems, settings, samplers, opened, on_trace, stored)
+        self.repeatable = top_up is None
         return self
 
     def _begin(
@@ -407,9 +414,9 @@ class Engine(Session):
         )
         if self.stored_run is not None:
             self._adopt(self.stored_run, driver)
-        elif self._store is not None:
+        driver.estimator = self._estimator(allocator)  # refuses a budget that pays for no trace: then there is no run
+        if self.stored_run is None and self._store is not None:
             self.stored_run = self._store.create(self.settings, self.problems, identity=self._identity)
-        driver.estimator = self._estimator(allocator)
         self._driver = driver
         return driver
 
@@ -573,6 +580,19 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
         return problem_from(dict(question), number)
     except InputError as error:
         raise InputError(f"question {number}: {error}") from None
+
+
+def _source_of(model: str | None, samplers: Samplers) -> str | None:
+    """What tells the run's model from any other: its name, specs, local weights; ``None`` where an object has none."""
+    names = set() if model is None else {model}
+    for sampler in [samplers] if isinstance(samplers, str | Sampler) else samplers:
+        if isinstance(sampler, str):
+            names.add(sampler)
+        elif model is None:
+            if not isinstance(sampler, LocalSampler):
+                return None
+            names.add(str(sampler.weights.path))
+    return ",".join(sorted(names))
 
 
 def _samplers(
