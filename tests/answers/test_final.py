@@ -94,3 +94,10 @@ def test_a_model_that_goes_on_with_a_question_of_its_own_has_answered_before(tex
 )
 def test_a_text_that_breaks_off_or_asks_back_has_no_answer(text):
     assert make_answer_type("number").extract(text) is None
+
+
+def test_a_long_sentence_without_an_end_was_cut_and_a_short_one_was_not():
+    number = make_answer_type("number")
+    cut = "There are 36 outcomes. From these we have to take away those in which both dice show an even number that"
+    assert number.extract(cut) is None
+    assert number.extract("She had 50 apples and gave 8 away. So there are 42 apples left") == "42"

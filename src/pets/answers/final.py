@@ -35,6 +35,7 @@ MAX_JSON_DEPTH = 5
 MAX_BOXES = 8
 MAX_JOINT_CHARS = 40
 MAX_FIRST_CHARS = 200
+LONG_SENTENCE_WORDS = 10  # a longer one that ends in a word without a full stop was cut
 
 
 def _words(fragment: str) -> str:
@@ -490,7 +491,10 @@ def _open_ended(line: str) -> bool:
     end = _fold(line[-MAX_FIRST_CHARS:]).rstrip(" *_")
     if line.count(r"\(") > line.count(r"\)") or line.count(r"\[") > line.count(r"\]"):
         return True
-    return end.endswith(("?", "？")) or DANGLING.search(end) is not None
+    if end.endswith(("?", "？")) or DANGLING.search(end) is not None:
+        return True
+    cut = not CLOSED.search(line[-MAX_JOINT_CHARS:]) and end[-1:].isalpha()
+    return cut and len(line.split()) >= LONG_SENTENCE_WORDS
 
 
 def _without_goodbye(line: str) -> str:
