@@ -11,7 +11,8 @@ from pets.answers.choice import Choice
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig, solve
 from pets.engine.first_traces import FirstTraces
-from pets.errors import BusyError, FirstTracesError
+from pets.engine.resume import restored
+from pets.errors import BusyError, FirstTracesError, RefusedError
 from pets.plans import Stream, StreamSettings
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler
@@ -223,6 +224,64 @@ def test_no_trace_is_counted_before_its_answer_type_is_chosen(concurrency):
     assert solution.spent == 160 and answer == "A"
     most = min(16, concurrency)
     assert calls[-1] == (most, True, 0, READ.text) and all(not last for _, last, _, _ in calls[:-1])
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_traces_that_wait_for_the_choice_do_not_wait_for_traces_that_nobody_asks_for(drained):
+    model = Scripted(lambda prompt, seed: "The answer is 4.", most=1)  # one trace whatever n
+    model.gate = asyncio.Event()
+
+    async def run():
+        async with Engine(["What is 2 + 2?"], sampler=model, budget="16x") as engine:
+            task = asyncio.create_task(engine.run())
+            await until(lambda: model.requests, task)
+            in_flight = engine._driver.in_flight
+            if drained:
+                engine.drain()
+            model.gate.set()
+            await until(task.done)
+            return await task, [answer.answer for answer in engine.answers()], in_flight
+
+    solution, answers, in_flight = asyncio.run(run())
+    assert answers == ["4"] and solution.faults["fewer choices"]
+    assert solution.spent == (in_flight if drained else 16)
+
+
+@pytest.mark.parametrize("end", ["error", "cancel"])
+def test_traces_that_waited_for_the_choice_when_the_run_broke_off_cost_what_they_used(tmp_path, end):
+    path = tmp_path / "runs.db"
+
+    class Ending(Scripted):
+        async def sample(self, prompt, n, seed, sampling):
+            if self.requests < 6:
+                return await super().sample(prompt, n, seed, sampling)
+            await closing.wait()
+            raise RefusedError("bad key", status=401)
+
+    async def broken_off(model):
+        options = {"budget": "40ktok", "max_tokens": 100, "store": path}
+        async with Engine([f"What is {i} + 2?" for i in range(40)], sampler=model, **options) as engine:
+            task = asyncio.create_task(engine.run())
+            await until(lambda: engine.begun and len(engine._driver._held) == 6, task)
+            closing.set() if end == "error" else task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return engine._driver.in_flight
+
+    closing = asyncio.Event()
+    out = asyncio.run(broken_off(Ending(lambda prompt, seed: "The answer is 4."))) - 6
+    with Store.open(path) as store:
+        (run,) = store.runs()
+        held = sum(launch.held for launch in store.view(run.id).lost())
+        assert (run.traces, run.answered, run.lost) == (6, 0, 0 if end == "error" else out)
+        assert run.spent == 6 * (10 + 5) + held
+        assert restored(store.view(run.id)).budget.spent == run.spent
+
+    async def resume():
+        async with Engine.resume(path, sampler=Scripted(lambda prompt, seed: "The answer is 4.")) as engine:
+            return await engine.run(), engine.stored_run.summary()
+
+    solution, stored = asyncio.run(resume())
+    assert solution.lost == 6 + run.lost and solution.spent == stored.spent <= 40_000  # nothing is counted twice
 
 
 def test_solve_raises_what_the_first_traces_say():

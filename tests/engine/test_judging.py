@@ -13,7 +13,10 @@ from pets.plans.stream import StreamSettings, stream_budget
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
 from pets.samplers import Prompt
+from pets.store import Store
+from pets.store.records import LOST
 
+from ..waiting import until
 from .conftest import Scripted
 
 NAMES = ["Shakespeare", "William Shakespeare", "W. Shakespeare", "Marlowe"]
@@ -89,6 +92,32 @@ def test_the_budget_holds_the_judgement_before_the_trace_goes_out():
     assert judged.settings.currency.hold == plain.settings.currency.hold + 4096 + 16
     solution = solve(PROBLEMS, sampler=Judged(), budget="20ktok", max_tokens=100, answer="judge")
     assert solution.spent == solution.tokens + solution.prompt_tokens <= 22_000
+
+
+def test_a_trace_whose_judgement_is_out_when_the_run_breaks_off_costs_what_both_may_have_used(tmp_path):
+    asked = []
+
+    class Silent(Judged):
+        async def sample(self, prompt, n, seed, sampling):
+            if len(prompt.content) > 1:
+                asked.append(prompt.max_tokens)
+                await asyncio.Event().wait()
+            return await super().sample(prompt, n, seed, sampling)
+
+    async def broken_off():
+        options = {"budget": "1Mtok", "max_tokens": 100, "policy": "uniform", "concurrency": 1}
+        async with Engine(PROBLEMS[:1], sampler=Silent(), answer="judge", store=path, **options) as engine:
+            task = asyncio.create_task(engine.run())
+            await until(lambda: asked, task)
+            task.cancel()
+            await asyncio.wait([task])
+
+    path = tmp_path / "runs.db"
+    asyncio.run(broken_off())
+    with Store.open(path) as store:
+        *_, trace = store.view().traces()
+        assert (trace.error, trace.answer, trace.tokens, trace.prompt_tokens) == (LOST, None, 10 + 16, 5 + asked[0])
+        assert store.runs()[0].lost == 0
 
 
 def test_dollars_are_of_one_model():

@@ -5,12 +5,15 @@ import sqlite3
 
 import pytest
 
+from pets.core.budget import Currency
 from pets.engine.fetch import Batch
 from pets.engine.ledger import RunLedger
 from pets.errors import InputError
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import RunSettings, Store, StoredTrace
+from pets.store.records import LOST
+from pets.types import Trace
 
 
 def batch(number, size=1):
@@ -104,3 +107,18 @@ def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_ch
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
         asyncio.run(write(run))
         assert [(launch.number, launch.held) for launch in run.lost()] == [(1, 1), (2, 1)]
+
+
+def test_traces_that_nobody_counts_any_more_are_kept_at_what_they_cost_without_a_vote(tmp_path):
+    async def write(run):
+        async with RunLedger(run) as ledger:
+            attempt = Batch("q", 0, 2, Prompt("?"), 0, Sampling(), (1000, 1000))
+            await ledger.open(attempt)
+            ledger.abandon(attempt, [StoredTrace("q", 0, text="It is A.", tokens=9, prompt_tokens=5)])
+
+    settings = RunSettings("okg", total=9000, currency=Currency.tokens(1000))
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"))]) as run:
+        asyncio.run(write(run))
+        kept = [(trace.text, trace.answer, trace.error, trace.tokens) for trace in run.traces()]
+        assert kept == [("It is A.", None, LOST, 9)]
+        assert run.summary().spent == settings.currency.cost(Trace("q", 0, tokens=9, prompt_tokens=5))

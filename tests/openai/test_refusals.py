@@ -72,6 +72,23 @@ def test_what_was_asked_for_is_never_left_out():
     assert fields.without(body) == body
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("messages", [{"role": "system", "content": "SECRET"}], "the server says 400: no."),
+        ("prompt", "SECRET", "the server says 400: no."),
+        ("model", "SECRET", "the server says 400: no."),
+        ("guided_key", "SECRET", "the server says 400: no."),  # of an extra body
+        ("stream_options", {"key": "SECRET"}, "the server says 400: no. stream_options was asked for: leave it out."),
+        ("logprobs", True, "the server says 400: no. logprobs was asked for (True): leave it out."),
+    ],
+)
+def test_an_error_repeats_nothing_that_was_sent_but_numbers(name, value, words):
+    with pytest.raises(RefusedError) as refused:
+        refuse(RefusedFields(), [name], {name: value})
+    assert str(refused.value) == words and refused.value.status == 400
+
+
 def test_a_token_limit_goes_under_its_other_name_and_is_never_dropped():
     fields, body = RefusedFields(), {"max_tokens": 9}
     refuse(fields, ["max_tokens"], body)

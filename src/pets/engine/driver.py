@@ -587,12 +587,13 @@ class Driver:
     async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
         question: OpenQuestion = batch.owner
+        completions = paid = list(completions)  # judgements add to their cost
         try:
             if question.answer_type.chosen_from_traces and self.first_traces is not None:
                 await self._answer_type_chosen(question, completions)
             forms = await self._read(question, completions)
             if question.answer_type.asks_model and question.submission is None:
-                completions, forms = await self.judging.join(question, completions, forms)
+                forms = await self.judging.join(question, paid, forms)
         except BaseException:  # paid for, and no vote
             self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
             self._charge_abandoned(batch)

@@ -219,13 +219,15 @@ class Fetcher:
                 seconds = clock() - begun
                 LOGGER.info("%s: %d of %d traces after %.2f s", batch.question, len(outcome), batch.size, seconds)
                 self._learn(endpoint, batch, len(outcome), seconds)
-                await receiver.receive(batch, outcome, endpoint.number, seconds)
                 if len(outcome) == batch.size:
-                    return None
+                    return await receiver.receive(batch, outcome, endpoint.number, seconds)
                 self.faults["fewer choices"] += 1
                 rest = batch.part(len(outcome), batch.size - len(outcome))
                 rest.tries = 0  # the server is well
-                return await self._attempts(rest, receiver)
+                async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
+                    group.create_task(self._attempts(rest, receiver))
+                    await receiver.receive(batch, outcome, endpoint.number, seconds)  # no task: one may never begin
+                return None
             self.faults[fault_name(outcome)] += 1
             LOGGER.info("%s: %s", batch.question, outcome)
             if isinstance(outcome, RefusedError):

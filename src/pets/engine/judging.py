@@ -45,45 +45,43 @@ class Judging:
         self._fetcher, self.faults = fetcher, faults
 
     async def join(
-        self, question: OpenQuestion, completions: Sequence[Completion], forms: Sequence[str | None]
-    ) -> tuple[list[Completion], list[str | None]]:
-        """The traces at what they cost with their judgements, and the name of each one's class."""
-        paid: list[Completion] = []
+        self, question: OpenQuestion, completions: list[Completion], forms: Sequence[str | None]
+    ) -> list[str | None]:
+        """The name of each trace's class; the traces are put at what they cost with their judgements.
+
+        Broken off, the one whose judgement is out is at the most that this may cost.
+        """
         names: list[str | None] = []
         async with question.reading:
-            for completion, form in zip(completions, forms, strict=True):
+            for place, form in enumerate(forms):
                 name = None if form is None else question.class_of(form)
                 if form is not None and name is None:
-                    completion, name = await self._judged(question, completion, form)
+                    name = await self._judged(question, completions, place, form)
                     question.put_into(form, name)
-                paid.append(completion)
                 names.append(name)
-        return paid, names
+        return names
 
-    async def _judged(self, question: OpenQuestion, completion: Completion, form: str) -> tuple[Completion, str]:
+    async def _judged(self, question: OpenQuestion, completions: list[Completion], place: int, form: str) -> str:
         judge, known = question.answer_type, question.class_names()
         assert isinstance(judge, Judge)
         content = question.problem.prompt.content
         text = content if isinstance(content, str) else content[-1].content
         request = judge.request(text, form, known)
         if request is None:
-            return completion, form
+            return form
         prompt, numbered = request
+        completion = completions[place]
+        completions[place] = _with_reply(completion, _dearest(judge, prompt))
         reply = await self._ask(judge, prompt)
+        completions[place] = _with_reply(completion, reply)
         number = judge.verdict(reply.text, len(numbered))
         if number is None and reply.finish != FAILED:
             self.faults["judge: no number"] += 1
-        joined = numbered[number - 1] if number else form
-        cost = replace(
-            completion,
-            tokens=(completion.tokens or 0) + (reply.tokens or 0),
-            prompt_tokens=(completion.prompt_tokens or 0) + (reply.prompt_tokens or 0),
-        )
-        return cost, joined
+        return numbered[number - 1] if number else form
 
     async def _ask(self, judge: Judge, prompt: Prompt) -> Completion:
         """The reply; an empty one where there is none, with all the tokens that may have been used."""
-        most = Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
+        most = _dearest(judge, prompt)
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 return await self._fetcher.ask(prompt, judge.sampling)
@@ -93,3 +91,17 @@ class Judging:
         except SamplerError as error:
             self.faults[f"judge: {fault_name(error)}"] += 1
             return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)
+
+
+def _dearest(judge: Judge, prompt: Prompt) -> Completion:
+    """A reply that never came, with all the tokens that may have been used."""
+    return Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
+
+
+def _with_reply(completion: Completion, reply: Completion) -> Completion:
+    """A trace at what it costs with its judgement."""
+    return replace(
+        completion,
+        tokens=(completion.tokens or 0) + (reply.tokens or 0),
+        prompt_tokens=(completion.prompt_tokens or 0) + (reply.prompt_tokens or 0),
+    )

@@ -14,6 +14,7 @@ from typing import Self
 from pets.engine.fetch import Batch
 from pets.questions import Problem
 from pets.store import Run, RunSettings, StoredTrace
+from pets.store.records import LOST
 from pets.types import Launch
 
 __all__ = ["Ledger", "RunLedger"]
@@ -157,7 +158,10 @@ class RunLedger(Ledger):
             await asyncio.shield(transaction.durable)
 
     def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
-        """As :meth:`Ledger.abandon`: the launches stay in the store, at all that is held for them."""
+        """As :meth:`Ledger.abandon`: traces are kept at what they cost, without a vote; launches of an attempt that is
+        out stay in the store, at all that is held for them."""
+        if traces:
+            self._transaction().traces += [replace(trace, error=LOST) for trace in traces]
         self._forget([trace.launch for trace in traces] or batch.launches)
 
     async def choose(self, answer_type: str) -> None:

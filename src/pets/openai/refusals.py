@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pets.errors import RefusedError
+from pets.openai.request import FORM_FIELDS, NEUTRAL_VALUES
 
 __all__ = ["FIELD_STATUSES", "FieldsRefusedError", "RefusedFields", "named_fields"]
 
@@ -21,6 +22,7 @@ COMPANIONS = {
     "top_logprobs": ("logprobs",),
     "stream": ("stream_options",),
 }
+KNOWN_FIELDS = {*NEUTRAL_VALUES, *FORM_FIELDS, *OTHER_NAMES}
 CONSEQUENCES = {
     "n": "every trace is a request of its own",
     "seed": "the same seed need not give the same traces",
@@ -105,15 +107,19 @@ class RefusedFields:
     def add(self, error: FieldsRefusedError, body: Mapping[str, Any], optional: Collection[str]) -> None:
         """Learn from an error what is left out of ``body`` from now on; :meth:`news` says it once.
 
-        Raises a ``RefusedError`` where that would change what was asked.
+        Raises a ``RefusedError`` where that would change what was asked; it repeats no text that was sent.
         """
         names = set(error.names)
         for name in error.names:
             names.update(COMPANIONS.get(name, ()))
         for name in sorted(names & body.keys()):
             renamed = name in OTHER_NAMES and OTHER_NAMES[name] not in self._names | names
-            if name not in optional and not renamed:
-                raise RefusedError(f"{error} {name} was asked for ({body[name]!r}): leave it out.", status=error.status)
+            if name in optional or renamed:
+                continue
+            if name not in KNOWN_FIELDS:  # the prompt, a client's own field: the server's words say enough
+                raise error
+            value = f" ({body[name]!r})" if isinstance(body[name], int | float | None) else ""
+            raise RefusedError(f"{error} {name} was asked for{value}: leave it out.", status=error.status)
         fresh = names & body.keys() - self._names
         self._names |= names
         self._unsaid += map(self._change, sorted(fresh))

@@ -28,7 +28,7 @@ from pets.engine.fetch import Fetcher
 from pets.engine.judging import judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import adopt_run, config_of, kept_going, lost_traces, note_end
+from pets.engine.resume import LOST, adopt_run, config_of, kept_going, lost_traces, note_end
 from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
@@ -287,7 +287,6 @@ class Stream(Session):
         lost = lost_traces(run.lost(), run.settings.currency)
         if lost:
             run.write([], lost)
-            self.lost = len(lost)
         problems = list(run.problems())
         if driver.first_traces is not None and problems:
             driver.first_traces.count_stored(run, driver.answer_name(problems[0]))
@@ -299,6 +298,7 @@ class Stream(Session):
         adopt_run(driver.allocator, run, lambda id, forms: questions[id].restore(forms), kind)
         for id, group in group_by_question(run.traces()):
             over = id in answered
+            self.lost += sum(trace.error == LOST for trace in group)
             for trace in group[:K0] if over else group:
                 questions[id].add(trace)
             if over:
