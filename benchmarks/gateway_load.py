@@ -51,15 +51,22 @@ def gateway(upstream: str, store: Path, *more: str) -> Iterator[tuple[str, subpr
         "--no-check",
     ]
     command += ["--concurrency", "20000", *more]
+    with started(command, "the gateway") as (url, process):
+        yield url, process
+
+
+@contextlib.contextmanager
+def started(command: list[str], name: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """The address that a process says first, and the process; it ends with the block."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             line = process.stderr.readline()
             while "http" not in line:
                 if not line:
-                    raise SystemExit("the gateway did not start")
+                    raise SystemExit(f"{name} did not start")
                 line = process.stderr.readline()
-            yield line.split()[0], process
+            yield next(word for word in line.split() if word.startswith("http")), process
         finally:
             process.terminate()
             process.wait()

@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import httpx
 
-from benchmarks.gateway_load import connected, gateway
+from benchmarks.gateway_load import connected, gateway, started
 
 RUNS, CLIENTS, ALONE_S, DEADLINE_S, HOSTILE_AT_ONCE = 5, 50, 15.0, 2.0, 8
 TOKENS_PER_SECOND = 320  # of traces of 64 tokens
@@ -57,18 +57,8 @@ def hostile_mock(answers: Path) -> Iterator[str]:
     """The URL of ``pets mock --hostile``, without its /v1."""
     command = [sys.executable, "-c", "from pets.cli.main import main; main()", "mock", "--hostile", "--port", "0"]
     command += ["--answers", str(answers), "--tokens-per-second", str(TOKENS_PER_SECOND)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            line = process.stderr.readline()
-            while "http" not in line:
-                if not line:
-                    raise SystemExit("the mock did not start")
-                line = process.stderr.readline()
-            yield next(word for word in line.split() if word.startswith("http")).removesuffix("/v1")
-        finally:
-            process.terminate()
-            process.wait()
+    with started(command, "the mock") as (url, _):
+        yield url.removesuffix("/v1")
 
 
 class Others:

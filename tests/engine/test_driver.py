@@ -211,32 +211,9 @@ def formulas(id, **options):
     return one
 
 
-def test_comparisons_of_questions_take_turns(monkeypatch):
-    """However many pairs a question has to compare, another's next pair waits for one of them."""
-    order, arrived = [], threading.Event()
-    look = Math.same_at_once
-
-    def same_at_once(kind, first, second):
-        if "b" in first:
-            arrived.set()  # the pair is handed over in the same turn of the loop
-        return look(kind, first, second)
-
-    def same(kind, first, second):
-        assert arrived.wait(PATIENCE_S)
-        order.append("b" if "b" in first else "a")
-        return False
-
-    monkeypatch.setattr(Math, "same_at_once", same_at_once)
-    monkeypatch.setattr(Math, "same_soon", same)
-    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
-    driver = make(sampler, mean=20)
-    read_in_real_time(driver, formulas("a", max_traces=16), formulas("b", max_traces=4, rounds=0))
-    assert order.count("b") == 6 and order.count("a") > 6  # all pairs of 4 traces, and of more
-    last = max(place for place, id in enumerate(order) if id == "b")
-    assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
-
-
-def test_payers_take_turns_however_many_questions_one_of_them_has(monkeypatch):
+@pytest.fixture
+def order(monkeypatch):
+    """The pairs of formulas, "a" or "b", in the order in which they are compared, once one of b's is there."""
     order, arrived = [], threading.Event()
     look = Math.same_at_once
 
@@ -252,9 +229,25 @@ def test_payers_take_turns_however_many_questions_one_of_them_has(monkeypatch):
 
     monkeypatch.setattr(Math, "same_at_once", same_at_once)
     monkeypatch.setattr(Math, "same_soon", same_soon)
-    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
+    return order
+
+
+def powers():
+    return Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
+
+
+def test_comparisons_of_questions_take_turns(order):
+    """However many pairs a question has to compare, another's next pair waits for one of them."""
+    driver = make(powers(), mean=20)
+    read_in_real_time(driver, formulas("a", max_traces=16), formulas("b", max_traces=4, rounds=0))
+    assert order.count("b") == 6 and order.count("a") > 6  # all pairs of 4 traces, and of more
+    last = max(place for place, id in enumerate(order) if id == "b")
+    assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
+
+
+def test_payers_take_turns_however_many_questions_one_of_them_has(order):
     greedy = [formulas(f"{number}a", max_traces=2, rounds=0, payer="greedy") for number in range(5)]
-    read_in_real_time(make(sampler, mean=20), *greedy, formulas("b", max_traces=2, rounds=0, payer="other"))
+    read_in_real_time(make(powers(), mean=20), *greedy, formulas("b", max_traces=2, rounds=0, payer="other"))
     assert "".join(order) == "abaaaa"
 
 

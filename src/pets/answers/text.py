@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.answers import quantity, rational
+from pets.answers import phrases, quantity, rational
 from pets.answers.base import AnswerType
 from pets.answers.dates import dates_in, iso_date
 from pets.answers.final import places, strip_openers
@@ -213,11 +213,7 @@ VERB = re.compile(
     rf"(?<!\w)(?:{COPULAS}|{DEED}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|são|sind)(?!\w)", re.I
 )
 DOUBT = re.compile(
-    r"(?:not (?:sure|certain)|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine"
-    r"|say|tell|answer"
-    r"|help|provide|be determined)|unable to|it depends|not enough|insufficient|impossible to (?:say|tell|know)"
-    r"|(?:hard|difficult) to (?:say|tell)|sorry|as an ai|maybe|perhaps|possibly|might be|could be|either .{1,80} or"
-    r"|more (?:context|information)|could you|yes and no)\b",
+    rf"(?:{phrases.UNSURE}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you|yes and no)\b",
     re.I,
 )
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"

@@ -64,8 +64,9 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     pets forecast last --target-consistency 0.99    a run of runs.db, finished or not
     pets forecast gpqa.jsonl                        a recorded pool, by replaying it
 
-    A run is played on under the prior that its own traces teach. A pool is replayed: its self-consistency is
-    agreement with the vote of the traces drawn. The curve is drawn on stderr; its points are one line of JSON on
+    A run is played on under the prior that its own traces teach, and a pool is replayed: self-consistency is agreement
+    with the vote of 64 traces per question, those that the run has included. The curve is drawn on stderr; its points
+    are one line of JSON on
     stdout where that is no terminal.
     """
     if question.store is None and not run.isdecimal() and run != "last":

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, roots_legendre
 
 from pets.core.dirichlet import p_leader
-from pets.core.okg import voting_chance
+from pets.core.okg import check_zone, voting_chance
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -75,8 +75,7 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zo
     """
     if B is not None and not B >= 0:
         raise InputError(f"a certificate is for B >= 0 traces in all, or None for infinitely many; got {B}.")
-    if not 0.0 <= zone < 1.0:
-        raise InputError(f"an indifference zone is a difference of shares, 0 <= zone < 1; got {zone}. Try 0.1.")
+    check_zone(zone)
     if not tally.counts:
         return 0.0
     if tally.mean_tokens:
@@ -93,7 +92,7 @@ def expected_consistency(
     """The batch's expected self-consistency (with a zone: share of good leaders) and its central 95 % interval.
 
     Given the prior, questions are independent, so the number of right leaders is Poisson-binomial: its own quantiles
-    up to ``EXACT_BATCH`` questions, the normal's beyond. The prior's own uncertainty is not in it.
+    up to ``EXACT_QUESTIONS`` questions, the normal's beyond. The prior's own uncertainty is not in it.
 
     >>> expected_consistency([Tally((3,)), Tally((2, 1))], LearnedPrior(), 3)
     (1.0, 1.0, 1.0)
