@@ -70,7 +70,8 @@ class Ledger:
 
 
 SCHEDULED = {
-    "okg": (OKG(), 1500),
+    "okg": (OKG(), 1300),
+    "okg:waves=3": (OKG(waves=3), 200),
     "okg:prior=1": (OKG(prior=1.0), 2500),
     "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 2000),
     "uniform": (Uniform(), 2000),
@@ -92,13 +93,13 @@ def test_there_are_ten_thousand_schedules():
     assert sum(count for _, count in SCHEDULED.values()) == 10_000
 
 
-EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "restore", "add"] * 2 + ["merge", "withdraw"]
+EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "restore", "add"] * 2 + ["merge", "withdraw", "wave"]
 
 
 def random_allocator(policy, rng):
     """A batch, a stream of known length or an endless one, with a budget in traces or in tokens."""
     N, cap = int(rng.integers(1, 6)), int(rng.integers(4, 9))
-    kind = rng.choice(["batch", "horizon", "window"])
+    kind = rng.choice(["batch", "late"] if policy.waves else ["batch", "horizon", "window"])
     hold = int(rng.choice([1, 7]))
     currency = Currency() if hold == 1 else Currency.tokens(hold=hold)
     total = hold * int(rng.integers(policy.warmup * N, 7 * N + 1))
@@ -107,8 +108,9 @@ def random_allocator(policy, rng):
         budget = Budget.per_window(2, max(total, 2 * policy.warmup * hold), cap=cap, currency=currency)
         return Allocator(policy, budget, asked[:1], seed=int(rng.integers(100))), asked[1:]
     budget = Budget(total, cap=cap, currency=currency)
-    if kind == "horizon":
-        return Allocator(policy, budget, asked[:1], horizon=N, seed=int(rng.integers(100))), asked[1:]
+    if kind in ("horizon", "late"):
+        horizon = N if kind == "horizon" else None
+        return Allocator(policy, budget, asked[:1], horizon=horizon, seed=int(rng.integers(100))), asked[1:]
     return Allocator(policy, budget, asked, seed=int(rng.integers(100))), []
 
 
@@ -154,6 +156,8 @@ def random_schedule(policy, rng):
             for one in both:
                 one.withdraw(pick.question)
             ledger.withdrawn.add(pick.question)
+        elif event == "wave":
+            assert len({(one.next_wave(), one.wave, one.waves_left) for one in both}) == 1
         elif event == "restore":
             shadow = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), type(policy))
         elif event == "add" and coming:
@@ -457,7 +461,7 @@ def test_a_refused_add_changes_nothing():
         assert {launch.question for launch in drive(allocator, np.random.default_rng(0))} == {"q0", "q1", "new"}
 
 
-@pytest.mark.parametrize("policy", [OKG(), Uniform()])
+@pytest.mark.parametrize("policy", [OKG(), OKG(waves=1), Uniform()])
 def test_after_an_overrun_nothing_more_is_asked_for(policy):
     allocator = Allocator(policy, Budget(20, currency=Currency.tokens(hold=10)), questions(3))
     for launch in allocator.ask(9):
@@ -465,7 +469,7 @@ def test_after_an_overrun_nothing_more_is_asked_for(policy):
     assert allocator.ask(1) == [] and allocator.budget.overrun == 2
 
 
-@pytest.mark.parametrize("policy", [Uniform(), OnlineGrid(), Price(), OKG()])
+@pytest.mark.parametrize("policy", [Uniform(), OnlineGrid(), Price(), OKG(), OKG(waves=4)])
 def test_a_token_budget_is_used_though_traces_cost_less_than_their_hold(policy):
     allocator = Allocator(policy, Budget(400_000, cap=64, currency=Currency.tokens(hold=2000)), questions(20))
     rng = np.random.default_rng(0)
@@ -477,7 +481,7 @@ def test_a_token_budget_is_used_though_traces_cost_less_than_their_hold(policy):
     assert 0.9 < allocator.budget.spent / allocator.budget.total <= 1.0
 
 
-@pytest.mark.parametrize("policy", [OKG(), Uniform(), Price()])
+@pytest.mark.parametrize("policy", [OKG(), OKG(waves=2), Uniform(), Price()])
 def test_a_top_up_goes_on_where_the_budget_ended(policy):
     allocator = Allocator(policy, Budget(24), questions(3))
     drive(allocator, np.random.default_rng(0), 4)
@@ -526,7 +530,7 @@ def test_an_index_that_is_no_number_and_a_policy_of_no_kind_are_refused():
 
 
 @pytest.mark.parametrize(
-    "spec", ["okg", "okg:prior=1", "uniform", "asc", "esc", "its_adaptive", "boinf", "okg_weighted"]
+    "spec", ["okg", "okg:waves=3", "okg:prior=1", "uniform", "asc", "esc", "its_adaptive", "boinf", "okg_weighted"]
 )
 def test_adopted_traces_count_as_told_and_the_rest_of_the_budget_is_kept(spec):
     questions = [Question(f"q{i}") for i in range(6)]
@@ -564,7 +568,7 @@ def test_adopted_traces_come_in_launch_order_and_before_the_first_launch():
         allocator.adopt([Trace("q", 1, "A")])
 
 
-@pytest.mark.parametrize("policy", [OKG(prior=1.0), Uniform(), Price(rounds=3), OKGWeighted()])
+@pytest.mark.parametrize("policy", [OKG(prior=1.0), OKG(waves=2), Uniform(), Price(rounds=3), OKGWeighted()])
 def test_a_launch_that_is_given_up_is_free_and_its_question_asked_no_more(policy):
     allocator = Allocator(policy, Budget(total=24, cap=8), [Question("q1", options=2), Question("q2", options=2)])
     launches = allocator.ask(24)

@@ -29,6 +29,7 @@ from typing import Any
 from pets.core.budget import Budget
 from pets.core.policy import Policy, View, frozen, plain
 from pets.core.queues import queue_for
+from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.errors import BudgetError, InputError, StateError
@@ -103,15 +104,47 @@ class Allocator:
         """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
         while self._debt and self.spare > 0:
             self.budget.charge(self._debt.popleft())
+        if isinstance(self._queue, WaveQueue) and self._queue.due:
+            self._learn()
         launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
         return launches
 
-    def adopt(self, traces: Iterable[Trace]) -> None:
+    @property
+    def wave(self) -> int:
+        """The number of the wave under way, from 0 on; 0 where the policy has none."""
+        return self._queue.wave if isinstance(self._queue, WaveQueue) else 0
+
+    @property
+    def waves_left(self) -> int:
+        """Waves that have not begun; 0 where the policy has none."""
+        return self._queue.waves_left if isinstance(self._queue, WaveQueue) else 0
+
+    def next_wave(self) -> bool:
+        """Begin the next wave although traces are in flight: they count as pending. False where no wave is left.
+
+        What the wave under way has not launched yet is planned anew.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(waves=2), Budget(total=8), [Question("q1"), Question("q2")])
+        >>> len(first := allocator.ask(9)) < 8, allocator.ask(9), allocator.waves_left
+        (True, [], 1)
+        >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
+        (True, 8, 1, False)
+        """
+        if self.waves_left == 0:
+            return False
+        assert isinstance(self._queue, WaveQueue)
+        self._learn()
+        return self._queue.next_wave()
+
+    def adopt(self, traces: Iterable[Trace], waves: int = 0) -> None:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
 
         They count as launched, told and spent, whatever the budget: it may have been overrun. A number that is left
-        out was cancelled. Before the first ask.
+        out was cancelled. ``waves`` of those that the policy may have were begun by the earlier run. Before the first
+        ask.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -144,6 +177,8 @@ class Allocator:
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
+        if isinstance(self._queue, WaveQueue):
+            self._queue.spend(waves)
         if self.told >= self._refit_at:
             self._refit()
 
@@ -421,6 +456,11 @@ class Allocator:
     def _is_served(self, record: Record) -> bool:
         """Whether the queue may still ask for traces of this question."""
         return record.id not in self._leaving and record.id not in self._given_up
+
+    def _learn(self) -> None:
+        """Learn from all that came back before a wave is planned."""
+        if self.policy.learns and self.told:
+            self._refit()
 
     def _refit(self) -> None:
         """Learn from the batch; again when it has grown enough."""

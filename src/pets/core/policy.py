@@ -13,6 +13,7 @@ one method, on a frozen slotted dataclass whose fields are plain data:
 -3
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -22,6 +23,7 @@ import numpy as np
 
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority
+from pets.core.waves import Wave, equal_shares
 from pets.errors import InputError
 from pets.types import Trace
 
@@ -89,6 +91,9 @@ class Policy:
     blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
     zone: float = 0.0  # the lead that a rival needs to matter; policies that know the indifference zone have a field
+    waves: int = (
+        0  # parallel batches that the whole budget is spent in, 0 for no limit; some index policies have a field
+    )
 
     @property
     def warmup(self) -> int:
@@ -121,6 +126,12 @@ class Policy:
             name = type(self).__name__.lower()
             raise InputError(f"{name} knows no indifference zone; leave it out, or choose okg, price, asc or boinf.")
         return replace(self, zone=zone)  # type: ignore[type-var]
+
+    def with_waves(self, waves: int) -> Self:
+        """The same policy with the budget spent in at most so many waves, for those that can plan them."""
+        if "waves" not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
+            raise InputError(f"{type(self).__name__.lower()} knows no waves; leave them out, or choose okg.")
+        return replace(self, waves=waves)  # type: ignore[type-var]
 
     def log_price(self, view: View) -> float | None:
         """The log of the price that a price rule goes by at this view; None for every other policy."""
@@ -159,6 +170,19 @@ class IndexPolicy(Policy, ABC):
     @abstractmethod
     def index(self, tally: Tally, view: View) -> float:
         """The value of one more trace; any monotone scale."""
+
+    def plan_wave(self, states: Mapping[Tally, int], wave: Wave) -> Mapping[Tally, Sequence[int]]:
+        """How many traces each question gets in the next wave, for policies with a field ``waves``.
+
+        ``states`` says how many questions have each tally; the plan has a size for every one of them. By default an
+        equal share of the budget for each wave left, dealt out by the index with what is dealt pending.
+        """
+        view = View(cap=wave.cap)
+
+        def score(tally: Tally) -> float:
+            return math.inf if tally.launched < self.warmup else self.index(tally, view)
+
+        return equal_shares(score, states, wave)
 
 
 class QuotaPolicy(Policy, ABC):

@@ -25,7 +25,8 @@ class OKG(IndexPolicy):
 
     ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain per token instead of
     gain per trace: a question's traces are expected to cost what its length class does. ``zone``: the lead, as a share
-    of all traces, that a rival needs to matter; 0 is the paper's target. ``shares``, ``edges``, ``open_shares`` and
+    of all traces, that a rival needs to matter; 0 is the paper's target. ``waves``: how many parallel batches of all
+    questions the budget is spent in at most (0: no limit). ``shares``, ``edges``, ``open_shares`` and
     ``tokens``: what it has learned.
 
     >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
@@ -41,6 +42,7 @@ class OKG(IndexPolicy):
     lengths: bool = True
     cost: Literal["traces", "tokens"] = "traces"
     zone: float = 0.0
+    waves: int = 0
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
     open_shares: tuple[float, ...] = LearnedPrior().open_shares
@@ -53,6 +55,8 @@ class OKG(IndexPolicy):
         else:
             check_prior(self.prior, self.unseen)
         check_zone(self.zone, self.prior)
+        if self.waves < 0:
+            raise InputError(f"waves are 1 or more, or 0 for no limit; got {self.waves}.")
 
     @property
     def learns(self) -> bool:

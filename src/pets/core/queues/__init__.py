@@ -3,6 +3,7 @@
 states.py   an index policy that sees counts: questions in the same belief state share one entry
 ranks.py    an index policy that sees whole traces: one entry for each question
 quotas.py   a quota policy: what is granted, fewest launched first
+waves.py    an index policy with waves: one wave of all questions at a time
 walk.py     where a quota policy stops along recorded paths, without launching a trace
 """
 
@@ -11,17 +12,20 @@ from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
 from pets.core.queues.quotas import QuotaQueue
 from pets.core.queues.ranks import RankQueue
 from pets.core.queues.states import StateQueue
+from pets.core.queues.waves import WaveQueue
 from pets.errors import InputError
 
 __all__ = ["Queue", "queue_for"]
 
-Queue = StateQueue | RankQueue | QuotaQueue
+Queue = StateQueue | RankQueue | QuotaQueue | WaveQueue
 
 
 def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> Queue:
     """The queue that serves this kind of policy."""
     if isinstance(policy, QuotaPolicy):
         return QuotaQueue(policy, budget, horizon, seed)
+    if isinstance(policy, IndexPolicy) and policy.waves:
+        return WaveQueue(policy, budget, horizon)
     if isinstance(policy, IndexPolicy):
         return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

@@ -1,0 +1,182 @@
+"""The queue of an index policy with waves: all questions in lockstep, the budget spent in at most W parallel batches.
+
+A wave is planned from every question's tally and the budget left, when nothing of the wave before is owed or in flight
+(or when :meth:`WaveQueue.next_wave` says so: what is still out then counts as pending). Its launches are handed out
+fewest launched first, and until they are back there are no others. A part of the plan that was cancelled is owed again;
+that of a question that is served no more is dropped. Planning costs one call of the plan over distinct states
+(:mod:`pets.core.waves`), everything else O(log N) a launch.
+"""
+
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from pets.core.budget import Budget
+from pets.core.policy import IndexPolicy, View
+from pets.core.record import Record
+from pets.core.tally import Tally
+from pets.core.waves import Wave
+from pets.errors import InputError
+from pets.types import Launch
+
+__all__ = ["WaveQueue"]
+
+LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
+
+
+class WaveQueue:
+    """Serves the parts of one wave at a time; see the module's docstring."""
+
+    promised = 0  # an index policy promises nothing
+    newest_first = False
+
+    def __init__(self, policy: IndexPolicy, budget: Budget, horizon: int | None) -> None:
+        if horizon is not None or budget.window is not None:
+            raise InputError(
+                "waves are planned over all questions at once; questions that arrive one by one take price:rounds=3."
+            )
+        self.policy = policy
+        self.only_warmup = False
+        self.waves_left = policy.waves
+        self._begun = 0  # waves
+        self._budget = budget
+        self._view = View(cap=budget.cap)
+        self._records: dict[int, Record] = {}
+        self._parts: dict[int, int] = {}  # position -> traces of this wave that were not launched yet
+        self._heap: list[tuple[int, int]] = []
+        self._flying = 0
+
+    @property
+    def wave(self) -> int:
+        """The number of the wave under way, from 0 on."""
+        return max(0, self._begun - 1)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next launch that is asked for begins a wave."""
+        over = not self._parts and not self._flying
+        return over and self.waves_left > 0 and self._budget.expected > 0 and bool(self._records)
+
+    def next_wave(self) -> bool:
+        """Plan the next wave now: what is in flight counts as pending, what was not launched is planned anew."""
+        if self.waves_left == 0:
+            return False
+        wave = Wave(self._budget.expected, self.waves_left, self._budget.cap)
+        states: dict[Tally, list[Record]] = {}
+        for record in self._records.values():
+            states.setdefault(self._state(record), []).append(record)
+        parts = self.policy.plan_wave({tally: len(records) for tally, records in states.items()}, wave)
+        self._parts = {
+            record.position: size
+            for tally, records in states.items()
+            for record, size in zip(records, parts[tally], strict=True)
+            if size
+        }
+        self._heap = [(self._records[position].spent, position) for position in self._parts]
+        heapify(self._heap)
+        self.waves_left -= 1
+        self._begun += 1
+        return True
+
+    def add(self, record: Record) -> None:
+        """Let a question in, new or restored; it is part of the next wave that is planned."""
+        self._records[record.position] = record
+        self._flying += record.pending
+
+    def take(self, n: int) -> list[Launch]:
+        """Up to n launches of the wave under way, or of the next one if that is over."""
+        if n > 0 and self.due:
+            self.next_wave()
+        launches: list[Launch] = []
+        while len(launches) < n and self._heap:
+            spent, position = heappop(self._heap)
+            owed = self._parts.get(position, 0)
+            if not owed or spent != self._records[position].spent:
+                continue  # served no more, or queued anew
+            record = self._records[position]
+            launches.append(Launch(record.id, record.launched))
+            record.launched += 1
+            self._flying += 1
+            self._owe(record, owed - 1)
+        return launches
+
+    def told(self, record: Record, before: int) -> None:
+        """The prefix grew."""
+        self._flying -= 1
+
+    def cancelled(self, record: Record) -> None:
+        """A launch was taken back: its place in the wave is owed again."""
+        self._flying -= 1
+        self._owe(record, self._parts.get(record.position, 0) + 1)
+
+    def merged(self, record: Record) -> None:
+        """Two of the question's answers became one: the next wave is planned by that."""
+
+    def remove(self, record: Record) -> None:
+        """Serve the question no more: what it was to get in this wave is free for later ones."""
+        del self._records[record.position]
+        self._parts.pop(record.position, None)
+        self._flying -= record.pending
+
+    def stopped(self, record: Record) -> bool:
+        """Whether no trace will be asked for again: its part of the last wave is launched, or it is at the cap."""
+        cap = self._budget.cap
+        last = self.waves_left == 0 and record.position not in self._parts
+        return last or (cap is not None and record.spent >= cap)
+
+    def view(self, record: Record) -> View:
+        """What the policy may know when it is asked about ``record``: the cap alone."""
+        return self._view
+
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``; the next wave is planned by that."""
+        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
+
+    def batch(self) -> Mapping[Tally, int]:
+        """Every question's tally; where lengths matter, of a sample of the questions."""
+        records = list(self._records.values())
+        if self.policy.marks:
+            return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
+        states: dict[Tally, int] = {}
+        for record in records:
+            tally = self._state(record)
+            states[tally] = states.get(tally, 0) + 1
+        return states
+
+    def reopen(self) -> None:
+        """After a top-up: it is spent in as many waves again."""
+        self.waves_left = self.policy.waves
+
+    def to_plain(self) -> dict[str, Any]:
+        """Waves begun and left, and what the one under way has not launched yet."""
+        return {"begun": self._begun, "left": self.waves_left, "parts": [list(part) for part in self._parts.items()]}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Put back what :meth:`to_plain` told, after every question was added."""
+        self._begun, self.waves_left = data["begun"], data["left"]
+        for position, owed in data["parts"]:
+            self._owe(self._records[position], owed)
+
+    def spend(self, waves: int) -> None:
+        """Count waves that an earlier run has begun."""
+        self._begun += waves
+        self.waves_left = max(0, self.waves_left - waves)
+
+    def order(self) -> list[int]:
+        """Positions in the order that :meth:`add` must see them again."""
+        return list(self._records)
+
+    def _owe(self, record: Record, owed: int) -> None:
+        """Set what a question has yet to get in this wave."""
+        if owed:
+            self._parts[record.position] = owed
+            heappush(self._heap, (record.spent, record.position))
+        else:
+            del self._parts[record.position]
+
+    def _state(self, record: Record) -> Tally:
+        """What a plan may know of a question; those with the same tally share one entry of it."""
+        if self.policy.sees == "traces":
+            return record.tally()
+        mark = self.policy.belief.mark(record.mean_tokens) if self.policy.marks else 0
+        return Tally(record.counts, record.nulls, record.pending, record.options, mark=mark)
