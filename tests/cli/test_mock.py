@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.mock.faults import FATAL_FAULTS, RESPONSE_FAULTS
+from pets.mock.faults import BATCH_FAULTS, FATAL_FAULTS, RESPONSE_FAULTS
 from pets.questions import question_set
 
 from ..waiting import PATIENCE_S, wait_until
@@ -107,7 +107,10 @@ def test_a_prompt_that_names_no_question_is_told_once(start):
 
 def test_every_fault_is_a_flag_with_its_rate(start):
     text = CliRunner().invoke(cli, ["mock", "--help"]).output
-    assert all(re.search(rf"--{name.replace('_', '-')} RATE +\S", text) for name in (*FATAL_FAULTS, *RESPONSE_FAULTS))
+    assert all(
+        re.search(rf"--{name.replace('_', '-')} RATE +\S", text)
+        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS)
+    )
     _, url = start("--error-500", 1)
     assert ask(url, "q1").status_code == 500
     assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}

@@ -8,6 +8,7 @@ import pytest
 from pets.errors import InputError
 from pets.mock import Faults, RequestLimit
 from pets.mock.faults import (
+    BATCH_FAULTS,
     FATAL_FAULTS,
     LATER_FAULTS,
     RESPONSE_FAULTS,
@@ -45,7 +46,7 @@ def test_without_faults_none_comes():
 
 def test_every_rate_is_explained():
     explained = {field.name for field in fields(Faults) if field.metadata["help"].endswith(".")}
-    assert explained == {*FATAL_FAULTS, *RESPONSE_FAULTS, "slow_seconds", "retry_after"}
+    assert explained == {*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS, "slow_seconds", "retry_after", "batch_seconds"}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,8 @@ def test_every_rate_is_explained():
     [
         {"hang": -0.1},
         {"slow": 1.1},
+        {"batch_late": 1.1},
+        {"batch_seconds": -1},
         {"hang": float("nan")},
         {"hang": 0.6, "error_500": 0.5},
         {"slow_seconds": -1},

@@ -10,6 +10,7 @@ requests.py   requests: parsed and checked
 responses.py  responses: JSON and server-sent events
 strict.py     hosts that refuse what they do not know, and how they count tokens
 model.py      MockModel: all of the above without a socket, and its statistics
+batches.py    OpenAI's Batch interface: files, and jobs that answer a file of requests
 server.py     the ASGI application; serve, and running for tests
 """
 

@@ -1,8 +1,8 @@
 """The ways in which the mock misbehaves, each at a rate of its own, and its limit on requests.
 
-Eight fatal faults spoil a response, at most one at a time; the others change a response that is not spoiled, in any
-combination. One that would change nothing (no log-probabilities where none were asked for) does not happen and is not
-counted.
+Eight fatal faults spoil a response, at most one at a time; others change a response that is not spoiled, in any
+combination; those of a batch befall its jobs and their lines. One that would change nothing (no log-probabilities where
+none were asked for) does not happen and is not counted.
 """
 
 import math
@@ -15,8 +15,10 @@ from typing import Literal, get_args
 from pets.errors import InputError
 
 __all__ = [
+    "BATCH_FAULTS",
     "FATAL_FAULTS",
     "RESPONSE_FAULTS",
+    "BatchFault",
     "FatalFault",
     "Faults",
     "RequestLimit",
@@ -32,8 +34,10 @@ FatalFault = Literal[
 ResponseFault = Literal[
     "fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow", "reasoning_apart"
 ]
+BatchFault = Literal["batch_late", "batch_expired", "batch_partial", "batch_error", "batch_invalid"]
 FATAL_FAULTS: tuple[FatalFault, ...] = get_args(FatalFault)
 RESPONSE_FAULTS: tuple[ResponseFault, ...] = get_args(ResponseFault)
+BATCH_FAULTS: tuple[BatchFault, ...] = get_args(BatchFault)
 # Drawn only where they can happen, so that the same seed still brings the same older faults.
 LATER_FAULTS = {"reasoning_apart"}
 
@@ -68,11 +72,17 @@ class Faults:
     reasoning_apart: float = _rate(
         "A chat's thoughts come in reasoning, the answer alone in content, which may be null."
     )
+    batch_late: float = _rate("A batch job takes --batch-seconds longer.")
+    batch_expired: float = _rate("A batch job expires with every other request not executed, which is not charged.")
+    batch_partial: float = _rate("The output of a batch job lacks every other reply, which is charged all the same.")
+    batch_error: float = _rate("A request of a batch job fails with 500, in the file of errors.")
+    batch_invalid: float = _rate("A batch job fails validation, and nothing of it is executed.")
+    batch_seconds: float = field(default=1.0, metadata={"help": "How many seconds longer a late batch job takes."})
     slow_seconds: float = field(default=1.0, metadata={"help": "How many seconds a slow reply waits."})
     retry_after: float = field(default=1.0, metadata={"help": "How many seconds a 429 asks to wait."})
 
     def __post_init__(self) -> None:
-        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS):
+        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS):
             rate = getattr(self, name)
             if not 0 <= rate <= 1:
                 raise InputError(f"{name} is {rate}; a rate lies between 0 and 1.")
@@ -80,7 +90,7 @@ class Faults:
             raise InputError(
                 f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
             )
-        for seconds in (self.slow_seconds, self.retry_after):
+        for seconds in (self.slow_seconds, self.retry_after, self.batch_seconds):
             if not 0 <= seconds < math.inf:
                 raise InputError(f"a fault lasts {seconds} seconds; give a number, 0 or more.")
 

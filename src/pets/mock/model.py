@@ -44,6 +44,7 @@ class MockStats:
     lost: int = 0
     abandoned: int = 0
     unmatched: int = 0
+    batches: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -101,7 +102,7 @@ class MockModel:
             raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
-        self.hostile, self.strict, self.max_model_len = hostile, strict, max_model_len
+        self.hostile, self.strict, self.max_model_len, self.seed = hostile, strict, max_model_len, seed
         self.stats = MockStats()
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._refused_questions = frozenset(refused_questions)

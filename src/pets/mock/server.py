@@ -5,6 +5,8 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from email.message import Message
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from pets.mock.batches import MAX_FILE_BYTES, MockBatches
 from pets.mock.faults import FatalFault
 from pets.mock.hostile import HOSTILE_PREFIX, MISBEHAVIOURS, hostile_request, misbehave
 from pets.mock.model import MockModel
@@ -22,12 +25,14 @@ from pets.mock.requests import parse_request
 from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
 from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
 from pets.openai.errors import ApiError
+from pets.openai.fields import json_object
 from pets.openai.serving import Server, foreground, in_thread
 
 __all__ = ["app", "running", "serve"]
 
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
 MAX_BODY_BYTES = 32 << 20
+MAX_FORM_BYTES = 64 << 10  # around an uploaded file
 
 
 def serve(mock: MockModel, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]) -> None:
@@ -56,12 +61,18 @@ def app(mock: MockModel) -> ASGIApp:
     Two faults (``half_body``, ``disconnect``) need to close the connection. The server of ``pets.mock`` lets them;
     under another one they raise :class:`ConnectionAbortedError` and the server does what it does then.
     """
-    pages = _Pages(mock)
+    pages, batches = _Pages(mock), _Batches(mock)
     routes = [
         Route("/v1/models", pages.models),
         Route("/v1/models/{model:path}", pages.model),
         Route("/v1/chat/completions", _Completions(mock, chat=True), methods=["POST"]),
         Route("/v1/completions", _Completions(mock, chat=False), methods=["POST"]),
+        Route("/v1/files", batches.files, methods=["GET", "POST"]),
+        Route("/v1/files/{id}", batches.file, methods=["GET", "DELETE"]),
+        Route("/v1/files/{id}/content", batches.content),
+        Route("/v1/batches", batches.jobs, methods=["GET", "POST"]),
+        Route("/v1/batches/{id}", batches.job),
+        Route("/v1/batches/{id}/cancel", batches.cancel, methods=["POST"]),
         Route("/mock/stats", pages.stats),
         Route("/mock/questions", pages.questions),
     ]
@@ -106,6 +117,87 @@ class _Pages:
     def _model(self, name: str) -> dict[str, object]:
         context = {} if self._mock.max_model_len is None else {"max_model_len": self._mock.max_model_len}
         return {"id": name, "object": "model", "created": 0, "owned_by": "pets", **context}
+
+
+class _Batches:
+    """The paths of files and of batch jobs."""
+
+    def __init__(self, mock: MockModel) -> None:
+        self._mock, self._batches = mock, MockBatches(mock)
+
+    async def files(self, request: Request) -> Response:
+        """The files, or one more."""
+        _authorize(self._mock, request.scope)
+        if request.method == "GET":
+            return JSONResponse(self._batches.files(request.query_params))
+        body = await _body(request, MAX_FILE_BYTES + MAX_FORM_BYTES)
+        form = form_parts(request.headers.get("content-type", ""), body)
+        if "file" not in form:
+            raise ApiError("'file' is missing.", param="file")
+        purpose = form.get("purpose", ("", b""))[1].decode(errors="replace")
+        return JSONResponse(self._batches.upload(form["file"][0], purpose, form["file"][1]).to_plain())
+
+    async def file(self, request: Request) -> Response:
+        """One file, or that it is no more."""
+        _authorize(self._mock, request.scope)
+        id = request.path_params["id"]
+        deletes = request.method == "DELETE"
+        return JSONResponse(self._batches.delete(id) if deletes else self._batches.file(id).to_plain())
+
+    async def content(self, request: Request) -> Response:
+        """What a file holds."""
+        _authorize(self._mock, request.scope)
+        content = self._batches.file(request.path_params["id"]).content
+        return Response(content, media_type="application/octet-stream")
+
+    async def jobs(self, request: Request) -> Response:
+        """The jobs, or one more."""
+        _authorize(self._mock, request.scope)
+        if request.method == "GET":
+            return JSONResponse(self._batches.jobs(request.query_params))
+        return JSONResponse(self._batches.create(json_object(await _body(request, MAX_BODY_BYTES))))
+
+    async def job(self, request: Request) -> Response:
+        """One job."""
+        _authorize(self._mock, request.scope)
+        return JSONResponse(self._batches.job(request.path_params["id"]))
+
+    async def cancel(self, request: Request) -> Response:
+        """Stop a job."""
+        _authorize(self._mock, request.scope)
+        return JSONResponse(self._batches.cancel(request.path_params["id"]))
+
+
+async def _body(request: Request, max_bytes: int) -> bytes:
+    """The body of a request, within a limit."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > max_bytes:
+            raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
+    return b"".join(parts)
+
+
+def form_parts(content_type: str, body: bytes) -> dict[str, tuple[str, bytes]]:
+    r"""The parts of a multipart form by name, each with the file's name, empty where it is no file.
+
+    >>> body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n--x--'
+    >>> form_parts("multipart/form-data; boundary=x", body)
+    {'a': ('', b'b')}
+    """
+    header = Message()
+    header["content-type"] = content_type
+    boundary = header.get_param("boundary")
+    if not isinstance(boundary, str):
+        raise ApiError("The body is a multipart form with a boundary.")
+    parts: dict[str, tuple[str, bytes]] = {}
+    for part in (b"\r\n" + body).split(b"\r\n--" + boundary.encode())[1:-1]:
+        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        disposition = message_from_bytes(head)
+        name = disposition.get_param("name", header="content-disposition")
+        parts[str(name)] = (disposition.get_filename(""), content)
+    return parts
 
 
 class _Completions:

@@ -1,0 +1,322 @@
+"""OpenAI's Batch interface without its socket: files, and jobs that answer a file of requests later.
+
+A job runs its lines side by side, each as long as its longest trace takes, and is read when somebody looks: what was
+ready by then is paid for, what a cancelled or expired job left is not.
+"""
+
+import itertools
+import json
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pets.mock.faults import BatchFault
+from pets.mock.model import MockModel
+from pets.mock.requests import parse_request
+from pets.mock.responses import CompletionResponse, whole_body
+from pets.openai.errors import ApiError
+from pets.openai.fields import json_value, object_field, whole_number
+
+__all__ = ["MAX_FILE_BYTES", "MAX_LINES", "MockBatches", "StoredFile"]
+
+MAX_LINES = 50_000  # as OpenAI has it
+MAX_FILE_BYTES = 200_000_000
+MAX_ERRORS = 20  # of a file that is not valid, told
+MAX_METADATA = 16
+ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
+EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
+CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
+WINDOW_S = 24 * 3600
+
+Status = Literal["validating", "failed", "in_progress", "completed", "expired", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that was uploaded, or that a job wrote."""
+
+    id: str
+    name: str
+    purpose: str
+    content: bytes
+    created: int
+
+    def to_plain(self) -> dict[str, Any]:
+        """The file object."""
+        size = {"bytes": len(self.content), "created_at": self.created, "filename": self.name}
+        return {"id": self.id, "object": "file", **size, "purpose": self.purpose, "status": "processed"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One request of a job: its response and when it is there, or why it failed."""
+
+    custom_id: str
+    response: CompletionResponse | None = None
+    seconds: float = 0.0
+    error: ApiError | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    id: str
+    input_file: str
+    endpoint: str
+    window: str
+    metadata: Mapping[str, str] | None
+    created: int
+    begun: float
+    faults: frozenset[BatchFault]
+    status: Status = "validating"
+    lines: list[_Line] = field(default_factory=list)
+    ready_s: float = 0.0  # after the beginning
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    ended: int | None = None
+    completed: int = 0
+    failed: int = 0
+    output_file: str | None = None
+    error_file: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """The batch object."""
+        times = {f"{self.status}_at": self.ended} if self.ended is not None else {}
+        started = {} if self.status in ("validating", "failed") else {"in_progress_at": self.created}
+        return {
+            "id": self.id,
+            "object": "batch",
+            "endpoint": self.endpoint,
+            "errors": {"object": "list", "data": self.errors} if self.errors else None,
+            "input_file_id": self.input_file,
+            "completion_window": self.window,
+            "status": self.status,
+            "output_file_id": self.output_file,
+            "error_file_id": self.error_file,
+            "created_at": self.created,
+            "expires_at": self.created + WINDOW_S,
+            **started,
+            **times,
+            "request_counts": {"total": len(self.lines), "completed": self.completed, "failed": self.failed},
+            "metadata": self.metadata,
+        }
+
+
+class MockBatches:
+    """The files and jobs of a mock; ``clock`` gives seconds."""
+
+    def __init__(self, mock: MockModel, clock: Callable[[], float] = time.monotonic) -> None:
+        self._mock, self._clock = mock, clock
+        self._files: dict[str, StoredFile] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._random = random.Random(f"batches {mock.seed}")
+        self._numbers = itertools.count(1)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def upload(self, name: str, purpose: str, content: bytes) -> StoredFile:
+        """Keep a file; one that no job could use is refused."""
+        if purpose != "batch":
+            raise ApiError(f"'{purpose[:40]}' is not one of ['batch'].", param="purpose")
+        if len(content) > MAX_FILE_BYTES:
+            raise ApiError(f"The file is over {MAX_FILE_BYTES} bytes.", param="file", status=413)
+        return self._keep(name, purpose, content)
+
+    def file(self, id: str) -> StoredFile:
+        """A file by its id."""
+        if id not in self._files:
+            raise ApiError(f"No such File object: {id[:80]}", param="id", status=404)
+        return self._files[id]
+
+    def delete(self, id: str) -> dict[str, Any]:
+        """Forget a file."""
+        self.file(id)
+        del self._files[id]
+        return {"id": id, "object": "file", "deleted": True}
+
+    def files(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of the files, the newest first."""
+        purpose = query.get("purpose")
+        chosen = [file for file in reversed(self._files.values()) if purpose in (None, file.purpose)]
+        return _page(query, [file.to_plain() for file in chosen], 10_000)
+
+    def _keep(self, name: str, purpose: str, content: bytes) -> StoredFile:
+        file = StoredFile(f"file-{secrets.token_hex(12)}", name, purpose, content, int(time.time()))
+        self._files[file.id] = file
+        return file
+
+    # -- jobs -----------------------------------------------------------------------------------------------------
+
+    def create(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a job; what is wrong within its file is told later, as its failure."""
+        endpoint, window = fields.get("endpoint"), fields.get("completion_window")
+        if endpoint not in ENDPOINTS:
+            raise ApiError(f"'endpoint' is one of {', '.join(ENDPOINTS)}.", param="endpoint")
+        if window != "24h":
+            raise ApiError("'completion_window' is 24h.", param="completion_window")
+        file = self.file(str(fields.get("input_file_id")))
+        job = _Job(
+            f"batch_{secrets.token_hex(12)}",
+            file.id,
+            str(endpoint),
+            window,
+            _metadata(fields),
+            int(time.time()),
+            self._clock(),
+            self._draw_faults(),
+        )
+        self._mock.stats.batches += 1
+        self._jobs[job.id] = job
+        self._validate(job, file)
+        return job.to_plain()
+
+    def job(self, id: str) -> dict[str, Any]:
+        """A job as it stands now."""
+        return self._looked_at(id).to_plain()
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        """Stop a job; what is ready stays."""
+        job = self._looked_at(id)
+        if job.status not in ("validating", "in_progress"):
+            raise ApiError(f"Cannot cancel a batch with status '{job.status}'.", status=409)
+        self._end(job, "cancelled", [line.seconds <= self._clock() - job.begun for line in job.lines], CANCELLED)
+        return job.to_plain()
+
+    def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """A page of the jobs, the newest first."""
+        return _page(query, [self._looked_at(id).to_plain() for id in reversed(self._jobs)], 100)
+
+    def _draw_faults(self) -> frozenset[BatchFault]:
+        """The faults of the next job; that of single lines is drawn for each."""
+        faults: tuple[BatchFault, ...] = ("batch_late", "batch_expired", "batch_partial", "batch_invalid")
+        drawn = frozenset(name for name in faults if self._random.random() < getattr(self._mock.faults, name))
+        self._mock.stats.faults.update(drawn)
+        return drawn
+
+    def _validate(self, job: _Job, file: StoredFile) -> None:
+        lines = file.content.splitlines()
+        requests, job.errors = _checked_lines(lines, job.endpoint)
+        if "batch_invalid" in job.faults:
+            job.errors = [_error("invalid_request", "This file cannot be used (on purpose).", None)]
+        if job.errors:
+            job.status, job.ended = "failed", int(time.time())
+            return
+        job.status = "in_progress"
+        job.lines = [self._run(custom_id, body, ENDPOINTS[job.endpoint]) for custom_id, body in requests]
+        late_s = self._mock.faults.batch_seconds if "batch_late" in job.faults else 0.0
+        job.ready_s = max(line.seconds for line in job.lines) + late_s
+
+    def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
+        mock = self._mock
+        try:
+            request = parse_request(json.dumps(body).encode(), mock.model, chat, mock.strict)
+            if request.stream:
+                raise ApiError("'stream' is not supported in a batch.", param="stream")
+            mock.admit(request)
+            if self._random.random() < mock.faults.batch_error:
+                mock.stats.faults["batch_error"] += 1
+                raise ApiError("The server had an error (on purpose).", status=500)
+        except ApiError as error:
+            return _Line(custom_id, error=error)
+        response, _ = mock.respond(request)
+        return _Line(custom_id, response, max(map(mock.seconds, response.choices)))
+
+    def _looked_at(self, id: str) -> _Job:
+        """A job, ended if its time has come."""
+        job = self._jobs.get(id)
+        if job is None:
+            raise ApiError(f"No batch found with id '{id[:80]}'.", status=404)
+        if job.status == "in_progress" and self._clock() - job.begun >= job.ready_s:
+            if "batch_expired" in job.faults:
+                self._end(job, "expired", [place % 2 == 0 for place in range(len(job.lines))], EXPIRED)
+            else:
+                self._end(job, "completed", [True] * len(job.lines))
+        return job
+
+    def _end(self, job: _Job, status: Status, ready: Sequence[bool], left: tuple[str, str] = EXPIRED) -> None:
+        """Write what came to the output file and what did not to that of errors, and count what is charged."""
+        output, errors = list[bytes](), list[bytes]()
+        for line, is_ready in zip(job.lines, ready, strict=True):
+            if not is_ready:
+                errors.append(self._result(line.custom_id, None, {"code": left[0], "message": left[1]}))
+            elif line.response is None:
+                assert line.error is not None
+                errors.append(self._result(line.custom_id, (line.error.status, line.error.body()), None))
+            elif "batch_partial" in job.faults and job.completed % 2:
+                job.completed += 1
+                self._mock.count_lost(line.response)
+            else:
+                job.completed += 1
+                self._mock.count_served(line.response)
+                output.append(self._result(line.custom_id, (200, whole_body(line.response)), None))
+        job.failed = len(errors)
+        job.status, job.ended = status, int(time.time())
+        job.output_file = self._written(f"{job.id}_output.jsonl", output)
+        job.error_file = self._written(f"{job.id}_error.jsonl", errors)
+
+    def _written(self, name: str, lines: Sequence[bytes]) -> str | None:
+        return self._keep(name, "batch_output", b"".join(lines)).id if lines else None
+
+    def _result(self, custom_id: str, reply: tuple[int, bytes] | None, error: Mapping[str, str] | None) -> bytes:
+        """A line of the output or of the errors; the body stands in it as it would be sent."""
+        number = next(self._numbers)
+        response = "null"
+        if reply is not None:
+            response = f'{{"status_code":{reply[0]},"request_id":"req_{number}","body":{reply[1].decode()}}}'
+        head = f'{{"id":"batch_req_{number}","custom_id":{json.dumps(custom_id)}'
+        return f'{head},"response":{response},"error":{json.dumps(error)}}}\n'.encode()
+
+
+def _metadata(fields: Mapping[str, Any]) -> dict[str, str] | None:
+    metadata = object_field(fields, "metadata")
+    bounds = all(len(name) <= 64 and isinstance(value, str) and len(value) <= 512 for name, value in metadata.items())
+    if len(metadata) > MAX_METADATA or not bounds:
+        raise ApiError("'metadata' is up to 16 names of 64 characters with texts of 512.", param="metadata")
+    return metadata or None
+
+
+def _page(query: Mapping[str, str], rows: list[dict[str, Any]], most: int) -> dict[str, Any]:
+    """Rows after the one that ``after`` names, ``limit`` of them."""
+    text = query.get("limit", str(min(20, most)))
+    limit = whole_number({"limit": int(text) if text.isdecimal() else text}, "limit", 1, most) or most
+    after = query.get("after")
+    start = next((place + 1 for place, row in enumerate(rows) if row["id"] == after), 0)
+    page = rows[start : start + limit]
+    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
+    return {"object": "list", "data": page, **ends, "has_more": start + limit < len(rows)}
+
+
+def _checked_lines(
+    lines: Sequence[bytes], endpoint: str
+) -> tuple[list[tuple[str, Mapping[str, Any]]], list[dict[str, Any]]]:
+    """The requests of a file, each under its id, and what is wrong with it."""
+    requests: dict[str, Mapping[str, Any]] = {}
+    errors: list[dict[str, Any]] = []
+    if not lines:
+        errors.append(_error("empty_file", "The batch file is empty.", None))
+    if len(lines) > MAX_LINES:
+        errors.append(_error("too_many_tasks", f"The batch file has over {MAX_LINES} requests.", None))
+    for number, line in enumerate(lines[:MAX_LINES], 1):
+        try:
+            data = json_value(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            errors.append(_error("invalid_json_line", "This line is not a JSON object.", number))
+            continue
+        custom_id, body = data.get("custom_id"), data.get("body")
+        if not isinstance(custom_id, str) or not isinstance(body, dict) or data.get("method") != "POST":
+            message = "A request has a custom_id, the method POST, a url and a body."
+            errors.append(_error("invalid_request", message, number))
+        elif data.get("url") != endpoint:
+            errors.append(_error("mismatched_url", "The url is not the batch's endpoint.", number, "url"))
+        elif custom_id in requests:
+            errors.append(_error("duplicate_custom_id", "This custom_id came before.", number, "custom_id"))
+        else:
+            requests[custom_id] = body
+    return list(requests.items()), errors[:MAX_ERRORS]
+
+
+def _error(code: str, message: str, line: int | None, param: str | None = None) -> dict[str, Any]:
+    return {"code": code, "message": message, "param": param, "line": line}
