@@ -1,9 +1,15 @@
 """What every test shares: child processes, ports, the real model, and which tests are slow by nature."""
 
+import contextlib
+import os
 import signal
 import socket
 import subprocess
+import tempfile
+import uuid
+import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -67,3 +73,37 @@ def port():
             holder.setsockopt(socket.SOL_SOCKET, option, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The URL of a PostgreSQL: PETS_TEST_POSTGRES, else the one that comes in a wheel; CI must have one."""
+    if url := os.environ.get("PETS_TEST_POSTGRES"):
+        yield url
+        return
+    if find_spec("pgserver") is None or find_spec("psycopg") is None:
+        reason = "no PostgreSQL: install pgserver and psycopg[binary], or set PETS_TEST_POSTGRES to a URL"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pgserver
+
+        # The workers of one test run share it; the path is short, for it holds a socket, and not below pytest's own
+        # folder, which the server's user cannot enter where the tests run as root.
+        folder = Path(tempfile.gettempdir()) / f"pets-pg-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+        with pgserver.get_server(folder, cleanup_mode="delete") as server:
+            for setting in ("fsync = off", "full_page_writes = off", "max_connections = 300"):
+                server.psql(f"ALTER SYSTEM SET {setting}")
+            server.psql("SELECT pg_reload_conf()")
+            yield server.get_uri()
+
+
+@pytest.fixture
+def postgres_url(postgres_server):
+    """The URL of an empty schema of a real PostgreSQL, which goes with the test."""
+    import psycopg
+
+    schema = f"test_{uuid.uuid4().hex[:12]}"
+    yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={schema}"
+    with contextlib.closing(psycopg.connect(postgres_server, autocommit=True)) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")

@@ -13,7 +13,7 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import LedgerWriter
 from pets.policies.online_grid import OnlineGrid
-from pets.store.database import Database
+from pets.store.database import open_database
 
 from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, run_gateway
 
@@ -21,7 +21,7 @@ from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, 
 @contextlib.contextmanager
 def beside(store):
     """The keys over a connection of their own, as `pets keys` has them."""
-    database = Database(store, create=False, durability="machine")
+    database = open_database(store, create=False, durability="machine")
     try:
         yield KeyStore(database)
     finally:

@@ -25,9 +25,15 @@ def path(tmp_path):
     return tmp_path / "runs.db"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def location(request, path):
+    """Where a store may be: a file, a server's schema."""
+    return path if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
 @pytest.fixture
-def store(path):
-    with Store.open(path) as store:
+def store(location):
+    with Store.open(location) as store:
         yield store
 
 

@@ -1,115 +1,37 @@
-"""The file: opened by path or URL, durable as asked, refused when it is newer, damaged or somebody else's."""
-
-import os
-import sqlite3
+"""A location is a file's path or a server's URL, and is shown without its password."""
 
 import pytest
 
-from pets.errors import StateError
-from pets.store import RunSettings, Store, database, migrations
-
-SETTINGS = RunSettings("okg", 10)
+from pets.store.database import is_shared, open_database, shown_location
+from pets.store.sqlite import SQLiteDatabase
 
 
-def test_a_relative_url_is_a_relative_path(path, monkeypatch):
-    monkeypatch.chdir(path.parent)
-    Store.open("sqlite:///some%20runs.db").close()
-    assert (path.parent / "some runs.db").exists()
+@pytest.mark.parametrize("location", ["runs.db", "sqlite:///runs.db", "postgresql", "postgresql.db"])
+def test_whatever_is_no_url_of_a_server_is_a_file(location, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_shared(location)
+    database = open_database(location, create=True)
+    database.close()
+    assert isinstance(database, SQLiteDatabase)
 
 
-def test_every_write_is_made_to_last(path):
-    for durability, level in (("process", 1), ("machine", 2)):
-        with Store.open(path, durability=durability) as store:
-            connection = store._database.connection
-            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://alice:hunter2@db/pets",
+        "postgres://alice:hunter2@db/pets?sslmode=require",
+        "postgresql://alice@db/pets?password=hunter2",
+        "postgresql://alice:a@hunter2@db/pets",
+        "postgresql://alice:a/hunter2@db/pets",
+        "postgresql://alice:a?hunter2@db/pets",
+        "postgresql://alice:a#hunter2@db/pets",
+        "postgresql://alice:hunter2@[db/pets",
+    ],
+)
+def test_no_password_is_shown(url):
+    assert "hunter2" not in shown_location(url) and shown_location(url).startswith("postgres")
 
 
-def test_a_url_may_ask_for_more_durability(path):
-    with Store.open(f"sqlite:///{path}?durability=machine") as store:
-        assert store._database.connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    with pytest.raises(StateError, match="durability=machine"):
-        Store.open(f"sqlite:///{path}?speed=9")
-
-
-def test_a_newer_store_is_refused_in_one_line_and_left_alone(path):
-    Store.open(path).close()
-    newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 99")
-    newer.close()
-    before = path.read_bytes()
-    with pytest.raises(StateError, match=r"newer pets \(its version is 99") as error:
-        Store.open(path)
-    assert "\n" not in str(error.value) and path.read_bytes() == before
-
-
-def test_what_is_no_store_is_refused(path, tmp_path):
-    with pytest.raises(StateError, match="no such file"):
-        Store.open(path, create=False)
-    path.write_text("these are no runs, " * 100)
-    with pytest.raises(StateError, match="not a database"):
-        Store.open(path)
-    other = sqlite3.connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE songs (title)")
-    other.close()
-    with pytest.raises(StateError, match="something else"):
-        Store.open(tmp_path / "other.db")
-    with pytest.raises(StateError, match="cannot be opened"):
-        Store.open(tmp_path / "no" / "such" / "folder.db")
-    with pytest.raises(StateError, match="postgresql"):
-        Store.open("postgresql://somewhere/runs")
-
-
-def test_a_damaged_file_is_one_line(path, problems):
-    with Store.open(path) as store:
-        store.create(SETTINGS, problems).close()
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\x99" * (len(whole) - 4096))
-    with pytest.raises(StateError, match="malformed") as error, Store.open(path) as store:
-        store.create(SETTINGS, problems)
-    assert "\n" not in str(error.value)
-
-
-def test_a_step_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
-    def fails(connection):
-        connection.execute("CREATE TABLE half (x)")
-        connection.execute("CREATE nonsense")
-
-    Store.open(path).close()
-    with monkeypatch.context() as new:
-        new.setattr(database, "MIGRATIONS", (*migrations.MIGRATIONS, fails))
-        with pytest.raises(StateError, match="nonsense"):
-            Store.open(path)
-    with Store.open(path) as store:
-        assert store._database.one("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == (0,)
-
-
-def mode(path):
-    return path.stat().st_mode & 0o777
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
-def test_a_new_store_and_what_stands_beside_it_are_its_owners_alone(path, problems):
-    mask = os.umask(0o022)
-    try:
-        with Store.open(path) as store, store.create(SETTINGS, problems):
-            files = {file.name: mode(file) for file in path.parent.iterdir()}
-            assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db-run-1.lock"} <= files.keys()
-            assert set(files.values()) == {0o600}
-    finally:
-        os.umask(mask)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
-def test_a_store_that_was_shared_on_purpose_stays_shared(path):
-    Store.open(path).close()
-    path.chmod(0o640)
-    Store.open(path).close()
-    assert mode(path) == 0o640
-
-
-def test_links_in_a_circle_are_one_line(path):
-    path.symlink_to(path)
-    with pytest.raises(StateError, match="cannot be opened") as error:
-        Store.open(path)
-    assert "\n" not in str(error.value)
+def test_what_is_shown_can_be_opened_again():
+    url = "postgresql://alice@db:5433/pets?host=/run/postgresql&schema=staging"
+    assert shown_location(url) == url

@@ -19,7 +19,14 @@ with Store.open(sys.argv[1]) as store, store.open_run(1) as run:
 
 
 @pytest.fixture
-def made(path, problems):
+def made(location, problems):
+    with Store.open(location) as store:
+        store.create(RunSettings("okg", 10), problems).close()
+    return location
+
+
+@pytest.fixture
+def made_file(path, problems):
     with Store.open(path) as store:
         store.create(RunSettings("okg", 10), problems).close()
     return path
@@ -40,13 +47,13 @@ def test_a_second_process_is_refused_and_may_read(made, child):
         assert store.runs()[0].state == "running" and len(list(store.view(1).problems())) == 3
 
 
-def test_the_lock_goes_with_a_clean_end(made, child):
+def test_the_lock_goes_with_a_clean_end(made, child, path):
     process = held(child, made)
     process.communicate("done\n")
     with Store.open(made) as store:
         assert store.runs()[0].state == "stopped"
         store.open_run(1).close()
-    assert not list(made.parent.glob("*.lock"))
+    assert not list(path.parent.glob("*.lock"))
 
 
 def test_the_lock_goes_with_kill_9(made, child):
@@ -111,10 +118,10 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
 
 @pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
 @pytest.mark.parametrize("name", ["another.db", "zebra.db"])
-def test_a_store_by_another_name_is_the_same_store(made, child, link, name):
-    other = made.with_name(name)
-    getattr(other, link)(made)
-    process = held(child, made)
+def test_a_store_by_another_name_is_the_same_store(made_file, child, link, name):
+    other = made_file.with_name(name)
+    getattr(other, link)(made_file)
+    process = held(child, made_file)
     with Store.open(other) as store:
         assert store.runs()[0].state == "running"
         with pytest.raises(StateError, match="at work in another process"):
@@ -122,22 +129,22 @@ def test_a_store_by_another_name_is_the_same_store(made, child, link, name):
     process.communicate("done\n")
     with Store.open(other) as store, store.open_run(1) as run:
         run.write([Launch("q0", 0)], [])
-    with Store.open(made) as store:
+    with Store.open(made_file) as store:
         assert [lost.question for lost in store.view(1).lost()] == ["q0"]
 
 
-def test_a_hard_link_that_was_made_while_a_store_is_in_use_is_the_same_store(made, child):
-    held(child, made)
-    made.with_name("another.db").hardlink_to(made)
-    with Store.open(made.with_name("another.db")) as store, pytest.raises(StateError, match="at work"):
+def test_a_hard_link_that_was_made_while_a_store_is_in_use_is_the_same_store(made_file, child):
+    held(child, made_file)
+    made_file.with_name("another.db").hardlink_to(made_file)
+    with Store.open(made_file.with_name("another.db")) as store, pytest.raises(StateError, match="at work"):
         store.open_run(1)
 
 
-def test_a_hard_link_in_another_folder_is_refused(made, tmp_path):
+def test_a_hard_link_in_another_folder_is_refused(made_file, tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    (folder / "runs.db").hardlink_to(made)
-    for path in (made, folder / "runs.db"):
+    (folder / "runs.db").hardlink_to(made_file)
+    for path in (made_file, folder / "runs.db"):
         with pytest.raises(StateError, match="hard link") as error:
             Store.open(path)
         assert "\n" not in str(error.value)

@@ -1,35 +1,44 @@
 """Every step brings an older store one version further, whatever it holds."""
 
 import sqlite3
-from contextlib import closing
 
 import pytest
 
-from pets.store import RunSettings, Store, database, migrations
+from pets.store import RunSettings, Store, migrations, postgres, sqlite
+from pets.store.database import open_database
 from pets.store.run import add_questions
 
 SETTINGS = RunSettings("okg", 10)
 
 
-def test_an_older_store_is_brought_up_to_date_step_by_step(path, problems, monkeypatch):
-    with monkeypatch.context() as old:
-        old.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:2])
-        Store.open(path).close()
-    with closing(sqlite3.connect(path)) as connection:
+@pytest.fixture
+def older(monkeypatch):
+    """Make a store of an older version at a location."""
+
+    def make(location, version):
+        with monkeypatch.context() as old:
+            for module in (sqlite, postgres):
+                old.setattr(module, "MIGRATIONS", migrations.MIGRATIONS[:version])
+            return open_database(location, create=True)
+
+    return make
+
+
+def test_an_older_store_is_brought_up_to_date_step_by_step(location, problems, older):
+    database = older(location, 2)
+    with database.transaction() as transaction:
         row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
-        connection.execute(row, (SETTINGS.to_json(),))
-        add_questions(connection, 1, problems, first=0)
-        connection.commit()
-    with Store.open(path) as store, store.open_run() as run:
+        transaction.execute(row, (SETTINGS.to_json(),))
+        add_questions(transaction, 1, problems, first=0)
+    database.close()
+    with Store.open(location) as store, store.open_run() as run:
         run.save("late", 1)  # a table of the third step
         assert run.load("late") == 1 and len(list(run.problems())) == 3
 
 
 @pytest.mark.parametrize("version", range(1, len(migrations.MIGRATIONS)))
-def test_a_store_of_any_version_ends_with_the_tables_of_a_new_one(path, monkeypatch, version):
-    with monkeypatch.context() as old:
-        old.setattr(database, "MIGRATIONS", migrations.MIGRATIONS[:version])
-        Store.open(path).close()
+def test_a_store_of_any_version_ends_with_the_tables_of_a_new_one(path, older, version):
+    older(path, version).close()
     Store.open(path).close()
     Store.open(path.with_name("new.db")).close()
     assert tables(path) == tables(path.with_name("new.db")) and "plans" not in dict(tables(path))
@@ -41,3 +50,22 @@ def tables(path):
         return connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     finally:
         connection.close()
+
+
+COLUMNS = (
+    "SELECT table_name, column_name, is_nullable FROM information_schema.columns "
+    "WHERE table_schema = current_schema() ORDER BY table_name, column_name"
+)
+
+
+def test_both_databases_have_the_same_tables_and_columns(path, postgres_url):
+    Store.open(path).close()
+    sqlite_columns = set()
+    connection = sqlite3.connect(path)
+    for name, _ in tables(path):
+        sqlite_columns |= {(name, row[1]) for row in connection.execute(f"PRAGMA table_info({name})")}
+    connection.close()
+    database = open_database(postgres_url, create=True)
+    columns = {(table, column) for table, column, _ in database.all(COLUMNS)}
+    database.close()
+    assert columns - sqlite_columns == {("pets_version", "version")} and sqlite_columns <= columns

@@ -112,7 +112,7 @@ def test_questions_that_were_answered_are_told_apart(run, store):
     assert run.answered() == {"q0", "q2"}
 
 
-def test_state_settings_and_plain_data_are_kept(run, store, path):
+def test_state_settings_and_plain_data_are_kept(run, store, location):
     assert run.load("allocator") is None
     run.save("allocator", {"version": 1, "told": [1, 2.5, None]})
     run.save("allocator", {"version": 2})
@@ -120,7 +120,7 @@ def test_state_settings_and_plain_data_are_kept(run, store, path):
     run.finish()
     assert run.summary().state == "running"
     run.close()
-    with Store.open(path) as other, other.open_run("last") as again:
+    with Store.open(location) as other, other.open_run("last") as again:
         assert again.load("allocator") == {"version": 2}
         assert (again.settings.total, again.settings.more) == (300, {"price": "in=1,out=2"})
     assert store.view(1).summary().state == "finished"

@@ -53,7 +53,7 @@ def test_bad_questions_leave_no_run(store, problems):
         store.create(SETTINGS, [Problem("half", Prompt("a pair: \ud83d"))])
     assert store.runs() == []
     with store.create(SETTINGS, [Problem("x", Prompt("y"))]) as run:
-        assert run.id == 1
+        assert [summary.id for summary in store.runs()] == [run.id]
 
 
 SECRET, PROMPT = "what the trace said in confidence", "what was asked in confidence"

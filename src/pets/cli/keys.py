@@ -15,7 +15,7 @@ from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import KeyStore, unit_shown
-from pets.store.database import Database
+from pets.store.database import is_shared, open_database, shown_location
 
 __all__ = ["keys"]
 
@@ -28,7 +28,7 @@ class KeyStoreOptions:
 
     title: ClassVar[str] = "Gateway"
 
-    store: Path = option("The gateway's file, as given to pets serve.", required=True)
+    store: str = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def keys() -> None:
 def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
     amount, unit = (None, None) if key.budget is None else _parse_budget(key.budget)
-    is_new = not gateway.store.exists()
+    is_new = not _exists(gateway.store)
     with _keys(gateway.store, create=True) as key_store:
         counts = key_store.last_unit()
         if unit is not None and counts not in (None, unit):
@@ -62,9 +62,8 @@ def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
             raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
         secret = key_store.add(name, amount, key.admin, unit)
     if is_new:
-        words = (
-            f'"{gateway.store}" is a new store. The key opens the gateway that is started with --store {gateway.store}.'
-        )
+        name = shown_location(gateway.store)
+        words = f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.'
         click.echo(terminal_text(words), err=True)
     click.echo(secret)
 
@@ -101,11 +100,16 @@ def _parse_budget(text: str) -> tuple[int, str]:
 
 
 @contextmanager
-def _keys(store: Path, create: bool = False) -> Iterator[KeyStore]:
-    if not create and not store.exists():
+def _keys(store: str, create: bool = False) -> Iterator[KeyStore]:
+    if not create and not _exists(store):
         raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
-    database = Database(store, create=create, durability="machine")
+    database = open_database(store, create=create, durability="machine")
     try:
         yield KeyStore(database)
     finally:
         database.close()
+
+
+def _exists(store: str) -> bool:
+    """Whether a store is there; of a server's that is for the server to say."""
+    return is_shared(store) or Path(store).exists()

@@ -230,8 +230,8 @@ class StoredRunOptions:
 
     concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
     store: str | None = option(
-        "The file of runs, in which this one survives anything; if none is named, `pets solve` and --resume take "
-        f"{DEFAULT_STORE}.",
+        "The file of runs, or the URL of a PostgreSQL, in which this one survives anything; if none is named, "
+        f"`pets solve` and --resume take {DEFAULT_STORE}.",
         metavar="FILE",
     )
     resume: bool = option("Go on with a run of the store; its own settings hold.", False)

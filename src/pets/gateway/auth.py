@@ -54,8 +54,8 @@ ANYBODY = ApiKey("anybody", admin=True)
 class KeyStore:
     """The keys of a store; while it has none, requests need no key.
 
-    >>> from pets.store.database import Database
-    >>> keys = KeyStore(Database(":memory:", create=True, durability="process"))
+    >>> from pets.store.database import open_database
+    >>> keys = KeyStore(open_database(":memory:", create=True))
     >>> keys.find("whatever").name                          # no keys yet: everybody may ask
     'anybody'
     >>> secret = keys.add("alice", budget=500)
@@ -117,8 +117,8 @@ class KeyStore:
         if self._database.one("SELECT 1 FROM api_keys WHERE name = ?", name) is not None:
             raise InputError(f"there is a key {name!r} already; take another name.")
         secret = KEY_PREFIX + secrets.token_urlsafe(32)
-        with self._database.transaction() as connection:
-            connection.execute(
+        with self._database.transaction() as transaction:
+            transaction.execute(
                 "INSERT INTO api_keys (name, hash, created, budget, admin, unit) VALUES (?, ?, ?, ?, ?, ?)",
                 (name, _hash(secret), self._clock(), budget, int(admin), unit),
             )
@@ -126,8 +126,8 @@ class KeyStore:
 
     def revoke(self, name: str) -> None:
         """Refuse this key from the next request on."""
-        with self._database.transaction() as connection:
-            changed = connection.execute(
+        with self._database.transaction() as transaction:
+            changed = transaction.execute(
                 "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self._clock(), name)
             ).rowcount
         if not changed:

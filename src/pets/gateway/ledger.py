@@ -381,8 +381,8 @@ class GatewayLedger(Ledger):
     def _load(self) -> None:
         """Read what was spent, in whichever unit; requests that nobody settled count in full."""
         database, currency = self._writer.database, self.currency
-        with database.transaction() as connection:
-            connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
+        with database.transaction() as transaction:
+            transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
         prices = (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
         rows = database.all(
             f"SELECT key, sum({COST_NOW}), sum(delivered), "

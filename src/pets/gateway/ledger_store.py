@@ -39,8 +39,9 @@ from typing import Any
 
 from pets.errors import StateError
 from pets.gateway.telemetry import LOGGER
-from pets.store.database import Database, Durability
+from pets.store.database import Durability
 from pets.store.lock import RunLock
+from pets.store.sqlite import SQLiteDatabase
 
 __all__ = ["LedgerWriter"]
 
@@ -84,7 +85,7 @@ class LedgerWriter:
     """
 
     def __init__(self, path: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
-        self.database = Database(path, create=True, durability=durability)
+        self.database = SQLiteDatabase(path, create=True, durability=durability)
         self.reader = self._open_reader()
         self._lock = RunLock(self.database.path, GATEWAY_LOCK)
         if not self._lock.take():
@@ -151,11 +152,11 @@ class LedgerWriter:
         self.database.close()
         self._lock.release()
 
-    def _open_reader(self) -> Database:
+    def _open_reader(self) -> SQLiteDatabase:
         """Another connection to the same store; one in memory has but one."""
         if self.database.path is None:
             return self.database
-        reader = Database(self.database.path, create=False, durability="process")
+        reader = SQLiteDatabase(self.database.path, create=False, durability="process")
         reader.size_cache_for(0)
         reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
         return reader

@@ -1,4 +1,4 @@
-"""Durable runs: questions, launches, traces and state in one SQLite file.
+"""Durable runs: questions, launches, traces and state in one SQLite file, or in a PostgreSQL.
 
 >>> import tempfile
 >>> from pathlib import Path

@@ -1,193 +1,153 @@
-"""The connection to a store: opened by path or URL, brought to this version, one transaction at a time."""
+"""A store's database behind one small interface: opened by path or URL, one transaction at a time.
+
+A file is SQLite's (:mod:`pets.store.sqlite`), a ``postgresql://`` URL is a server's (:mod:`pets.store.postgres`).
+Statements are written once, in what both know: ``?1`` stands for the first value, ``INTEGER`` is 64 bits wide and
+``REAL`` a double.
+"""
 
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import unquote
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pets.errors import StateError
-from pets.store.migrations import MIGRATIONS
 
-__all__ = ["Database", "Durability"]
+__all__ = [
+    "Cursor",
+    "Database",
+    "Durability",
+    "LockedRun",
+    "RowError",
+    "Transaction",
+    "is_shared",
+    "open_database",
+    "shown_location",
+]
 
 Durability = Literal["process", "machine"]
-SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
-
-APPLICATION_ID = 0x50455453  # "PETS": SQLite's mark of our files
-LOCK_TIMEOUT_S = 60.0  # that a write waits for another run's; a million questions take a few seconds
-MAX_CACHE_KIB = 64_000  # ids of a million questions arrive in any order, and their index should stay in memory
-MIN_CACHE_KIB = 4_000
-IDS_PER_KIB = 16  # of the index
-MEMORY = ":memory:"
-PRIVATE = 0o600  # of a new store, and so of the files that SQLite puts beside it
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
 
 
-class Database:
-    """One SQLite file (or ``:memory:``), which its owner alone can read where it is made here.
+class RowError(StateError):
+    """A row that the tables refuse: one that is there already or, if ``orphan``, one that points at nothing."""
 
-    ``path`` is the one name by which every process knows the file, whatever links lead to it; None in memory.
-    """
+    def __init__(self, message: str, *, orphan: bool) -> None:
+        super().__init__(message)
+        self.orphan = orphan
 
-    def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
-        path, durability = _parse_location(os.fspath(location), durability)
-        self.name = f'store "{path or MEMORY}"'
-        if path is not None and not create and not path.exists():
-            raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
-        self.path = None if path is None else self._made(path)
-        try:
-            # Calls may come from a worker thread, one at a time.
-            self.connection = sqlite3.connect(
-                self.path or MEMORY, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
-        try:
-            self._prepare(durability)
-        except sqlite3.Error as error:
-            self.connection.close()
-            raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
-        except StateError:
-            self.connection.close()
-            raise
 
+class Cursor(Protocol):
+    """What a statement came to."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+
+    def fetchone(self) -> Any:
+        """Its next row; ``None`` where there is none."""
+
+    def fetchall(self) -> list[Any]:
+        """All its rows."""
+
+
+class Transaction(Protocol):
+    """Statements that are written together or not at all; a row that is refused raises :class:`RowError`."""
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run one statement."""
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run a statement for each row and say how many rows that changed."""
+
+
+class LockedRun(Protocol):
+    """The right to write to one run, until it is released or its holder dies."""
+
+    def release(self) -> None:
+        """Let others have it; twice does no harm."""
+
+
+class Database(ABC):
+    """One open store. Calls may come from any thread, one at a time; what fails raises ``StateError``."""
+
+    name: str
+    """The store as messages call it, without any password."""
+
+    @abstractmethod
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query; ``None`` where there is none."""
-        row: tuple[Any, ...] | None = self._run(sql, values).fetchone()
-        return row
 
+    @abstractmethod
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Every row of a query."""
-        return self._run(sql, values).fetchall()
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """A transaction: all of it or nothing is written, durable when it ends."""
-        self._run("BEGIN IMMEDIATE", ())
-        try:
-            yield self.connection
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            self._undo()
-            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-                raise self._failed(error) from None
-            raise
 
-    @contextmanager
-    def erasing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that overwrites what it deletes, in the log too, once nobody else reads the store."""
-        self._run("PRAGMA secure_delete = ON", ())
-        with self.transaction() as connection:
-            yield connection
-        self._run("PRAGMA wal_checkpoint(TRUNCATE)", ())
+    @abstractmethod
+    def erasing(self) -> AbstractContextManager[Transaction]:
+        """A transaction that deletes for good, as far as the database lets it."""
 
+    @abstractmethod
+    def lock_run(self, run: int, timeout_s: float = 0.0) -> LockedRun | None:
+        """The lock of a run; ``None`` where somebody else still has it after ``timeout_s`` seconds."""
+
+    @abstractmethod
+    def is_locked(self, run: int) -> bool:
+        """Whether somebody, this process included, holds the run now."""
+
+    @abstractmethod
     def size_cache_for(self, questions: int) -> None:
-        """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
-        self._run(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}", ())
+        """Keep the index of that many ids in memory, where that is this process's business."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Close the file."""
-        self.connection.close()
-
-    def _made(self, path: Path) -> Path:
-        """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
-        try:
-            path = path.resolve()
-            if not path.exists():
-                with suppress(FileExistsError):  # another process was first
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
-            return self._one_name(path)
-        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-            reason = getattr(error, "strerror", None) or error
-            raise StateError(f"{self.name} cannot be opened ({reason}). Check the path.") from None
-
-    def _one_name(self, path: Path) -> Path:
-        """Of the names of a file with hard links, the one in use or the first: SQLite keeps a log for each name."""
-        status = path.stat()
-        if status.st_nlink <= 1 or path.is_dir():
-            return path
-        names = [file for file in path.parent.iterdir() if not file.is_symlink() and _is_same(file, status)]
-        if len(names) < status.st_nlink:
-            raise StateError(
-                f"{self.name} also has a name (a hard link) in another folder, under which its log would be missed. "
-                "Remove that one; a symbolic link does no harm."
-            )
-        return min(names, key=lambda file: (not file.with_name(f"{file.name}-wal").exists(), file))
-
-    def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
-        try:
-            return self.connection.execute(sql, values)
-        except sqlite3.Error as error:
-            raise self._failed(error) from None
-
-    def _failed(self, error: sqlite3.Error) -> StateError:
-        return StateError(f"{self.name} failed ({error}). What was written before is safe; free the file or the disk.")
-
-    def _undo(self) -> None:
-        if self.connection.in_transaction:  # SQLite has rolled back by itself after some errors
-            self.connection.execute("ROLLBACK")
-
-    def _prepare(self, durability: Durability) -> None:
-        self._check_owner()
-        if self.path is not None and self._pragma("journal_mode") != "wal":
-            self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-        self.connection.execute("PRAGMA foreign_keys = ON")
-        self.connection.execute(f"PRAGMA cache_size = -{MAX_CACHE_KIB}")
-        if self._pragma("user_version") < len(MIGRATIONS):
-            with self.transaction() as connection:
-                version = self._pragma("user_version")  # another process may have been first
-                for step in MIGRATIONS[version:]:
-                    step(connection)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-    def _check_owner(self) -> None:
-        """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
-        version, newest = self._pragma("user_version"), len(MIGRATIONS)
-        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and self._pragma("application_id") != APPLICATION_ID:
-            raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
-        if version > newest:
-            raise StateError(
-                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {newest}). "
-                "Update pets, or name another file."
-            )
-
-    def _pragma(self, name: str) -> Any:
-        return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        """Close the connection; twice does no harm."""
 
 
-def _is_same(file: Path, status: os.stat_result) -> bool:
+def open_database(location: str | os.PathLike[str], *, create: bool, durability: Durability = "process") -> Database:
+    """The database at a path or URL, brought to this version; made where it is not there and ``create`` says so."""
+    text = os.fspath(location)
+    if is_shared(text):
+        from pets.store.postgres import PostgresDatabase  # an extra
+
+        return PostgresDatabase(text, create=create)
+    from pets.store.sqlite import SQLiteDatabase
+
+    return SQLiteDatabase(text, create=create, durability=durability)
+
+
+def is_shared(location: str | os.PathLike[str]) -> bool:
+    """Whether it is a server's database, which many machines share, and no file.
+
+    >>> is_shared("postgresql://db.example/pets"), is_shared("runs.db")
+    (True, False)
+    """
+    return os.fspath(location).partition("://")[0] in POSTGRES_SCHEMES and "://" in os.fspath(location)
+
+
+def shown_location(location: str | os.PathLike[str]) -> str:
+    """A path or URL as it may be shown: without its password.
+
+    >>> shown_location("postgresql://pets:secret@db.example/pets?sslmode=require&password=too")
+    'postgresql://pets@db.example/pets?sslmode=require'
+    >>> shown_location("runs.db"), shown_location("postgresql://pets:a/b@db.example/pets")
+    ('runs.db', 'postgresql://...')
+    """
+    text = os.fspath(location)
+    if not is_shared(text):
+        return text
     try:
-        return os.path.samestat(file.stat(), status)
-    except OSError:
-        return False
-
-
-def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Durability]:
-    """``runs.db``, ``sqlite:///runs.db?durability=machine``, ``sqlite:////srv/runs.db``; no path for ``:memory:``."""
-    scheme, separator, rest = text.partition("://")
-    if separator and scheme != "sqlite":
-        raise StateError(f'"{scheme}://..." is no store that pets knows; name a file, or sqlite:///FILE.')
-    if separator:
-        rest, _, query = rest.partition("?")
-        text = unquote(rest.removeprefix("/")) or MEMORY
-        durability = _parse_query(query, durability)
-    if not text:
-        raise StateError("the store has an empty name; name a file, such as runs.db.")
-    return (None if text == MEMORY else Path(text)), durability
-
-
-def _parse_query(query: str, durability: Durability) -> Durability:
-    """The durability that the end of a URL asks for."""
-    match query:
-        case "":
-            return durability
-        case "durability=machine":
-            return "machine"
-        case "durability=process":
-            return "process"
-    raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')
+        scheme, server, path, query, fragment = urlsplit(text)
+        parameters = parse_qsl(query, keep_blank_values=True)
+    except ValueError:
+        return f"{text.partition('://')[0]}://..."
+    if "@" in path + query + fragment:  # a password that was not escaped: nobody knows where it ends
+        return f"{scheme}://..."
+    user, at, host = server.rpartition("@")
+    plain = [(name, value) for name, value in parameters if name.lower() not in SECRET_PARAMETERS]
+    return urlunsplit((scheme, user.partition(":")[0] + at + host, path, urlencode(plain, safe="/"), ""))

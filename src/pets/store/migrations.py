@@ -1,99 +1,100 @@
 """The tables, as an ordered list of small steps: step k brings a store from version k to k + 1.
 
 A step that has shipped is never edited; a change is a new step at the end. Prices and amounts are whole numbers of
-the currency's smallest unit, times are seconds since 1970, plain data is JSON text. Only what PostgreSQL has too,
-but for ``WITHOUT ROWID``.
+the currency's smallest unit, times are seconds since 1970, plain data is JSON text. Both databases take the same
+steps: in PostgreSQL ``INTEGER`` becomes ``BIGINT``, ``REAL`` a double, and ``WITHOUT ROWID`` goes.
 """
 
-import sqlite3
 from collections.abc import Callable
+
+from pets.store.database import Transaction
 
 __all__ = ["MIGRATIONS"]
 
 
-def _runs_and_questions(connection: sqlite3.Connection) -> None:
-    connection.execute(
+def _runs_and_questions(transaction: Transaction) -> None:
+    transaction.execute(
         "CREATE TABLE runs (id INTEGER PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, "
         "finished REAL, questions INTEGER NOT NULL, settings TEXT NOT NULL)"
     )
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE questions (run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, id TEXT NOT NULL, "
         "prompt TEXT NOT NULL, form INTEGER NOT NULL, answer TEXT NOT NULL, gold TEXT, level TEXT NOT NULL, "
         "options INTEGER, PRIMARY KEY (run, position), UNIQUE (run, id))"
     )
 
 
-def _launches_and_traces(connection: sqlite3.Connection) -> None:
+def _launches_and_traces(transaction: Transaction) -> None:
     """A trace points at its launch. Texts stand apart: whoever counts votes does not page through gigabytes."""
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE launches (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
         "held INTEGER NOT NULL, PRIMARY KEY (run, question, number)) WITHOUT ROWID"
     )
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE traces (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, answer TEXT, "
         "finish TEXT NOT NULL, tokens INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, mean REAL, tail REAL, "
         "lowest REAL, bottom REAL, measured INTEGER, error TEXT, endpoint INTEGER NOT NULL, seconds REAL NOT NULL, "
         "tries INTEGER NOT NULL, PRIMARY KEY (run, question, number), "
         "FOREIGN KEY (run, question, number) REFERENCES launches) WITHOUT ROWID"
     )
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE texts (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
         "text TEXT NOT NULL, PRIMARY KEY (run, question, number))"
     )
 
 
-def _states_and_plans(connection: sqlite3.Connection) -> None:
-    connection.execute(
+def _states_and_plans(transaction: Transaction) -> None:
+    transaction.execute(
         "CREATE TABLE states (run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, data TEXT NOT NULL, "
         "PRIMARY KEY (run, name))"
     )
-    connection.execute("CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)")
+    transaction.execute("CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)")
 
 
-def _ledger_and_keys(connection: sqlite3.Connection) -> None:
+def _ledger_and_keys(transaction: Transaction) -> None:
     """A gateway's books: what was held for each upstream request before it went out, and what it came to.
 
     A row without ``spent`` was on its way when the gateway died. Keys are there as hashes alone.
     """
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE ledger (id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL, "
         "kind TEXT NOT NULL, unit TEXT NOT NULL, traces INTEGER NOT NULL, held INTEGER NOT NULL, spent INTEGER, "
         "delivered INTEGER, tokens INTEGER, prompt_tokens INTEGER)"
     )
-    connection.execute(
+    transaction.execute(
         "CREATE TABLE api_keys (name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created REAL NOT NULL, "
         "budget INTEGER, admin INTEGER NOT NULL, revoked REAL)"
     )
 
 
-def _no_plans(connection: sqlite3.Connection) -> None:
+def _no_plans(transaction: Transaction) -> None:
     """Plans are files; nothing ever wrote this table."""
-    connection.execute("DROP TABLE plans")
+    transaction.execute("DROP TABLE plans")
 
 
-def _wasted_tries_and_answered_questions(connection: sqlite3.Connection) -> None:
+def _wasted_tries_and_answered_questions(transaction: Transaction) -> None:
     """``wasted``: tries that were charged and came to nothing; ``answered``: when an answer was handed out."""
-    connection.execute("ALTER TABLE traces ADD COLUMN wasted INTEGER NOT NULL DEFAULT 0")
-    connection.execute("ALTER TABLE questions ADD COLUMN answered REAL")
+    transaction.execute("ALTER TABLE traces ADD COLUMN wasted INTEGER NOT NULL DEFAULT 0")
+    transaction.execute("ALTER TABLE questions ADD COLUMN answered REAL")
 
 
-def _estimated_usage(connection: sqlite3.Connection) -> None:
+def _estimated_usage(transaction: Transaction) -> None:
     """Of a ledger row's traces: whose tokens no server told, and of which one claimed more than it was asked for."""
-    connection.execute("ALTER TABLE ledger ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0")
-    connection.execute("ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0")
+    transaction.execute("ALTER TABLE ledger ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0")
+    transaction.execute("ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0")
 
 
-def _units_of_keys(connection: sqlite3.Connection) -> None:
+def _units_of_keys(transaction: Transaction) -> None:
     """The unit of a key's budget; keys of before have budgets in whichever unit the gateway counts."""
-    connection.execute("ALTER TABLE api_keys ADD COLUMN unit TEXT")
+    transaction.execute("ALTER TABLE api_keys ADD COLUMN unit TEXT")
 
 
-def _identity(connection: sqlite3.Connection) -> None:
+def _identity(transaction: Transaction) -> None:
     """A digest of what a run asks and how: the same command again goes on with it. Older runs have none."""
-    connection.execute("ALTER TABLE runs ADD COLUMN identity TEXT")
+    transaction.execute("ALTER TABLE runs ADD COLUMN identity TEXT")
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
     _states_and_plans,

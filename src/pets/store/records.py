@@ -200,11 +200,14 @@ def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
 
 
 def storable(text: str) -> str:
-    """The text without halves of surrogate pairs, which a model cut off within a character leaves and UTF-8 lacks.
+    """The text without halves of surrogate pairs, which a model cut off within a character leaves and UTF-8 lacks, and
+    without NUL characters, which PostgreSQL lacks.
 
-    >>> storable("x" + chr(0xD83D))
-    'x?'
+    >>> storable("x" + chr(0xD83D)), storable("x" + chr(0))
+    ('x?', 'x\ufffd')
     """
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,6 @@
 """One run of a store: to read, also while another process works on it, or to hold and write."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -10,8 +9,7 @@ from typing import Any, Self
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.store import sql
-from pets.store.database import Database
-from pets.store.lock import RunLock, is_locked
+from pets.store.database import Database, LockedRun, RowError, Transaction
 from pets.store.records import (
     LostLaunch,
     RunSettings,
@@ -89,7 +87,7 @@ class Run(RunView):
     A write is durable when it returns, and is whole or not at all. Calls may come from any thread, one at a time.
     """
 
-    def __init__(self, database: Database, id: int, settings: RunSettings, lock: RunLock) -> None:
+    def __init__(self, database: Database, id: int, settings: RunSettings, lock: LockedRun) -> None:
         super().__init__(database, id, settings)
         self._lock = lock
         row = database.one(sql.GET_RUN, id)
@@ -123,18 +121,18 @@ class Run(RunView):
         each.
         """
         try:
-            with self._database.transaction() as connection:
+            with self._database.transaction() as transaction:
                 holds = [held] * len(launched) if isinstance(held, int) else held
                 launches = ((self.id, *launch, hold) for launch, hold in zip(launched, holds, strict=True))
-                self._put(connection, sql.ADD_LAUNCH, launches, [launch.question for launch in launched])
+                self._put(transaction, sql.ADD_LAUNCH, launches, [launch.question for launch in launched])
                 rows = (trace_row(self.id, trace) for trace in traces)
-                self._put(connection, sql.ADD_TRACE, rows, [trace.question for trace in traces])
+                self._put(transaction, sql.ADD_TRACE, rows, [trace.question for trace in traces])
                 if self.settings.keeps_texts:
-                    connection.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
-                self._charge(connection, charged)
-                connection.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
-                connection.execute(sql.TOUCH, (self.id, time.time()))
-        except sqlite3.IntegrityError as error:
+                    transaction.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
+                self._charge(transaction, charged)
+                transaction.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
+                transaction.execute(sql.TOUCH, (self.id, time.time()))
+        except RowError as error:
             raise StateError(_refusal(self.id, error)) from None
 
     @staticmethod
@@ -149,61 +147,61 @@ class Run(RunView):
 
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
-        with self._database.transaction() as connection:
+        with self._database.transaction() as transaction:
             row = self._database.one(sql.GET_RUN, self.id)
-            return add_questions(connection, self.id, problems, first=0 if row is None else row[4])
+            return add_questions(transaction, self.id, problems, first=0 if row is None else row[4])
 
     def change(self, settings: RunSettings) -> None:
         """Change the run's settings; a top-up is a larger total."""
-        with self._database.transaction() as connection:
-            connection.execute(sql.CHANGE, (self.id, time.time(), settings.to_json()))
+        with self._database.transaction() as transaction:
+            transaction.execute(sql.CHANGE, (self.id, time.time(), settings.to_json()))
         self.settings = settings
 
     def save(self, name: str, plain: Any) -> None:
         """Keep plain data (allocator state, a learned prior, a fault log) under a name; the last one counts."""
-        with self._database.transaction() as connection:
-            connection.execute(sql.SAVE_STATE, (self.id, name, json.dumps(plain)))
+        with self._database.transaction() as transaction:
+            transaction.execute(sql.SAVE_STATE, (self.id, name, json.dumps(plain)))
 
     def mark_answered(self, questions: Iterable[str]) -> None:
         """Note that the answers to these questions have been handed out, now."""
         rows = [(self.id, id, time.time()) for id in questions]
-        with self._database.transaction() as connection:
-            self._put(connection, sql.MARK_ANSWERED, rows, [id for _, id, _ in rows])
+        with self._database.transaction() as transaction:
+            self._put(transaction, sql.MARK_ANSWERED, rows, [id for _, id, _ in rows])
 
     def finish(self) -> None:
         """Mark the run as complete. It stays readable, and whatever is written later opens it again."""
-        with self._database.transaction() as connection:
-            connection.execute(sql.FINISH, (self.id, time.time()))
+        with self._database.transaction() as transaction:
+            transaction.execute(sql.FINISH, (self.id, time.time()))
 
     def close(self) -> None:
         """Release the run; twice does no harm."""
         self._lock.release()
 
-    def _charge(self, connection: sqlite3.Connection, charged: Sequence[tuple[Launch, int]]) -> None:
+    def _charge(self, transaction: Transaction, charged: Sequence[tuple[Launch, int]]) -> None:
         rows = [(self.id, *launch, amount) for launch, amount in charged]
-        if rows and connection.executemany(sql.CHARGE_LAUNCH, rows).rowcount != len(rows):
+        if rows and transaction.executemany(sql.CHARGE_LAUNCH, rows) != len(rows):
             raise StateError(f"run {self.id}: a launch was charged that is not there; nothing was written.")
 
     def _put(
-        self, connection: sqlite3.Connection, statement: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
+        self, transaction: Transaction, statement: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
     ) -> None:
         """Insert or change one row for each question's id."""
-        if connection.executemany(statement, rows).rowcount == len(questions) or not questions:
+        if transaction.executemany(statement, rows) == len(questions) or not questions:
             return
-        missing = [id for id in questions if connection.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
+        missing = [id for id in questions if transaction.execute(sql.HAS_QUESTION, (self.id, id)).fetchone() is None]
         raise InputError(f"run {self.id} has no question {missing[0]!r}; write only what was launched in it.")
 
 
-def add_questions(connection: sqlite3.Connection, run: int, problems: Iterable[Problem], first: int) -> int:
+def add_questions(transaction: Transaction, run: int, problems: Iterable[Problem], first: int) -> int:
     """Stream questions into a run, from position ``first`` on, and say how many."""
     rows = (question_row(run, position, problem) for position, problem in enumerate(problems, first))
     try:
-        count = max(0, connection.executemany(sql.ADD_QUESTION, rows).rowcount)  # -1 where there was nothing to insert
-    except sqlite3.IntegrityError:
+        count = transaction.executemany(sql.ADD_QUESTION, rows)
+    except RowError:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
     except UnicodeEncodeError as error:
         raise InputError(_unfit(error)) from None
-    connection.execute(sql.COUNT, (run, first + count))
+    transaction.execute(sql.COUNT, (run, first + count))
     return count
 
 
@@ -215,7 +213,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
     paid = price.per_trace * (traces + wasted) + price.per_token * tokens + price.per_prompt_token * prompt_tokens
-    locked = is_locked(database.path, id)
+    locked = database.is_locked(id)
     return RunSummary(
         id=id,
         state="running" if locked else "stopped" if finished is None else "finished",
@@ -236,7 +234,7 @@ def _unfit(error: UnicodeEncodeError) -> str:
     return f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it."
 
 
-def _refusal(run: int, error: sqlite3.IntegrityError) -> str:
-    if "FOREIGN KEY" in str(error):
+def _refusal(run: int, error: RowError) -> str:
+    if error.orphan:
         return f"run {run}: a trace came without a launch; nothing was written. Write the launch first."
     return f"run {run}: a launch or a trace came twice; nothing was written. Each is written once."

@@ -1,4 +1,4 @@
-"""A store: the file that holds runs; it makes them, opens them and lists them."""
+"""A store: the file, or the schema of a server, that holds runs; it makes them, opens them and lists them."""
 
 import os
 import time
@@ -10,8 +10,7 @@ from typing import Self
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.store import sql
-from pets.store.database import Database, Durability
-from pets.store.lock import RunLock
+from pets.store.database import Database, Durability, LockedRun, open_database
 from pets.store.records import DELETED, LOST, RunSettings, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
 
@@ -22,7 +21,7 @@ LOCK_TIMEOUT_S = 0.5  # `pets runs` holds a run's lock for a moment to see wheth
 
 
 class Store:
-    """Runs by number, in one file. Use it as ``with Store.open(path) as store:``.
+    """Runs by number, in one place. Use it as ``with Store.open(path) as store:``.
 
     One store is for one thread at a time; any number of processes may open the same file.
     """
@@ -32,11 +31,12 @@ class Store:
 
     @classmethod
     def open(cls, location: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
-        """Open a store by path or URL (``sqlite:///runs.db``); made if it is not there, updated if it is older.
+        """Open a store by path or URL (``sqlite:///runs.db``, ``postgresql://...``).
 
-        ``durability="machine"`` flushes every write to the disk: it then survives a power cut too.
+        It is made if it is not there, and updated if it is older. ``durability="machine"`` flushes every write of a
+        file to the disk: it then survives a power cut too.
         """
-        return cls(Database(location, create=create, durability=durability))
+        return cls(open_database(location, create=create, durability=durability))
 
     def __enter__(self) -> Self:
         return self
@@ -60,10 +60,10 @@ class Store:
         :meth:`runs_like` finds it again.
         """
         with ExitStack() as undo:
-            with self._database.transaction() as connection:
+            with self._database.transaction() as transaction:
                 plain = settings.to_json()
-                id = int(connection.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
-                if not add_questions(connection, id, problems, first=0) and not stream:
+                id = int(transaction.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
+                if not add_questions(transaction, id, problems, first=0) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 lock = self._lock(id)  # before anybody can see the run
                 undo.callback(lock.release)
@@ -100,24 +100,24 @@ class Store:
         id, _ = self._find(run)
         lock = self._lock(id)
         try:
-            with self._database.erasing() as connection:
+            with self._database.erasing() as transaction:
                 for statement in (sql.DELETE_TEXTS,) if texts else sql.DELETE_RUN:
-                    connection.execute(statement, (id,))
+                    transaction.execute(statement, (id,))
                 if texts:
-                    connection.execute(sql.DELETE_PROMPTS, (id, DELETED))
-                    connection.execute(sql.DELETE_ERRORS, (id, DELETED, LOST))
-                    connection.execute(sql.SAVE_STATE, (id, TEXTS_DELETED, "true"))
+                    transaction.execute(sql.DELETE_PROMPTS, (id, DELETED))
+                    transaction.execute(sql.DELETE_ERRORS, (id, DELETED, LOST))
+                    transaction.execute(sql.SAVE_STATE, (id, TEXTS_DELETED, "true"))
         finally:
             lock.release()
         return id
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the store; twice does no harm."""
         self._database.close()
 
-    def _lock(self, run: int) -> RunLock:
-        lock = RunLock(self._database.path, run)
-        if not lock.take(LOCK_TIMEOUT_S):
+    def _lock(self, run: int) -> LockedRun:
+        lock = self._database.lock_run(run, LOCK_TIMEOUT_S)
+        if lock is None:
             raise StateError(
                 f"run {run} of {self.name} is at work in another process. Wait for it or stop it; "
                 "two would spend its budget twice."

@@ -1,0 +1,83 @@
+"""A store on a server: refused where it is somebody else's or newer, and silent about passwords."""
+
+import psycopg
+import pytest
+
+from pets.errors import StateError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import Launch, RunSettings, Store, StoredTrace
+from pets.store.database import open_database
+from pets.store.postgres import connect, schema_of
+
+SETTINGS = RunSettings("okg", 10)
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(postgres_url):
+    with pytest.raises(StateError, match="holds nothing of pets yet"):
+        Store.open(postgres_url, create=False)
+    with pytest.raises(StateError, match="holds nothing of pets yet"):
+        Store.open(postgres_url, create=False)
+
+
+def test_a_newer_store_is_refused_in_one_line_and_left_alone(postgres_url):
+    Store.open(postgres_url).close()
+    connection = connect(postgres_url)
+    connection.execute("UPDATE pets_version SET version = 99")
+    with pytest.raises(StateError, match=r"newer pets \(its version is 99") as error:
+        Store.open(postgres_url)
+    assert "\n" not in str(error.value)
+    assert connection.execute("SELECT version FROM pets_version").fetchone() == (99,)
+    connection.close()
+
+
+def test_a_schema_of_something_else_is_refused(postgres_server, postgres_url):
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema_of(postgres_url)}")
+        connection.execute(f"CREATE TABLE {schema_of(postgres_url)}.runs (miles real)")
+    with pytest.raises(StateError, match="something else's"):
+        Store.open(postgres_url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://alice:hunter2@127.0.0.1:1/pets",
+        "postgresql://alice:hunter2@127.0.0.1:port/pets",
+        "postgresql://alice:a/hunter2@127.0.0.1:1/pets",
+        "postgresql://alice@127.0.0.1:1/pets?password=hunter2&nonsense=1",
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_one_line_without_the_password(url):
+    with pytest.raises(StateError, match="cannot be opened") as error:
+        Store.open(url)
+    assert "hunter2" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_schema_is_a_plain_name(postgres_url):
+    with pytest.raises(StateError, match="schema's name"):
+        Store.open(f"{postgres_url};DROP TABLE runs")
+
+
+def test_a_run_whose_connection_is_lost_can_no_longer_be_written_and_is_free(postgres_server, postgres_url, problems):
+    with Store.open(postgres_url) as store, Store.open(postgres_url) as other, store.create(SETTINGS, problems) as run:
+        pid = store._database.one("SELECT pg_backend_pid()")[0]
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+        with pytest.raises(StateError, match="What was written before is safe"):
+            run.write([Launch("q0", 0)], [])
+        with other.open_run(run.id) as again:
+            again.write([Launch("q0", 0)], [])
+
+
+def test_text_that_no_database_column_takes_is_kept_as_far_as_it_goes(postgres_url):
+    with Store.open(postgres_url) as store, store.create(SETTINGS, [Problem("q", Prompt("p"))]) as run:
+        run.write([Launch("q", 0)], [StoredTrace("q", 0, "4\0", "a\0b", tokens=1)])
+        assert [(trace.answer, trace.text) for trace in run.traces()] == [("4\ufffd", "a\ufffdb")]
+
+
+def test_sums_are_whole_numbers(postgres_url):
+    database = open_database(postgres_url, create=True)
+    (total,) = database.one("SELECT sum(x) FROM (VALUES (?1), (?2)) t (x)", 2**62, 2**62)
+    database.close()
+    assert total == 2**63 and isinstance(total, int)
