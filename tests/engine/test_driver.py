@@ -11,10 +11,12 @@ from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.driver import LONG_READ_CHARS, QUICK_QUESTION_S, Driver, DriverConfig, Submission, in_flight_limit
+from pets.engine.driver import LONG_READ_CHARS, QUICK_QUESTION_S, Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
+from pets.engine.pacing import pace_of
 from pets.errors import BudgetError, InputError, ReplyError, StateError
+from pets.policies.okg import OKG
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling, Seeds
@@ -163,12 +165,6 @@ def test_where_nothing_comes_the_reason_is_raised():
 
     with pytest.raises(ReplyError, match="half a reply"):
         submit(make(Broken()), submission(deadline=10_000.0))
-
-
-def test_a_small_batch_ends_with_few_in_flight_and_a_large_one_does_not():
-    widths = [in_flight_limit(64, 160, left) for left in range(800, 0, -1)]
-    assert widths[0] == 64 and widths[-1] == 5 and sorted(widths, reverse=True) == widths
-    assert {in_flight_limit(64, 4000, left) for left in range(1, 400)} == {64}
 
 
 def test_at_least_one_trace_is_in_flight():
@@ -358,3 +354,52 @@ def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
             await driver.run(problems)
 
     run_simulated(twice())
+
+
+def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, **options):
+    """The driver and the seconds of a batch at its pace."""
+    problems = asked([f"q{i}" for i in range(questions)])
+    total = mean * questions
+    pace = pace_of(policy, total, questions, concurrency, **options)
+    policy = policy.with_waves(pace.waves) if pace.waves else policy
+    allocator = Allocator(policy, Budget(total, 64), [Question(problem.id, options=4) for problem in problems])
+    config = DriverConfig(Sampling(), Seeds(0, cap=64), concurrency=concurrency)
+    driver = Driver(allocator, Fetcher([sampler], patience_s=None, max_n=1), config, pace=pace)
+
+    async def timed():
+        await driver.run(problems)
+        return asyncio.get_running_loop().time()
+
+    return driver, run_simulated(timed())
+
+
+@pytest.mark.parametrize(("options", "waves"), [({}, 4), ({"waves": 2}, 2), ({"patience": 6}, 6)])
+def test_a_small_batch_takes_a_trace_s_time_for_each_of_its_waves(options, waves):
+    driver, seconds = timed_batch(OKG(), Paced(letters="AAB"), **options)
+    assert seconds == waves == len(driver.clock.durations) + 1
+    assert driver.allocator.told == driver.allocator.budget.spent == 60
+
+
+def test_a_batch_takes_twice_as_long_as_uniform_at_most_unless_it_may_take_longer():
+    uniform = timed_batch(Uniform(), Paced(letters="AAB"), questions=100)[1]
+    assert timed_batch(OKG(), Paced(letters="AAB"), questions=100)[1] <= 2 * uniform
+    assert timed_batch(OKG(), Paced(letters="AAB"), questions=100, patience=1)[1] <= uniform + 1
+    longer = timed_batch(OKG(), Paced(letters="AAB"), questions=100, patience=3)[1]
+    assert 2 * uniform < longer <= 3 * uniform
+
+
+class FirstSlow(Paced):
+    """The first trace of all takes ``first_s``, the others a second."""
+
+    def __init__(self, first_s):
+        super().__init__(lambda seed: first_s if len(self.sizes) == 1 else 1.0, letters="AAB")
+
+
+def test_a_wave_goes_on_without_a_trace_that_takes_for_ever_and_its_vote_counts_when_it_comes():
+    driver, seconds = timed_batch(OKG(), FirstSlow(50.0))
+    assert seconds == 50 and sum(driver.clock.durations) < 5  # the other waves were over long before
+    assert driver.allocator.told == 60 and sum(verdict.traces for verdict in driver.allocator.verdicts()) == 60
+
+
+def test_a_wave_waits_for_a_trace_that_is_a_little_slower():
+    assert timed_batch(OKG(), FirstSlow(1.05))[1] == pytest.approx(4.05)

@@ -1,5 +1,7 @@
 """What a run would take, before anything is spent."""
 
+from dataclasses import replace
+
 import pytest
 
 from pets.engine.budget import TokenPrice
@@ -18,7 +20,9 @@ def test_traces_tokens_cost_and_time_follow_from_a_trace():
     found = estimate(PROBLEMS, config, "m", tokens=100.0, seconds=4.0, basis="told")
     assert (found.questions, found.traces, found.tokens, found.unit) == (10, 80, 8000, "traces")
     assert found.cost == pytest.approx((found.prompt_tokens + 2 * 8000) / 1e6)
-    assert found.seconds == 80 * 4.0 / 16
+    assert (found.waves, found.times_as_long, found.seconds) == (6, 2.0, 2 * 80 * 4.0 / 16)
+    uniform = estimate(PROBLEMS, replace(config, policy="uniform"), "m", tokens=100.0, seconds=4.0, basis="told")
+    assert (uniform.waves, uniform.times_as_long, uniform.seconds) == (0, 1.0, 80 * 4.0 / 16)
 
 
 def test_the_cap_bounds_it_and_an_unknown_length_counts_at_its_most():

@@ -34,7 +34,7 @@ def test_concurrency_is_kept_and_used():
     async def run():
         sampler.gate = asyncio.Event()
         questions = asked([f"q{i}" for i in range(40)])
-        async with Engine(questions, sampler=sampler, budget="8x", concurrency=24, keep_going=True) as engine:
+        async with Engine(questions, sampler=sampler, budget="8x", concurrency=24, waves=2, keep_going=True) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: sampler.in_flight >= 24, task)
             assert engine.snapshot().in_flight == 24
@@ -440,3 +440,34 @@ asyncio.run(cell())
     assert result.stdout == "stopped []\n"
     with Store.open(tmp_path / "runs.db") as store:
         assert store.runs()[0].state == "stopped" and store.runs()[0].lost == 1
+
+
+def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tmp_path):
+    store, ids = tmp_path / "runs.db", [f"q{i}" for i in range(6)]
+
+    def waves_of(engine):
+        async def run():
+            async with engine:
+                engine_waves = []
+                engine._on_trace = lambda trace: engine_waves.append(engine.allocator.wave)
+                solution = await engine.run()
+                return engine_waves, solution.spent
+
+        return asyncio.run(run())
+
+    async def broken_off():
+        sampler, traces = Scripted(by_seed), []
+        async with Engine(asked(ids), sampler=sampler, budget="6x", waves=3, store=store) as engine:
+            engine._on_trace = traces.append
+            task = asyncio.create_task(engine.run())
+            await until(lambda: engine.begun and engine.allocator.wave == 1, task)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return len(traces)
+
+    assert asyncio.run(broken_off()) < 36
+    waves, spent = waves_of(Engine.resume(store, sampler=Scripted(by_seed)))
+    assert spent == 36 and set(waves) == {1, 2}
+    waves, spent = waves_of(Engine.resume(store, sampler=Scripted(by_seed), top_up="+36"))
+    assert spent == 72 and set(waves) == {0, 1, 2}

@@ -22,6 +22,7 @@ from pets.cli._terminal import terminal_text
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
+from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
@@ -39,6 +40,7 @@ __all__ = [
     "is_terminal",
     "kept_words",
     "outage_words",
+    "pace_words",
     "print_choice",
     "progress_table",
     "remarks",
@@ -52,6 +54,7 @@ INTERRUPTED = 128 + signal.SIGINT  # exit codes
 NOTHING_ANSWERED = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
+WORTH_SAYING = 1.1  # times as long as all traces at once
 CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
 
 
@@ -96,7 +99,17 @@ def start_words(engine: Engine) -> str:
     model = settings.model or "the local model"
     servers = f" at {', '.join(settings.endpoints)}" if settings.endpoints else ""
     length = "the server's own limit" if limit is None else f"{limit:,}"
-    return f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
+    asked = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
+    return asked if engine.origin == "finished" else f"{asked} {pace_words(engine.pace)}".rstrip()
+
+
+def pace_words(pace: Pace) -> str:
+    """In how many waves a run is asked, and how long that takes; nothing where it is asked as fast as it can be."""
+    longer = pace.trace_times / pace.rounds
+    if longer < WORTH_SAYING:
+        return ""
+    waves = f"In {count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
+    return f"{waves} {longer:.1f} times as long as all traces at once; --patience trades time for traces."
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:
@@ -203,6 +216,8 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     spent, total = amount_words(now.spent, now.unit), amount_words(now.total, now.unit)
     table.add_row("spent", f"{spent} of {total} ({share:.0%})")
     table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
+    if now.waves:
+        table.add_row("wave", f"{now.wave} of {now.waves} at most")
     if now.outage is None:
         table.add_row("left", "..." if left is None else clock(left))
     else:

@@ -37,7 +37,9 @@ from pets.registry import make_policy, spec_of
 
 __all__ = ["solve", "top_up"]
 
-ALLOWED_WITH_RESUME = {"endpoint", "key_env", "header", "concurrency", "first", "fields", "output", "keep_going"}
+ALLOWED_WITH_RESUME = {
+    "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
+}  # fmt: skip
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
@@ -68,6 +70,26 @@ class BudgetOptions:
             return self.policy
         zoned = make_policy(self.policy).with_zone(self.zone)
         return spec_of(zoned) or self.policy
+
+
+WAVES = option(
+    "In how many parallel batches the budget is spent at most; each is decided from all before it.", at_least=1
+)
+PATIENCE = option(
+    "How many times as long as all traces at once the run may take: more time, better spent traces. If neither is "
+    "given: 2, and 4 waves where a batch is that small.",
+    kind=click.FloatRange(1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PaceOptions:
+    """How long a run may take."""
+
+    title: ClassVar[str] = "Time"
+
+    waves: int | None = WAVES
+    patience: float | None = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,7 @@ class NewRunOptions:
 def solve(
     questions: str | None,
     budget: BudgetOptions,
+    pace: PaceOptions,
     model: ModelOptions,
     local: LocalModelOptions,
     sampling: SamplingOptions,
@@ -127,12 +150,13 @@ def solve(
     """
     check_rows_output(result.output)
     if storage.resume:
-        run_engine(_resumed(questions, selection, model, storage), result.output)
+        run_engine(_resumed(questions, selection, model, storage, pace), result.output)
         return
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    config = replace(_config(question_set, budget, model, sampling, answers, storage), instruct=selection.instruct)
+    config = _config(question_set, budget, model, sampling, answers, storage)
+    config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience)
     samplers = model.samplers(local, stream=config.kind is not None)
     if preview.dry_run:
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
@@ -229,14 +253,21 @@ def _estimate_rows(expected: RunEstimate, policy: str, texts: Sequence[str]) -> 
         "not known" if expected.tokens is None else f"{expected.tokens:,}, and {expected.prompt_tokens:,} of prompts",
     )
     yield "cost", "not known without --price" if expected.cost is None else amount_words(expected.cost, "usd")
-    yield "time", "not known" if expected.seconds is None else clock(expected.seconds)
+    if expected.waves:
+        yield "waves", f"{expected.waves} at most"
+    longer = f"{expected.times_as_long:.1f} times as long as all traces at once"
+    yield "time", longer if expected.seconds is None else f"{clock(expected.seconds)}, {longer}"
     for text in texts:
         yield "asked with", text
     yield "by", expected.basis
 
 
 def _resumed(
-    questions: str | None, selection: QuestionOptions, model: ModelOptions, storage: StoredRunOptions
+    questions: str | None,
+    selection: QuestionOptions,
+    model: ModelOptions,
+    storage: StoredRunOptions,
+    pace: PaceOptions,
 ) -> Engine:
     store = storage.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
     engine = Engine.resume(
@@ -246,6 +277,8 @@ def _resumed(
         key=model.keys,
         headers=model.headers,
         concurrency=storage.concurrency,
+        waves=pace.waves,
+        patience=pace.patience,
         keep_going=storage.keep_going,
     )
     if questions is not None:
@@ -285,7 +318,7 @@ class ServerOptions:
 
 @verb("top-up")
 @click.argument("run", metavar="RUN")
-def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: OutputOptions) -> None:
+def top_up(run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOptions, result: OutputOptions) -> None:
     """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
 
     \b
@@ -299,6 +332,8 @@ def top_up(run: str, amount: TopUpOptions, servers: ServerOptions, result: Outpu
         key=read_keys(servers.key_env),
         headers=parse_headers(servers.header),
         concurrency=servers.concurrency,
+        waves=pace.waves,
+        patience=pace.patience,
         top_up=amount.budget,
         keep_going=amount.keep_going,
     )

@@ -120,10 +120,11 @@ class Allocator:
         """Waves that have not begun; 0 where the policy has none."""
         return self._queue.waves_left if isinstance(self._queue, WaveQueue) else 0
 
-    def next_wave(self) -> bool:
+    def next_wave(self, extra: bool = False) -> bool:
         """Begin the next wave although traces are in flight: they count as pending. False where no wave is left.
 
-        What the wave under way has not launched yet is planned anew.
+        What the wave under way has not launched yet is planned anew. An ``extra`` wave spends what the last one has
+        left: the part of a question that was given up, traces that cost less than expected.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -133,11 +134,10 @@ class Allocator:
         >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
         (True, 8, 1, False)
         """
-        if self.waves_left == 0:
+        if not isinstance(self._queue, WaveQueue) or not (self.waves_left or extra):
             return False
-        assert isinstance(self._queue, WaveQueue)
         self._learn()
-        return self._queue.next_wave()
+        return self._queue.next_wave(extra)
 
     def adopt(self, traces: Iterable[Trace], waves: int = 0) -> None:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.

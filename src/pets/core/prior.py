@@ -121,7 +121,7 @@ class LearnedPrior:
 
         The gain of p pending traces is on its way: what is left for more is max_k (gain(p + k) - gain(p)) / k, and not
         more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
-        the share 1 / (1 + p), which keeps traces in flight apart (measured: `benchmarks.in_flight_quality`). Before
+        the share 1 / (1 + p), which keeps traces in flight apart. Before
         anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
         """
         p = tally.pending

@@ -20,8 +20,8 @@ from pets.store import RunSettings
 __all__ = ["RunConfig", "RunOptions", "topped_up"]
 
 TOP_LOGPROBS = 20
-OPERATIONAL = ("concurrency", "tries", "backoff", "rpm", "tpm", "timeout", "headers", "keep_going")
-"""Options that change how servers are asked, and nothing of what is asked."""
+OPERATIONAL = ("concurrency", "tries", "backoff", "rpm", "tpm", "timeout", "headers", "keep_going", "waves", "patience")
+"""Options that change how servers are asked and how long a run takes, and nothing of what is asked."""
 MIN_SEEDS = 4096  # per question
 
 
@@ -32,6 +32,8 @@ class RunOptions(TypedDict, total=False):
     policy: str | Policy
     max_traces: int | None
     concurrency: int
+    waves: int | None
+    patience: float | None
     answer: str | AnswerType | None
     instruct: bool
     system: str | None
@@ -63,6 +65,8 @@ class RunOptions(TypedDict, total=False):
 class RunConfig:
     """A policy, a budget and how traces are drawn.
 
+    ``waves`` is the most parallel batches that the budget is spent in, ``patience`` how many times as long as all
+    traces at once would the run may take (:mod:`pets.engine.pacing`).
     ``answer`` and ``system`` replace what the questions say. With ``instruct``, questions that are a text alone are
     asked with the instruction of their answer type. ``confidence`` is the kind that votes are weighted by; with
     one, log-probabilities are asked for. ``target_consistency`` ends the run early, once the expected
@@ -82,6 +86,8 @@ class RunConfig:
     policy: str | Policy = "okg"
     max_traces: int | None = 64
     concurrency: int = 64
+    waves: int | None = None
+    patience: float | None = None
     sampling: Sampling = field(default_factory=Sampling)
     answer: str | AnswerType | None = None
     instruct: bool = True
@@ -108,6 +114,12 @@ class RunConfig:
                 f"the cap is at least 1 trace per question; got {self.max_traces}",
             ),
             (self.concurrency >= 1, f"at least 1 trace is in flight; got {self.concurrency}"),
+            (self.waves is None or self.waves >= 1, f"a run has at least 1 wave; got {self.waves}"),
+            (self.patience is None or self.patience >= 1, f"the patience is 1 or more; got {self.patience}"),
+            (
+                self.waves is None or self.patience is None,
+                "waves and patience both say how long a run may take: give one",
+            ),
             (self.tries >= 1, f"a trace is tried at least once; got {self.tries}"),
             (0 <= self.backoff <= 60, f"the backoff is 0 to 60 seconds; got {self.backoff}"),
             (all(value is None or value >= 1 for value in positive.values()), f"limits are 1 or more; got {positive}"),

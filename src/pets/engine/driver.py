@@ -7,6 +7,7 @@ before it is counted; whatever fails, a launch is told, cancelled or given up ex
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,13 +19,13 @@ from pets.answers.base import AnswerType
 from pets.confidence import Kind
 from pets.core.allocator import Allocator
 from pets.core.cost import MIN_SAMPLES, CostEstimator
-from pets.core.policy import IndexPolicy
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.first_traces import FirstTraces
 from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
+from pets.engine.pacing import Pace, WaveClock
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
@@ -34,10 +35,8 @@ from pets.samplers import Completion, Prompt, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.types import Launch, Trace
 
-__all__ = ["Driver", "DriverConfig", "Stop", "Submission", "in_flight_limit"]
+__all__ = ["Driver", "DriverConfig", "Stop", "Submission"]
 
-LEFT_PER_IN_FLIGHT = 8  # traces still to be launched or told, for each in flight, at the end of a small batch
-QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
@@ -107,10 +106,10 @@ class Driver:
     """Drives one allocator over one fetcher; :meth:`drain` ends it early, without losing anything.
 
     ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is
-    the order of arrival. With ``first_traces`` no more go out until these were read; a run that they speak against
-    ends with a ``FirstTracesError``. ``judging`` asks another model than the fetcher's which answers are the same.
-    ``on_trace`` is called with every trace that was counted, ``on_close`` with every question of a stream that is
-    over, ``on_answer`` with its answer.
+    the order of arrival. A batch keeps to its ``pace``. With ``first_traces`` no more go out until these were read; a
+    run that they speak against ends with a ``FirstTracesError``. ``judging`` asks another model than the fetcher's
+    which answers are the same. ``on_trace`` is called with every trace that was counted, ``on_close`` with every
+    question of a stream that is over, ``on_answer`` with its answer.
     """
 
     def __init__(
@@ -120,6 +119,7 @@ class Driver:
         config: DriverConfig,
         ledger: Ledger | None = None,
         *,
+        pace: Pace | None = None,
         monitor: TargetMonitor | None = None,
         first_traces: FirstTraces | None = None,
         judging: Judging | None = None,
@@ -143,11 +143,16 @@ class Driver:
         """The last error of questions that were given up, or of which a trace was."""
         self.submissions: dict[str, Submission] = {}
         self.estimator: CostEstimator | None = None
+        self.pace = pace or Pace(config.concurrency)
+        self.clock = WaveClock()
         self.first_traces = first_traces
         self.judging = judging or Judging(fetcher, fetcher.faults)
         self.chosen: AnswerType | None = None
         """How the questions are read whose answer type was chosen from the first traces, once it is."""
         self._monitor = monitor
+        self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
+        self._used_up = False  # what the last wave left was spent, too
+        self._end_of_wait: asyncio.TimerHandle | None = None
         self._on_trace, self._on_answer, self._on_close = on_trace, on_answer, on_close
         self._open: dict[str, OpenQuestion] = {}
         self._idle: set[str] = set()  # open questions of a stream with nothing in flight
@@ -198,6 +203,8 @@ class Driver:
             raise _first(errors) from None
         finally:
             self._group = None
+            if self._end_of_wait is not None:
+                self._end_of_wait.cancel()
             self.close()
 
     def check_ready(self) -> None:
@@ -380,8 +387,9 @@ class Driver:
         while not ending and (room := self._limit() - self.in_flight) > 0:
             launches = self._ask(room)
             full = len(launches) == room
-            if not sum([self._start(*row) for row in self._by_question(launches)]):
-                break  # else there is room again
+            declined = sum([self._start(*row) for row in self._by_question(launches)])
+            if not declined and (full or not self._next_wave()):
+                break  # else there is room, or a wave, again
         if self._idle and (ending or not full):
             stuck = not self.in_flight  # nothing will ever wake these questions: the budget has no trace for them
             for id in list(self._idle):
@@ -397,26 +405,58 @@ class Driver:
         """How many traces may be in flight."""
         first = self.first_traces
         # Traces that are held tell the policy nothing: it would be asked as blindly one by one.
-        limit = self.config.concurrency if self._held else self._limit_by_policy()
+        limit = self.config.concurrency if self._held else self._limit_by_pace()
         return limit if first is None or first.passed else min(limit, self.in_flight + first.room(self.in_flight))
 
-    def _limit_by_policy(self) -> int:
-        concurrency, questions = self.config.concurrency, len(self._problems)
-        if questions < 2 or not isinstance(self.allocator.policy, IndexPolicy):
-            return concurrency
+    def _limit_by_pace(self) -> int:
         budget = self.allocator.budget
         if self.estimator is not None and budget.settled < MIN_SAMPLES:
-            return concurrency
-        return in_flight_limit(concurrency, questions, budget.expected + self.in_flight)
+            return self.config.concurrency
+        return self.pace.limit(budget.expected + self.in_flight)
+
+    def _next_wave(self) -> bool:
+        """Begin the next wave without the last traces of this one, once it does not pay to wait for them.
+
+        What is left after the last wave is spent in one more.
+        """
+        if not self.pace.waves or (self.estimator is not None and not self.estimator.can_launch()):
+            return False
+        if not self.in_flight and not self._used_up and self.allocator.budget.expected:
+            self._used_up = True
+            return self.allocator.next_wave(extra=True)
+        if self._held:  # they tell the policy nothing, and wait for more
+            return self.allocator.next_wave()
+        return bool(self.in_flight and self.allocator.waves_left) and self._leave_stragglers()
+
+    def _leave_stragglers(self) -> bool:
+        loop, until = asyncio.get_running_loop(), self.clock.waits_until(self.in_flight)
+        if loop.time() >= until:
+            return self.allocator.next_wave()
+        if self._end_of_wait is not None:
+            self._end_of_wait.cancel()
+        self._end_of_wait = None if until == math.inf else loop.call_at(until, self._wakeup.set)
+        return False
 
     def _ask(self, room: int) -> list[tuple[Launch, int]]:
         """Launches and what is held for each."""
-        if self.estimator is None:
-            return [(launch, 1) for launch in self.allocator.ask(room)]
         launches: list[tuple[Launch, int]] = []
-        while len(launches) < room and self.estimator.can_launch() and (launched := self.allocator.ask()):
-            launches.append((launched[0], self.estimator.reserve(launched[0].question)))
+        if self.estimator is None:
+            launches = [(launch, 1) for launch in self.allocator.ask(room)]
+        else:
+            while len(launches) < room and self.estimator.can_launch() and (launched := self.allocator.ask()):
+                launches.append((launched[0], self.estimator.reserve(launched[0].question)))
+        if self.pace.waves:
+            self._note_wave(len(launches))
         return launches
+
+    def _note_wave(self, launches: int) -> None:
+        """Keep time of the wave under way, and in the ledger which one that is."""
+        wave = (self.allocator.wave, self.allocator.waves_left)
+        if launches and wave != self._wave:
+            self._wave = wave
+            self.clock.begin(asyncio.get_running_loop().time(), self.in_flight)
+            self.ledger.begin_wave(self.allocator.wave)
+        self.clock.launched(launches)
 
     def _by_question(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
         """Launches of each question, which are numbered in a row."""
@@ -530,6 +570,8 @@ class Driver:
         """A launch is over, one way or another."""
         self.in_flight -= 1
         question.in_flight -= 1
+        if self.pace.waves:
+            self.clock.back(asyncio.get_running_loop().time(), self.in_flight)
         if question.in_flight:
             return
         if self._room is not None or question.submission is not None:
@@ -831,18 +873,6 @@ class Driver:
             if name not in self._threads:
                 self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
             return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
-
-
-def in_flight_limit(concurrency: int, questions: int, left: int) -> int:
-    """The most that may be in flight when ``left`` traces, those in flight included, are left of a batch's budget.
-
-    A launch is decided without the traces in flight, so the last ones of a small batch would be decided blindly. Large
-    batches, whose questions are many more than the traces in flight, are not held back at all.
-
-    >>> [in_flight_limit(64, 198, left) for left in (792, 200, 20)], in_flight_limit(64, 5000, 64)
-    ([64, 25, 6], 64)
-    """
-    return min(concurrency, max(1, questions // QUESTIONS_PER_IN_FLIGHT, left // LEFT_PER_IN_FLIGHT))
 
 
 def _used_up(allocator: Allocator) -> str:

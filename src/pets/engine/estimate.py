@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pets.engine.budget import price_of
 from pets.engine.config import RunConfig
+from pets.engine.pacing import pace_of
 from pets.engine.resume import run_settings
 from pets.errors import InputError
 from pets.prompts import TEMPLATE_TOKENS
@@ -21,6 +22,7 @@ BYTES_PER_TOKEN = 4  # of a prompt, about
 class RunEstimate:
     """What to expect of a run. ``basis`` says where a trace's tokens and seconds come from.
 
+    The budget is spent in at most ``waves`` (0: no limit), ``times_as_long`` as all traces at once would take.
     Before any trace was seen its tokens are the most there can be, not known where the server's own limit holds
     (``max_tokens`` is None); the time is not known.
     """
@@ -32,6 +34,8 @@ class RunEstimate:
     prompt_tokens: int
     cost: float | None
     seconds: float | None
+    waves: int
+    times_as_long: float
     budget: float
     unit: str
     overshoot: float
@@ -52,6 +56,14 @@ def estimate(
     if config.max_traces is not None:
         traces = min(traces, config.max_traces * len(problems))
     price = price_of(model, config.price)
+    pace = pace_of(
+        config.make_policy(),
+        traces,
+        len(problems),
+        config.concurrency,
+        waves=config.waves,
+        patience=config.patience,
+    )
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(traces * prompt)
     return RunEstimate(
         questions=len(problems),
@@ -60,7 +72,9 @@ def estimate(
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
         cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
-        seconds=None if seconds is None else traces * seconds / min(config.concurrency, max(1, traces)),
+        seconds=None if seconds is None else seconds * pace.trace_times,
+        waves=pace.waves,
+        times_as_long=pace.trace_times / pace.rounds,
         budget=currency.shown(settings.total)[0],
         unit=currency.shown(0)[1],
         overshoot=0 if currency.flat else currency.shown(int(config.overshoot * settings.total))[0],

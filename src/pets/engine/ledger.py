@@ -45,6 +45,9 @@ class Ledger:
     async def choose(self, answer_type: str) -> None:
         """The answer type of questions that name none has been chosen; what they answer will be written by it."""
 
+    def begin_wave(self, wave: int) -> None:
+        """Launches of the wave of that number follow."""
+
     def answered(self, question: str) -> None:
         """A stream's question was answered, and its answer handed over."""
 
@@ -62,8 +65,11 @@ class _Transaction:
     cancelled: list[Launch] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
     settings: RunSettings | None = None
+    wave: int | None = None
 
     def write(self, run: Run) -> None:
+        if self.wave is not None:
+            run.save("wave", self.wave)
         if self.settings is not None:
             run.change(self.settings)
         if self.problems:
@@ -172,6 +178,10 @@ class RunLedger(Ledger):
         transaction = self._transaction()
         transaction.settings = replace(settings, more={**settings.more, "answer_type": answer_type})
         await asyncio.shield(transaction.durable)
+
+    def begin_wave(self, wave: int) -> None:
+        """As :meth:`Ledger.begin_wave`: written with its first launches, or before them."""
+        self._transaction().wave = wave
 
     def answered(self, question: str) -> None:
         """As :meth:`Ledger.answered`: written with what comes next."""

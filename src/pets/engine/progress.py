@@ -114,7 +114,7 @@ class TargetMonitor:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """How a run goes. ``rate`` is traces per second since it began or was resumed; ``outage`` says
-    why no server can be reached now."""
+    why no server can be reached now. It is in its ``wave``-th of at most ``waves``, 0 where there are none."""
 
     questions: int
     traces: int
@@ -129,10 +129,15 @@ class Snapshot:
     faults: dict[str, int]
     outage: Outage | None
     expected: ExpectedConsistency | None
+    wave: int = 0
+    waves: int = 0
+    wave_seconds_left: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the budget is spent, at this rate; ``None`` before there is one."""
+        """Until the last wave is over, or the budget spent at this rate; ``None`` as long as nothing is known."""
+        if self.wave_seconds_left is not None:
+            return self.wave_seconds_left
         return self.expected_left / self.rate if self.rate > 0 else None
 
 

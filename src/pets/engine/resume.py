@@ -34,11 +34,13 @@ __all__ = [
     "lost_traces",
     "new_allocator",
     "note_end",
+    "note_top_up",
     "restored",
     "results",
     "run_settings",
     "stored_totals",
     "total_so_far",
+    "traces_to_pace",
 ]
 
 Labels = Callable[[str, list[str]], dict[str, str]]
@@ -158,14 +160,27 @@ def total_so_far(settings: RunSettings, questions: int) -> int:
     return settings.total if window is None else window.amount * -(-questions // window.questions)
 
 
-def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem]) -> Allocator:
-    """A new allocator with the run's whole budget."""
+def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:
+    """About how many traces the budget brings, from the last top-up on; without any seen, each at its dearest."""
+    seen = None if run is None else run.summary()
+    traces = settings.total // settings.currency.hold
+    if seen is not None and seen.traces and seen.spent:
+        traces = settings.total * seen.traces // seen.spent
+    if settings.cap is not None:
+        traces = min(traces, settings.cap * questions)
+    return max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
+
+
+def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem], waves: int = 0) -> Allocator:
+    """A new allocator with the run's whole budget, which is spent in so many waves if any are given."""
     questions = [
         Question(problem.id, options=problem.options or answer_type_of(problem, config.answer).options)
         for problem in problems
     ]
     budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
-    return Allocator(config.make_policy(), budget, questions, horizon=len(questions), seed=settings.seed)
+    policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
+    horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
+    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed)
 
 
 def adopt_run(allocator: Allocator, view: RunView, labels: Labels, kind: str | None) -> None:
@@ -184,7 +199,8 @@ def adopt_run(allocator: Allocator, view: RunView, labels: Labels, kind: str | N
                 told = trace.trace(kind)
                 yield told if told.answer is None else replace(told, answer=names[told.answer])
 
-    allocator.adopt(paid())
+    begun = view.load("wave") or 0  # the one that was broken off is planned anew
+    allocator.adopt(paid(), waves=min(begun, max(0, allocator.waves_left - 1)))
     if view.settings.currency.flat:  # tokens of lost attempts are among their traces' own
         for _ in range(wasted):
             allocator.budget.charge(Trace("", 0))
@@ -251,6 +267,12 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     return [
         StoredTrace(launch.question, launch.number, tokens=launch.held // per_token, error=LOST) for launch in launches
     ]
+
+
+def note_top_up(run: Run) -> None:
+    """A run has more budget: its waves begin anew, to spend what is there beyond the traces so far."""
+    run.save("topped_up_at", run.summary().traces)
+    run.save("wave", 0)
 
 
 def note_end(run: Run, driver: Driver) -> None:

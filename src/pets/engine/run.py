@@ -25,6 +25,7 @@ from pets.engine.fetch import Fetcher
 from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
 from pets.engine.judging import Judging, judge_of
 from pets.engine.ledger import RunLedger
+from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of
 from pets.engine.resume import (
@@ -39,8 +40,10 @@ from pets.engine.resume import (
     lost_traces,
     new_allocator,
     note_end,
+    note_top_up,
     run_settings,
     stored_totals,
+    traces_to_pace,
 )
 from pets.errors import InputError, StateError
 from pets.prompts import is_cut
@@ -220,6 +223,8 @@ class Engine(Session):
         headers: Mapping[str, str] | None = None,
         sampler: Samplers | None = None,
         concurrency: int | None = None,
+        waves: int | None = None,
+        patience: float | None = None,
         top_up: str | None = None,
         keep_going: bool = False,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
@@ -240,12 +245,15 @@ class Engine(Session):
             config = config_of(stored.settings)
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
+            if waves is not None or patience is not None:
+                config = replace(config, waves=waves, patience=patience)
             problems, settings = tuple(stored.problems()), stored.settings
             endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
             samplers = _samplers(sampler, endpoints, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
                 stored.change(settings)
+                note_top_up(stored)
             stack.pop_all()  # all is well: it stays open
         self._begin(config, problems, settings, samplers, opened, on_trace, stored)
         self.repeatable = top_up is None
@@ -272,6 +280,8 @@ class Engine(Session):
         self._price = price_of(settings.model, config.price)
         self._kind = config.kind
         self._driver: Driver | None = None
+        self.pace = self._pace()
+        """How the run is spread over time."""
         self._begun_at = 0.0
         self._told_before = 0
         self._tokens = self._prompt_tokens = self._failed = 0
@@ -330,7 +340,8 @@ class Engine(Session):
         driver = self._running()
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
-        seconds = asyncio.get_running_loop().time() - self._begun_at
+        now = asyncio.get_running_loop().time()
+        seconds = now - self._begun_at
         return Snapshot(
             questions=len(self.problems),
             traces=allocator.told,
@@ -342,6 +353,9 @@ class Engine(Session):
             seconds=seconds,
             rate=(allocator.told - self._told_before) / seconds if seconds > 0 else 0.0,
             expected_left=budget.expected,
+            wave=allocator.wave + 1 if self.pace.waves else 0,
+            waves=self.pace.waves,
+            wave_seconds_left=driver.clock.seconds_left(now, allocator.waves_left),
             faults=dict(self.faults + driver.fetcher.faults),
             outage=driver.fetcher.outage_state,
             expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
@@ -381,10 +395,15 @@ class Engine(Session):
             raise StateError("the run has not begun; await engine.run() first.")
         return self._driver
 
+    def _pace(self) -> Pace:
+        config, traces = self.config, traces_to_pace(self.settings, len(self.problems), self.stored_run)
+        policy, questions = config.make_policy(), len(self.problems)
+        return pace_of(policy, traces, questions, config.concurrency, waves=config.waves, patience=config.patience)
+
     def _start(self) -> Driver:
         """A new run, or the adopted past of an old one."""
         config = self.config
-        allocator = new_allocator(config, self.settings, self.problems)
+        allocator = new_allocator(config, self.settings, self.problems, self.pace.waves)
         fetcher = Fetcher(
             self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
         )
@@ -403,6 +422,7 @@ class Engine(Session):
             allocator,
             fetcher,
             asking,
+            pace=self.pace,
             monitor=None if target is None else TargetMonitor(target),
             first_traces=self.first_traces(
                 allocator.budget,

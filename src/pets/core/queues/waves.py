@@ -57,11 +57,14 @@ class WaveQueue:
         over = not self._parts and not self._flying
         return over and self.waves_left > 0 and self._budget.expected > 0 and bool(self._records)
 
-    def next_wave(self) -> bool:
-        """Plan the next wave now: what is in flight counts as pending, what was not launched is planned anew."""
-        if self.waves_left == 0:
+    def next_wave(self, extra: bool = False) -> bool:
+        """Plan the next wave now: what is in flight counts as pending, what was not launched is planned anew.
+
+        An ``extra`` one may come after the last.
+        """
+        if self.waves_left == 0 and not extra:
             return False
-        wave = Wave(self._budget.expected, self.waves_left, self._budget.cap)
+        wave = Wave(self._budget.expected, max(1, self.waves_left), self._budget.cap)
         states: dict[Tally, list[Record]] = {}
         for record in self._records.values():
             states.setdefault(self._state(record), []).append(record)
@@ -74,7 +77,7 @@ class WaveQueue:
         }
         self._heap = [(self._records[position].spent, position) for position in self._parts]
         heapify(self._heap)
-        self.waves_left -= 1
+        self.waves_left = max(0, self.waves_left - 1)
         self._begun += 1
         return True
 

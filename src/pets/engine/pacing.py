@@ -1,0 +1,165 @@
+"""How long a batch may take: in how many waves its budget is spent, how long a wave waits, how many are in flight.
+
+Every trace that is decided before others are back is decided more blindly, so quality costs time. The unit of time is a
+trace's. With U = max(1, B / c) for B traces of which c are in flight at once, uniform takes about U, and W waves
+
+    U - 1 + W,
+
+because each waits for its slowest trace while nothing else is in flight. ``patience`` says how many times as long as
+uniform the run may take: W = 1 + (patience - 1) U. By default it is 2, and 4 for batches that uniform asks all at once.
+
+Large batches need no waves: with many more questions than traces in flight there is always one worth asking, whatever
+the others turn out to say. Where they end, and where a policy knows no waves, fewer are in flight instead: L / k, with
+L traces left, and k at the very end, which takes k log(c / k) longer than all at once.
+"""
+
+import math
+from dataclasses import dataclass, field, fields, replace
+
+from pets.core.policy import IndexPolicy, Policy
+
+__all__ = ["Pace", "WaveClock", "pace_of"]
+
+PATIENCE = 2.0
+FEWEST_WAVES = 4  # of a small batch, unless its user is less patient
+MOST_WAVES = 16  # beyond, a run is as good without
+MOST_LEFT_PER_IN_FLIGHT = 8.0  # traces left for each in flight, at the end of a batch without waves
+QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
+STRAGGLERS_SHARE = 0.125  # of a wave, at most, that the next one may begin without
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a batch is spread over time.
+
+    ``waves`` at most, 0 for no limit; ``rounds`` is U, what uniform would take in trace times; ``left_per_in_flight``
+    is k, where there are no waves.
+    """
+
+    concurrency: int
+    questions: int = 0
+    waves: int = 0
+    rounds: float = 1.0
+    left_per_in_flight: float = 0.0
+
+    @property
+    def trace_times(self) -> float:
+        """How long the run takes, if every trace takes as long as the others."""
+        if self.waves:
+            return self.rounds - 1 + self.waves
+        return self.rounds + _tail(self.left_per_in_flight, self.rounds, self.concurrency)
+
+    def limit(self, left: int) -> int:
+        """How many may be in flight when ``left`` traces, those in flight included, are left of the budget.
+
+        >>> [Pace(64, 198, left_per_in_flight=8.0).limit(left) for left in (792, 200, 20)]
+        [64, 25, 8]
+        >>> Pace(64, 5000, left_per_in_flight=8.0).limit(64), Pace(64, waves=4).limit(20)
+        (64, 64)
+        """
+        k = self.left_per_in_flight
+        if k <= 1:
+            return self.concurrency
+        return min(self.concurrency, max(math.ceil(k), self.questions // QUESTIONS_PER_IN_FLIGHT, int(left / k)))
+
+
+def pace_of(
+    policy: Policy,
+    traces: int,
+    questions: int,
+    concurrency: int,
+    *,
+    waves: int | None = None,
+    patience: float | None = None,
+) -> Pace:
+    """The pace of a batch of so many questions and traces; ``waves`` and ``patience`` are the user's.
+
+    >>> from pets.policies.okg import OKG
+    >>> [pace_of(OKG(), 6 * questions, questions, 64).waves for questions in (10, 100, 300, 5000)]
+    [4, 10, 0, 0]
+    >>> pace_of(OKG(), 60, 10, 64, patience=8).waves, pace_of(OKG(), 60, 10, 64, waves=2).waves
+    (8, 2)
+    """
+    rounds = max(1.0, traces / concurrency)
+    pace = Pace(concurrency, questions, rounds=rounds)
+    if waves is not None or policy.waves:
+        return replace(pace, waves=policy.waves if waves is None else policy.with_waves(waves).waves)
+    if not isinstance(policy, IndexPolicy) or policy.blind or questions < 2:
+        return pace
+    longer = ((PATIENCE if patience is None else patience) - 1) * rounds  # than uniform
+    if patience is None:
+        longer = max(longer, FEWEST_WAVES - 1)
+    small = questions < QUESTIONS_PER_IN_FLIGHT * concurrency
+    if small and longer + 1 <= MOST_WAVES and _plans_waves(policy):
+        return replace(pace, waves=max(1, int(longer + 1)))
+    return replace(pace, left_per_in_flight=_left_per_in_flight(longer, rounds, concurrency))
+
+
+def _plans_waves(policy: IndexPolicy) -> bool:
+    return "waves" in {option.name for option in fields(policy)}  # type: ignore[arg-type]
+
+
+def _left_per_in_flight(longer: float, rounds: float, concurrency: int) -> float:
+    """The largest k that makes the run no ``longer``."""
+    ks = [k / 4 for k in range(4, int(4 * MOST_LEFT_PER_IN_FLIGHT) + 1)]
+    return max((k for k in ks if _tail(k, rounds, concurrency) <= longer), default=1.0)
+
+
+def _tail(k: float, rounds: float, concurrency: int) -> float:
+    """How much longer a run takes whose last L traces are asked L / k at a time, and k at a time at the very end."""
+    begin = min(concurrency * k, rounds * concurrency)  # where the width begins to shrink
+    if k <= 1 or begin <= k * k:
+        return 0.0
+    return k * (1 + math.log(begin / (k * k))) - begin / concurrency
+
+
+@dataclass(slots=True)
+class WaveClock:
+    """When a wave need no longer wait for the last of its traces.
+
+    Waiting pays as long as it can still raise the traces that a wave brings per second. Let the best moment so far be
+    when j of its s traces were back after t seconds: were the others all to come after s t / j seconds, the wave would
+    bring no more per second than it would have brought then. So it waits no longer, if an eighth of it at most (or one
+    trace) is out. What is out is pending, not dropped: it votes when it comes.
+
+    >>> clock = WaveClock()
+    >>> clock.begin(0.0, pending=0); clock.launched(10)
+    >>> for out in range(9, 0, -1): clock.back(10.0 - out, out)
+    >>> clock.waits_until(in_flight=1)
+    10.0
+    """
+
+    begun_at: float = 0.0
+    size: int = 0
+    durations: list[float] = field(default_factory=list)
+    """Seconds of the waves that are over."""
+    _seconds_per_trace: float = math.inf  # at the best moment
+
+    def begin(self, now: float, pending: int) -> None:
+        """A wave begins, with traces of earlier ones still out."""
+        if self.size:
+            self.durations.append(now - self.begun_at)
+        self.begun_at, self.size, self._seconds_per_trace = now, pending, math.inf
+
+    def launched(self, traces: int) -> None:
+        """More of the wave's traces are out."""
+        self.size += traces
+
+    def back(self, now: float, in_flight: int) -> None:
+        """Traces came back; so many are out."""
+        back = self.size - in_flight
+        if 2 * back >= self.size:
+            self._seconds_per_trace = min(self._seconds_per_trace, (now - self.begun_at) / back)
+
+    def waits_until(self, in_flight: int) -> float:
+        """The time from which the next wave may begin, though so many traces are out."""
+        if in_flight > max(1, STRAGGLERS_SHARE * self.size):
+            return math.inf
+        return self.begun_at + self.size * self._seconds_per_trace
+
+    def seconds_left(self, now: float, waves_left: int) -> float | None:
+        """Until the last wave is over, if they take as long as those before; ``None`` before one is over."""
+        if not self.durations:
+            return None
+        usual = sum(self.durations) / len(self.durations)
+        return max(0.0, self.begun_at + usual - now) + usual * waves_left
