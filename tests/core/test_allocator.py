@@ -12,6 +12,7 @@ import pytest
 from pets.core.allocator import MAX_DEBT, Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
+from pets.core.queues.quotas import StreamShare
 from pets.core.tally import Tally, majority
 from pets.errors import BudgetError, InputError, StateError
 from pets.policies.okg import OKG
@@ -722,3 +723,61 @@ def test_what_a_server_that_only_times_out_costs_is_not_remembered_for_ever():
     for number in range(3):
         assert allocator.charge([Trace("q", number)] * MAX_DEBT)
     assert allocator.debt == MAX_DEBT
+
+
+class TestSharedStream:
+    """Several allocators of one stream that tell each other what they took plan as one."""
+
+    @staticmethod
+    def allocators(count=2, **options):
+        return [Allocator(Price(rounds=3), Budget.per_window(10, 80, cap=32), **options) for _ in range(count)]
+
+    @staticmethod
+    def exchange(allocators):
+        shares = [allocator.share for allocator in allocators]
+        for own, allocator in enumerate(allocators):
+            others = (share for place, share in enumerate(shares) if place != own)
+            allocator.see_others(sum(others, StreamShare()))
+
+    def play(self, allocators, questions, rng, *, every=1):
+        """Questions go to the allocators in turn; each is told at once what was asked."""
+        for number in range(questions):
+            allocator = allocators[number % len(allocators)]
+            id, theta = f"q{number}", rng.dirichlet([0.5] * 4)
+            allocator.add(Question(id, options=4))
+            while launches := allocator.ask(64):
+                for launch in launches:
+                    allocator.tell(Trace(*launch, "ABCD"[rng.choice(4, p=theta)]))
+            allocator.withdraw(id)
+            if number % every == 0:
+                self.exchange(allocators)
+
+    def test_they_have_one_price(self):
+        allocators = self.allocators(3)
+        self.play(allocators, 45, np.random.default_rng(1))
+        for place, allocator in enumerate(allocators):
+            allocator.add(Question(f"last{place}", options=4))
+        self.exchange(allocators)
+        views = [allocator.view(f"last{place}") for place, allocator in enumerate(allocators)]
+        assert len({(view.budget_left, view.questions_left) for view in views}) == 1
+        assert len({allocator.budget.spent for allocator in allocators}) == 1
+
+    def test_together_they_spend_as_one(self):
+        one, three = self.allocators(1), self.allocators(3)
+        self.play(one, 300, np.random.default_rng(2))
+        self.play(three, 300, np.random.default_rng(2))
+        assert abs(three[0].budget.spent - one[0].budget.spent) <= 0.05 * one[0].budget.spent
+
+    def test_a_question_is_warmed_up_though_others_have_overspent(self):
+        (first,) = self.allocators(1)
+        first.add(Question("q"))
+        first.see_others(StreamShare(arrived=5, finals=5, spent=500, settled=500))
+        assert first.budget.affordable == 4 and len(first.ask(9)) == 4
+        first.add(Question("r"))
+        assert {launch.question for launch in first.ask(9)} == {"r"}
+
+    def test_a_batch_is_not_shared(self):
+        with pytest.raises(StateError, match="compares questions"):
+            Allocator(OKG(), Budget(9), [Question("q")]).share  # noqa: B018
+        with pytest.raises(StateError, match="by windows"):
+            Allocator(Price(), Budget(99), horizon=4).see_others(StreamShare(arrived=1))

@@ -1,6 +1,7 @@
 """The ledger: never over a limit, right after a crash, whatever is cancelled."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +14,11 @@ from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.shared_ledger import SharedLedger, SharedWriter
 from pets.openai.errors import ApiError
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
+from pets.store.database import open_database
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -27,17 +30,36 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def writer(request, tmp_path):
+    """What the ledger writes with: in a file, or in a server that gateways share."""
+    if request.param == "sqlite":
+        writer = LedgerWriter(tmp_path / "g.db")
+    else:
+        writer = SharedWriter(request.getfixturevalue("postgres_url"))
+    yield writer
+    writer.close()
+
+
 @pytest.fixture
-def writer(tmp_path):
+def file_writer(tmp_path):
     writer = LedgerWriter(tmp_path / "g.db")
     yield writer
     writer.close()
 
 
 def run(writer, work, **options):
-    ledger = GatewayLedger(writer, **options)
+    ledger = (GatewayLedger if isinstance(writer, LedgerWriter) else SharedLedger)(writer, **options)
     writer.start()
     return ledger, asyncio.run(work(ledger))
+
+
+def stored(writer, sql):
+    """A row as another connection sees it."""
+    if isinstance(writer, LedgerWriter):
+        return writer.reader.one(sql)
+    with contextlib.closing(open_database(writer.database.url, create=False)) as database:
+        return database.one(sql)
 
 
 def attempt(size, key=BOB, kind="vote"):
@@ -85,7 +107,7 @@ def test_an_attempt_that_cannot_be_paid_for_is_not_opened(writer):
         _, batch = attempt(6)
         with pytest.raises(BudgetError, match="this gateway's budget"):
             await ledger.open(batch)
-        assert batch.entry is None and writer.database.one("SELECT count(*) FROM ledger") == (0,)
+        assert batch.entry is None and stored(writer, "SELECT count(*) FROM ledger") == (0,)
 
     run(writer, work, total=5)
 
@@ -101,7 +123,7 @@ def test_held_then_settled(writer):
     async def work(ledger):
         reservation = await ledger.reserve(ANYBODY, 4, 1, "r")
         assert (ledger.total.held, ledger.total.spent) == (4, 0)
-        assert writer.database.one("SELECT held, spent FROM ledger") == (4, None)  # durable before anything is sent
+        assert stored(writer, "SELECT held, spent FROM ledger") == (4, None)  # durable before anything is sent
         ledger.settle(reservation, cost=3, delivered=3)
         ledger.settle(reservation, cost=3, delivered=3)
 
@@ -120,7 +142,7 @@ def test_every_limit_holds_at_once(writer):
     run(writer, work, total=20, rate_limit=SpendRateLimit(15, 60))
 
 
-def test_a_new_window_brings_a_new_allowance_and_says_when(writer):
+def test_a_new_window_brings_a_new_allowance_and_says_when(file_writer):
     clock = Clock()
 
     async def work(ledger):
@@ -132,7 +154,7 @@ def test_a_new_window_brings_a_new_allowance_and_says_when(writer):
         ledger.settle(reservation, cost=5, delivered=5)  # counts where it was held
         assert ledger.affordable_traces(BOB, 1) == 5
 
-    run(writer, work, rate_limit=SpendRateLimit(5, 60), clock=clock)
+    run(file_writer, work, rate_limit=SpendRateLimit(5, 60), clock=clock)
 
 
 def test_a_dead_gateways_dispatches_count_in_full(tmp_path):
@@ -155,7 +177,7 @@ def test_fallbacks_are_written_down_and_not_counted(writer):
         ledger.settle(reservation, cost=1, delivered=1)
 
     ledger, _ = run(writer, work, total=0)
-    assert ledger.total.spent == 0 and writer.database.one("SELECT kind, traces FROM ledger") == ("fallback", 1)
+    assert ledger.total.spent == 0 and stored(writer, "SELECT kind, traces FROM ledger") == ("fallback", 1)
 
 
 def test_tokens_are_held_at_their_most_and_settled_at_what_they_were(writer):
@@ -300,7 +322,7 @@ def test_an_amount_that_no_store_keeps_is_not_reserved(writer):
     run(writer, work)
 
 
-def test_cancelled_while_it_is_written_is_free_again(writer):
+def test_cancelled_while_it_is_written_is_free_again(writer, tmp_path):
     async def work(ledger):
         task = asyncio.create_task(ledger.reserve(BOB, 4, 1, "r"))
         await asyncio.sleep(0)
@@ -310,19 +332,20 @@ def test_cancelled_while_it_is_written_is_free_again(writer):
 
     run(writer, work, total=5)
     writer.close()
-    again = LedgerWriter(writer.database.path)
-    assert GatewayLedger(again, total=5).total.spent == 0
+    shared = isinstance(writer, SharedWriter)
+    again = SharedWriter(writer.database.url) if shared else LedgerWriter(tmp_path / "g.db")
+    assert (SharedLedger if shared else GatewayLedger)(again, total=5).total.spent == 0
     again.close()
 
 
-def test_books_that_break_refuse(writer):
+def test_books_that_break_refuse(file_writer):
     async def work(ledger):
-        writer.database.connection.execute("DROP TABLE ledger")
+        file_writer.database.connection.execute("DROP TABLE ledger")
         with pytest.raises(ApiError, match="nothing was spent") as error:
             await ledger.reserve(BOB, 1, 1, "r")
         assert error.value.status == 503 and ledger.failure is not None and ledger.total.held == 0
 
-    run(writer, work)
+    run(file_writer, work)
 
 
 @settings(max_examples=30, deadline=None)
@@ -353,8 +376,8 @@ def test_never_over_a_limit(steps):
     assert written == [ledger.total.spent]
 
 
-def test_dollars_are_shown_as_dollars(writer):
-    ledger = GatewayLedger(writer, Currency.money(1.0, 2.0, prompt_tokens=0, max_tokens=100), total=10**12 // 4)
+def test_dollars_are_shown_as_dollars(file_writer):
+    ledger = GatewayLedger(file_writer, Currency.money(1.0, 2.0, prompt_tokens=0, max_tokens=100), total=10**12 // 4)
     key = ApiKey("bob", budget=5 * 10**12)
     assert (ledger.shown_unit, ledger.shown(25 * 10**10), ledger.words(125 * 10**10)) == ("usd", 0.25, "$1.25")
     messages = [ledger.refusal(key, amount).message for amount in (10**12, 1)]

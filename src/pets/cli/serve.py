@@ -172,7 +172,11 @@ class GatewayOptions:
         (),
         metavar="NAME",
     )
-    store: Path | None = option("The file that remembers spend and keys; without one, nothing is remembered.")
+    store: str | None = option(
+        "The file that remembers spend and keys, or the URL of a PostgreSQL, which gateways share; without one, "
+        "nothing is remembered.",
+        metavar="FILE",
+    )
     machine_safe: bool = option("Let the ledger outlive a power cut too, which is slower.", False)
     grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0)
     log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")

@@ -29,6 +29,7 @@ from typing import Any
 from pets.core.budget import Budget
 from pets.core.policy import Policy, View, frozen, plain
 from pets.core.queues import queue_for
+from pets.core.queues.quotas import QuotaQueue, StreamShare
 from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record
 from pets.core.tally import Tally
@@ -87,6 +88,8 @@ class Allocator:
 
         Refused as a whole when one of them does not fit or the budget left cannot warm them up.
         """
+        if self._others.arrived:
+            self._cover_warmups(len(questions))
         self.check(*questions)
         start, window = self._arrived, self.budget.window
         records = [Record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
@@ -181,6 +184,50 @@ class Allocator:
             self._queue.spend(waves)
         if self.told >= self._refit_at:
             self._refit()
+
+    @property
+    def share(self) -> StreamShare:
+        """What this allocator has taken of a stream by windows, for others that share the stream."""
+        return self._quotas().share()
+
+    def see_others(self, others: StreamShare) -> None:
+        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.price import Price
+        >>> first, second = (Allocator(Price(), Budget.per_window(10, 160)) for _ in range(2))
+        >>> first.add(Question("q1")); second.add(Question("q2"))
+        >>> second.tell(Trace(*second.ask()[0], "A"))
+        True
+        >>> first.see_others(second.share)
+        >>> first.budget.spent, first.budget.total, first.view("q1").questions_left
+        (1, 160, 10)
+        """
+        queue, budget, window, before = self._quotas(), self.budget, self.budget.window, self._others
+        if window is None:
+            raise StateError("allocators share a stream whose budget comes by windows; this one's does not.")
+        queue.others = others
+        budget.spent += others.spent - before.spent
+        budget.reserved += others.reserved - before.reserved
+        budget.settled += others.settled - before.settled
+        budget.total = window.amount * -(-(self._arrived + others.arrived) // window.questions)
+        self._cover_warmups()
+
+    def _cover_warmups(self, arriving: int = 0) -> None:
+        """Pay for what is promised, though others have spent it a moment ago: the windows to come make up for it."""
+        queue, budget = self._quotas(), self.budget
+        share = queue.share()
+        traces = share.owed + queue.others.owed + self.policy.warmup * (share.fresh + arriving)
+        budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
+
+    def _quotas(self) -> QuotaQueue:
+        if not isinstance(self._queue, QuotaQueue):
+            raise StateError(f"{type(self.policy).__name__} compares questions that are all there: nothing is shared.")
+        return self._queue
+
+    @property
+    def _others(self) -> StreamShare:
+        return self._queue.others if isinstance(self._queue, QuotaQueue) else StreamShare()
 
     def top_up(self, amount: int) -> None:
         """More budget: what had stopped for want of it goes on."""
@@ -482,7 +529,7 @@ class Allocator:
         """How many windows the next ``arriving`` questions begin."""
         if self.budget.window is None:
             return 0
-        size, arrived = self.budget.window.questions, self._arrived
+        size, arrived = self.budget.window.questions, self._arrived + self._others.arrived
         return -(-(arrived + arriving) // size) - -(-arrived // size)
 
     def check(self, *questions: Question) -> None:

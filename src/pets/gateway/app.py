@@ -28,7 +28,7 @@ from pets.core.tally import Tally
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.question import cached_answer_type
-from pets.errors import InputError, SamplerError, StateError
+from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import ApiKey, KeyStore, authenticate, refuse_foreign_site
 from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
@@ -44,7 +44,7 @@ from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers import Sampling, Seeds
 from pets.samplers.local import LocalSampler
-from pets.store.database import Durability
+from pets.store.database import Durability, is_shared
 
 __all__ = ["app", "build_gateway", "running", "serve"]
 
@@ -92,15 +92,7 @@ def build_gateway(
     cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
     allocator = _allocator(policy, mean_budget, window, settings.max_traces)
     servers = Upstream(upstream, key=key, headers=headers, timeout=settings.timeout)
-    writer = LedgerWriter(store, durability)
-    ledger = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit)
-    keys = KeyStore(writer.reader)
-    try:
-        keys.check_units(ledger.unit)
-    except InputError:
-        writer.close()
-        raise
-    writer.start()
+    ledger, keys = _ledger(store, durability, allocator, currency, total, rate_limit)
     # An outage lasts as long as the requests that wait for its end: each has its own deadline.
     fetcher = Fetcher(
         servers.samplers,
@@ -121,6 +113,39 @@ def build_gateway(
         mean_budget=mean_budget,
         drift=drift,
     )
+
+
+def _ledger(
+    store: str | PathLike[str],
+    durability: Durability,
+    allocator: Allocator,
+    currency: Currency | None,
+    total: int | None,
+    rate_limit: SpendRateLimit | None,
+) -> tuple[GatewayLedger, KeyStore]:
+    """The ledger and the keys of a store, which in a PostgreSQL other gateways share."""
+    if is_shared(store):
+        from pets.gateway.shared_ledger import SharedLedger, SharedWriter  # an extra
+
+        shared_writer = SharedWriter(str(store))
+        try:
+            shared_writer.keys.check_units((currency or Currency()).unit)
+            shared = SharedLedger(shared_writer, currency, total=total, rate_limit=rate_limit)
+        except PetsError:
+            shared_writer.close()
+            raise
+        shared.steer(allocator)
+        shared_writer.start()
+        return shared, shared_writer.keys
+    writer = LedgerWriter(store, durability)
+    ledger, keys = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit), KeyStore(writer.reader)
+    try:
+        keys.check_units(ledger.unit)
+    except InputError:
+        writer.close()
+        raise
+    writer.start()
+    return ledger, keys
 
 
 def _allocator(policy: Policy, mean_budget: float, window: int, max_traces: int) -> Allocator:
@@ -184,6 +209,7 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
+            await state.ledger.begin()
             yield
         finally:
             await state.close()

@@ -17,7 +17,7 @@ from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
 from pets.store.database import Database
 
-__all__ = ["ANYBODY", "ApiKey", "KeyStore", "authenticate", "refuse_foreign_site", "unit_shown"]
+__all__ = ["ANYBODY", "ApiKey", "CachedKeyStore", "KeyStore", "authenticate", "refuse_foreign_site", "unit_shown"]
 
 KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
@@ -132,6 +132,36 @@ class KeyStore:
             ).rowcount
         if not changed:
             raise InputError(f"there is no key {name!r} in use.")
+
+
+class CachedKeyStore(KeyStore):
+    """Keys of a store that gateways share, as they were a moment ago: no request waits for its server."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._by_hash: dict[str, ApiKey] = {}
+        self._required = False
+        self.refresh(database)
+
+    @property
+    def required(self) -> bool:
+        """As :attr:`KeyStore.required`."""
+        return self._required
+
+    def find(self, secret: str | None) -> ApiKey | None:
+        """As :meth:`KeyStore.find`."""
+        key = None if secret is None else self._by_hash.get(_hash(secret))
+        return key or (None if self._required else ANYBODY)
+
+    def refresh(self, database: Database) -> None:
+        """Read the keys again."""
+        rows = database.all("SELECT hash, name, budget, admin, unit, revoked FROM api_keys")
+        self._by_hash = {
+            digest: ApiKey(name, budget, bool(admin), unit)
+            for digest, name, budget, admin, unit, revoked in rows
+            if revoked is None
+        }
+        self._required = bool(rows)
 
 
 def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = False) -> ApiKey:

@@ -33,7 +33,17 @@ from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
 
-__all__ = ["Balance", "GatewayLedger", "RequestAccount", "Reservation", "SpendRateLimit"]
+__all__ = [
+    "SPENT_SINCE",
+    "TOTALS",
+    "Balance",
+    "GatewayLedger",
+    "RequestAccount",
+    "Reservation",
+    "Settlement",
+    "SpendRateLimit",
+    "prices_of",
+]
 
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
@@ -47,6 +57,19 @@ COST_NOW = (
     "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
     "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
 )
+TOTALS = (
+    f"SELECT key, sum({COST_NOW}), sum(delivered), "
+    "sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), sum(estimated), sum(claimed_more), "
+    "sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END) "
+    "FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL GROUP BY key"
+)
+SPENT_SINCE = (
+    f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL AND at >= ?6"
+)
+
+
+Settlement = tuple[int, int, int, int, int, int]
+"""A row's spent, delivered, tokens, prompt_tokens, estimated and claimed_more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,21 +334,14 @@ class GatewayLedger(Ledger):
         reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most)
         self._next_id += 1
         try:
-            await self._writer.durable(
-                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                *(reservation.id, self._now(), key.name, request, kind, self.unit, traces, amount, *most),
-            )
+            return reservation if await self._write_reservation(reservation, request, kind) else None
         except asyncio.CancelledError:
             self.settle(reservation, cost=0)
             raise
         except StateError as error:
             reservation.open = False  # it has no row to settle
-            for balance in balances:
-                balance.held -= amount
             message = f"The ledger cannot be written ({error}); nothing was spent."
             raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
-        return reservation
 
     def settle(
         self,
@@ -349,12 +365,35 @@ class GatewayLedger(Ledger):
         self.lost += reservation.traces if cost and not delivered else 0
         self.estimated += estimated
         self.claimed_more += claimed_more
+        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
+        self._write_settlement(reservation, (cost, delivered, *used, estimated, claimed_more))
+
+    async def _write_reservation(self, reservation: Reservation, request: str, kind: str) -> bool:
+        """Write what is held, durably; False where the store knows that it is not free."""
+        most = reservation.tokens, reservation.prompt_tokens
+        try:
+            await self._writer.durable(
+                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *(reservation.id, self._now(), reservation.key, request, kind, self.unit),
+                *(reservation.traces, reservation.held, *most),
+            )
+        except StateError:
+            for balance in reservation.balances:
+                balance.held -= reservation.held
+            raise
+        return True
+
+    def _write_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
+        """Write what became of a reservation, soon."""
         self._writer.write(
             "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, "
             "claimed_more = ? WHERE id = ?",
-            *(cost, delivered, min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)),
-            *(estimated, claimed_more, reservation.id),
+            *(*settlement, reservation.id),
         )
+
+    async def begin(self) -> None:
+        """The gateway's event loop runs; requests come."""
 
     async def release(self) -> None:
         """Write what is left and release the store; the disk is waited for in a thread."""
@@ -383,15 +422,9 @@ class GatewayLedger(Ledger):
         database, currency = self._writer.database, self.currency
         with database.transaction() as transaction:
             transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
-        prices = (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
-        rows = database.all(
-            f"SELECT key, sum({COST_NOW}), sum(delivered), "
-            "sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), sum(estimated), sum(claimed_more), "
-            "sum(unit != ?1) FROM ledger WHERE kind != 'fallback' GROUP BY key",
-            *prices,
-        )
+        prices = prices_of(currency)
         converted = 0
-        for name, spent, delivered, lost, estimated, claimed_more, foreign in rows:
+        for name, spent, delivered, lost, estimated, claimed_more, foreign in database.all(TOTALS, *prices):
             self._by_key[name] = Balance(None, int(spent))
             self.total.spent += int(spent)
             self.delivered += delivered
@@ -409,13 +442,15 @@ class GatewayLedger(Ledger):
         self._latest = -math.inf if last_at is None else last_at
         if (limit := self._rate_limit) is not None:
             number = limit.window(self._now())
-            row = database.one(
-                f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND at >= ?6",
-                *(*prices, number * limit.seconds),
-            )
+            row = database.one(SPENT_SINCE, *prices, number * limit.seconds)
             self._window_number, self._window = number, Balance(limit.amount, int(row[0]) if row else 0)
             if (ahead := self._latest - self._clock()) > 1:
                 LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
+
+
+def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
+    """The values that the sums over the ledger take."""
+    return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
 
 
 def _account(batch: Batch) -> RequestAccount:

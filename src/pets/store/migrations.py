@@ -94,6 +94,22 @@ def _identity(transaction: Transaction) -> None:
     transaction.execute("ALTER TABLE runs ADD COLUMN identity TEXT")
 
 
+def _replicas(transaction: Transaction) -> None:
+    """Gateways that share a ledger, each with the entries that it answers for, and the sums that limits apply to.
+
+    ``beat`` goes up while a replica lives; ``share`` is what it has taken of the common plan. A balance is of all keys
+    (``total``), of one, or of one window of time.
+    """
+    transaction.execute(
+        "CREATE TABLE replicas (id INTEGER PRIMARY KEY, name TEXT NOT NULL, started REAL NOT NULL, "
+        "beat INTEGER NOT NULL, settings TEXT NOT NULL, share TEXT NOT NULL, ended REAL)"
+    )
+    transaction.execute("CREATE TABLE balances (name TEXT PRIMARY KEY, spent INTEGER NOT NULL, held INTEGER NOT NULL)")
+    transaction.execute("ALTER TABLE ledger ADD COLUMN replica INTEGER")
+    transaction.execute("ALTER TABLE ledger ADD COLUMN rate_window TEXT")
+    transaction.execute("CREATE INDEX open_entries ON ledger (replica) WHERE spent IS NULL AND replica IS NOT NULL")
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -104,4 +120,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _estimated_usage,
     _units_of_keys,
     _identity,
+    _replicas,
 )

@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise missing(error.name or "psycopg", "postgres") from None
 
-__all__ = ["PostgresDatabase", "connect", "to_postgres"]
+__all__ = ["PostgresDatabase", "PostgresError", "connect", "to_postgres"]
 
 DEFAULT_SCHEMA = "pets"
 CONNECT_TIMEOUT_S = 10
@@ -51,6 +51,7 @@ IS_LOCKED = (
 )
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+PostgresError = psycopg.Error
 
 
 class PostgresDatabase(Database):

@@ -13,7 +13,7 @@ With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
@@ -26,10 +26,32 @@ from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.types import Launch
 
-__all__ = ["STOPS_KEPT", "QuotaQueue", "coin_of"]
+__all__ = ["STOPS_KEPT", "QuotaQueue", "StreamShare", "coin_of"]
 
 STOPS_KEPT = 64  # how many past stops a policy may look back on
 COIN_BLOCK = 1024  # drawn at a time
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShare:
+    """What an allocator has taken of a stream's plan; several that share a stream tell each other theirs.
+
+    Questions that ``arrived``, that have their final grant and that are ``fresh``; traces that are ``open``, ``owed``,
+    and owed to final grants; what is ``spent`` and ``reserved``, and the traces ``settled`` for it.
+    """
+
+    arrived: int = 0
+    finals: int = 0
+    fresh: int = 0
+    open: int = 0
+    owed: int = 0
+    owed_final: int = 0
+    spent: int = 0
+    reserved: int = 0
+    settled: int = 0
+
+    def __add__(self, other: "StreamShare") -> "StreamShare":
+        return StreamShare(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +92,7 @@ class QuotaQueue:
         self._owed_final = 0  # the part of it that belongs to final grants
         self._open = 0  # traces launched by questions whose grant is not final
         self._finals = 0
+        self.others = StreamShare()  # of the same stream
 
     def add(self, record: Record) -> None:
         """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
@@ -111,7 +134,7 @@ class QuotaQueue:
     @property
     def promised(self) -> int:
         """Traces that are granted and not launched yet, and the warm-ups of the questions to come."""
-        return self._owed + self.policy.warmup * self._coming
+        return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def merged(self, record: Record) -> None:
         """Two of the question's answers became one: its next grant is decided by that."""
@@ -176,17 +199,33 @@ class QuotaQueue:
             self._offer(grant)
         self._short = [self._grants[position] for position in data["short"]]
 
+    def share(self) -> StreamShare:
+        """What this queue has taken of the plan, without others'."""
+        budget, others = self._budget, self.others
+        return StreamShare(
+            arrived=self._arrived,
+            finals=self._finals,
+            fresh=len(self._fresh),
+            open=self._open,
+            owed=self._owed,
+            owed_final=self._owed_final,
+            spent=budget.spent - others.spent,
+            reserved=budget.reserved - others.reserved,
+            settled=budget.settled - others.settled,
+        )
+
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``."""
-        budget_left = self._budget.expected + self._open - self._owed_final
-        questions_left = max(1, self._expected - self._finals)
+        others = self.others
+        budget_left = self._budget.expected + self._open - self._owed_final + others.open - others.owed_final
+        questions_left = max(1, self._expected - self._finals - others.finals)
         coin = coin_of(self._seed, record.position)
         return View(budget_left, questions_left, self._budget.cap, coin, tuple(self._stops))
 
     @property
     def _expected(self) -> int:
         """Questions that the budget so far is for."""
-        arrived, window = self._arrived, self._budget.window
+        arrived, window = self._arrived + self.others.arrived, self._budget.window
         if window is not None:
             return -(-arrived // window.questions) * window.questions
         return max(arrived, self._horizon or 0)
@@ -194,13 +233,14 @@ class QuotaQueue:
     @property
     def _coming(self) -> int:
         """Questions that were granted nothing yet, those that have yet to arrive among them."""
-        return self._expected - self._arrived + len(self._fresh)
+        others = self.others
+        return self._expected - self._arrived - others.arrived + len(self._fresh) + others.fresh
 
     def _decide(self, grant: _Grant) -> None:
         """Grant the warm-up, or ask the policy once; a question that deserves no more stops."""
         record, warmup = grant.record, self.policy.warmup
         spent = record.spent
-        spare = self._budget.expected - self._owed
+        spare = self._budget.expected - self._owed - self.others.owed
         if spent < warmup:
             wanted = warmup - spent
         elif grant.final:

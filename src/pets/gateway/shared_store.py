@@ -1,0 +1,465 @@
+"""``SharedWriter``: the ledger's transactions on a PostgreSQL that gateway replicas share.
+
+A thread takes all that is waiting, reservations and settlements, into one transaction:
+
+    own row of ``replicas``     FOR SHARE: as long as it is there, nobody else settles this replica's entries
+    own rows of ``ledger``      settled where they are still open
+    rows of ``balances``        FOR UPDATE in the order of their names; what does not fit is refused
+    new rows of ``ledger``      then the balances are moved, and the transaction committed
+
+Every transaction takes its locks in this order, so none waits for another in a circle. It commits without waiting for
+the disk, which frees the balances for the other replicas at once; the beat that follows waits for the disk, and with
+it everything before it is durable. Only then a reservation counts as made.
+
+A replica's ``beat`` goes up with every transaction, at least every BEAT_S. One whose beat stands for DEAD_AFTER_S,
+while this replica's own goes on, is dead: what it had open is charged in full, for nobody knows what became of it, and
+its row is ended. Should it live after all, it goes on under a new row, and what was charged stays charged.
+
+When the server cannot be reached, ``failure`` says why; reservations fail at once, settlements wait, and every RETRY_S
+the thread tries again. A reservation whose transaction broke off may have been made: it is taken back with the first
+transaction that follows.
+"""
+
+import asyncio
+import json
+import os
+import queue
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+from pets.core.budget import Currency
+from pets.core.queues.quotas import StreamShare
+from pets.errors import PetsError, StateError
+from pets.gateway.auth import CachedKeyStore
+from pets.gateway.ledger import SPENT_SINCE, TOTALS, Settlement, prices_of
+from pets.gateway.telemetry import LOGGER
+from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
+
+__all__ = ["TOTAL", "Entry", "Operation", "SharedWriter", "StoreSnapshot"]
+
+BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
+DEAD_AFTER_S = 30.0
+RETRY_S = 1.0  # between two tries to reach a server
+STALLED_AFTER_S = 5.0  # that a transaction may take before requests are refused
+CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server
+MAX_BATCH = 500  # operations in one transaction
+MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
+TOTAL = "total"
+
+REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
+NOW = "extract(epoch FROM clock_timestamp())::double precision"
+IS_MINE = "SELECT 1 FROM replicas WHERE id = $1 AND ended IS NULL FOR SHARE"
+BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
+LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
+MAKE_BALANCES = (
+    "INSERT INTO balances SELECT name, 0, 0 FROM unnest($1::text[]) AS t (name) ORDER BY name ON CONFLICT DO NOTHING"
+)
+MOVE_BALANCES = (
+    "UPDATE balances b SET spent = b.spent + t.spent, held = b.held + t.held "
+    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
+    "RETURNING b.name, b.spent, b.held"
+)
+RESERVE = (
+    "INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica) "
+    f"SELECT t.*, {NOW}, $11::bigint FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], "
+    "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[]) AS t"
+)
+SETTLE = (
+    "UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens, "
+    "prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more "
+    "FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) "
+    "AS t (id, spent, delivered, tokens, prompt_tokens, estimated, claimed_more) "
+    "WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id"
+)
+CHARGE = (
+    "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
+    "RETURNING key, kind, rate_window, held"
+)
+OTHERS = "SELECT id, beat, share FROM replicas WHERE ended IS NULL AND id <> $1"
+VOID: Settlement = (0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the ledger: what is held, and the balances that it moves; ``limits`` are those of each."""
+
+    id: int
+    key: str
+    request: str
+    kind: str
+    unit: str
+    traces: int
+    held: int
+    tokens: int
+    prompt_tokens: int
+    window: str | None
+    limits: tuple[tuple[str, int | None], ...]
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """As :data:`RESERVE` takes it."""
+        return (self.id, self.key, self.request, self.kind, self.unit, self.traces, self.held,
+                self.tokens, self.prompt_tokens, self.window)  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """An entry to be made, whose future says whether it was, or one to be settled."""
+
+    entry: Entry
+    settlement: Settlement | None = None
+    made: asyncio.Future[bool] | None = None
+
+    @property
+    def moves(self) -> tuple[int, int]:
+        """What it adds to ``spent`` and ``held`` of its balances."""
+        return (0, self.entry.held) if self.settlement is None else (self.settlement[0], -self.entry.held)
+
+
+@dataclass(slots=True)
+class StoreSnapshot:
+    """What the store said after a transaction: balances by name, which entries were made, what other replicas took."""
+
+    balances: dict[str, tuple[int, int]] = field(default_factory=dict)
+    made: set[int] = field(default_factory=set)
+    others: StreamShare | None = None
+    clock_offset_s: float | None = None  # the server's clock is so far ahead
+    error: str | None = None
+
+
+class SharedWriter:
+    """The one who talks to the store for a replica: see the module's docstring.
+
+    ``keys`` are the store's, never older than a moment. ``share`` says what this replica has taken of the common plan.
+    ``on_end`` is called in the event loop with the operations that a transaction ended, and what it found.
+    """
+
+    def __init__(self, url: str, name: str = "") -> None:
+        self.database = PostgresDatabase(url, create=True)
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.keys = CachedKeyStore(self.database)
+        self.replica = 0
+        self.share: Callable[[], StreamShare] = StreamShare
+        self.on_end: Callable[[Sequence[Operation], StoreSnapshot], None] = lambda operations, snapshot: None
+        self._url = url
+        self._settings = ""
+        self._currency = Currency()
+        self._failure: str | None = None
+        self._began: float | None = None  # of the transaction under way
+        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._waiting: list[Operation] = []  # settlements that have to be tried again
+        self._watched: frozenset[str] = frozenset()  # balances that are read with every look
+        self._known: set[str] = set()  # balances that are there
+        self._seen: dict[int, tuple[int, float]] = {}  # of other replicas: their beat, and since when it stands
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = False
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing can be reserved now; None where it can."""
+        began = self._began
+        if self._failure is None and began is not None and time.monotonic() - began > STALLED_AFTER_S:
+            return f"{self.database.name} has not answered for {time.monotonic() - began:.0f} seconds"
+        return self._failure
+
+    # -- the event loop's side --------------------------------------------------------------------------------------
+
+    def register(self, currency: Currency) -> None:
+        """Become a replica; refused where another counts in other prices. The first of all adds up the ledger."""
+        self._currency = currency
+        prices = {name: value for name, value in asdict(currency).items() if name != "hold"}
+        self._settings = json.dumps(prices, sort_keys=True)
+        with self.database.transaction() as transaction:
+            transaction.execute(REPLICA_LOCK)
+            rows = transaction.execute("SELECT name, settings FROM replicas WHERE ended IS NULL").fetchall()
+            for name, settings in rows:
+                if settings != self._settings:
+                    raise StateError(
+                        f"{self.database.name} is in use by the gateway {name}, which counts in "
+                        f"{json.loads(settings)['unit']} or at another price. Start all alike, or stop that one first; "
+                        f"one that was killed counts as gone after {DEAD_AFTER_S:.0f} seconds."
+                    )
+            if not rows:
+                self._add_up(currency)
+            (self.replica,) = transaction.execute(
+                f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
+                "RETURNING id",
+                (self.name, self._settings),
+            ).fetchone()
+
+    def start(self) -> None:
+        """Begin to write; before that, the database may be read and written directly."""
+        self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
+        self._thread.start()
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Tell this loop from now on what transactions ended in."""
+        self._loop = loop
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Read these balances with every look at the store."""
+        self._watched = frozenset(names)
+
+    def put(self, operation: Operation) -> None:
+        """Have an operation written with the next transaction."""
+        self._queue.put(operation)
+
+    def finish(self) -> None:
+        """Take no more operations; what is there is written."""
+        if not self._ended:
+            self._ended = True
+            self._queue.put(None)
+
+    def close(self) -> None:
+        """Wait until all is written, end this replica and release the store; a second call does nothing."""
+        self.finish()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+            self._thread = None
+        self.database.close()
+
+    # -- the thread's side ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        looked = 0.0
+        ending = False
+        while not ending:
+            operations, ending = self._take(looked + BEAT_S - time.monotonic())
+            self._began = time.monotonic()
+            snapshot = StoreSnapshot()
+            try:
+                if operations:
+                    self._commit(operations, snapshot)
+                if time.monotonic() - looked >= BEAT_S:
+                    self._look(snapshot)
+                    looked = time.monotonic()
+                if ending:
+                    self._charge(self.replica, beat=None)
+            except (PostgresError, PetsError) as error:
+                snapshot.error = _words(error)
+            self._began = None
+            self._end(operations, snapshot)
+            if snapshot.error is not None and not ending:
+                time.sleep(RETRY_S)
+                self._reconnect()
+                looked = 0.0
+
+    def _take(self, timeout_s: float) -> tuple[list[Operation], bool]:
+        """All that waits, or what comes first within the timeout; and whether it is the last."""
+        operations, self._waiting = self._waiting, []
+        ending = False
+        with suppress(queue.Empty):
+            wait_s = 0.0 if operations else max(0.0, timeout_s)
+            while len(operations) < MAX_BATCH and not ending:
+                operation = self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
+                wait_s = 0.0
+                if operation is None:
+                    ending = True
+                else:
+                    operations.append(operation)
+        made = {operation.entry.id for operation in operations if operation.settlement is None}
+        # What is made now is settled with the next transaction.
+        self._waiting = [op for op in operations if op.settlement is not None and op.entry.id in made]
+        if self._waiting:
+            operations = [op for op in operations if op.settlement is None or op.entry.id not in made]
+            if ending:
+                self._queue.put(None)
+        return operations, ending and not self._waiting
+
+    def _commit(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
+        """One transaction, as the module's docstring has it."""
+        connection = self.database.connection
+        names = sorted({name for operation in operations for name, _ in operation.entry.limits})
+        if missing := [name for name in names if name not in self._known]:
+            connection.execute(MAKE_BALANCES, (missing,))
+            self._known.update(missing)
+        settled = [operation for operation in operations if operation.settlement is not None]
+        columns = _columns(((op.entry.id, *(op.settlement or VOID)) for op in settled), 7)
+        with connection.pipeline():
+            connection.execute("BEGIN")
+            connection.execute("SET LOCAL synchronous_commit TO off")
+            mine = connection.execute(IS_MINE, (self.replica,))
+            changed = connection.execute(SETTLE, columns)
+            balances = connection.execute(LOCK_BALANCES, (names,))
+        if mine.fetchone() is None:
+            connection.execute("ROLLBACK")
+            self._rejoin()
+            self._commit(operations, snapshot)
+            return
+        ended = {id for (id,) in changed.fetchall()}
+        moves = _moves(operation for operation in settled if operation.entry.id in ended)
+        snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
+        fitting = _fitting(
+            [operation.entry for operation in operations if operation.settlement is None],
+            {name: sum(amounts) + sum(moves.get(name, (0, 0))) for name, amounts in snapshot.balances.items()},
+        )
+        moves = _moves((Operation(entry) for entry in fitting), moves)
+        with connection.pipeline():
+            if fitting:
+                connection.execute(RESERVE, (*_columns((entry.row for entry in fitting), 10), self.replica))
+            moved = connection.execute(MOVE_BALANCES, (list(moves), *_columns(moves.values(), 2)))
+            connection.execute("COMMIT")
+            connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
+        snapshot.balances.update((name, (spent, held)) for name, spent, held in moved.fetchall())
+        snapshot.made.update(entry.id for entry in fitting)
+
+    def _look(self, snapshot: StoreSnapshot) -> None:
+        """Beat, and see what others did: balances, keys, the common plan, replicas that are dead."""
+        connection = self.database.connection
+        share = json.dumps(asdict(self.share()))
+        with connection.pipeline():
+            beat = connection.execute(
+                f"UPDATE replicas SET beat = beat + 1, share = $2 WHERE id = $1 AND ended IS NULL RETURNING {NOW}",
+                (self.replica, share),
+            )
+            balances = connection.execute(
+                "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[])", (list(self._watched),)
+            )
+            others = connection.execute(OTHERS, (self.replica,))
+        row = beat.fetchone()
+        if row is None:
+            self._rejoin()
+            return
+        snapshot.clock_offset_s = row[0] - time.time()
+        snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
+        self.keys.refresh(self.database)
+        replicas = others.fetchall()
+        snapshot.others = sum((StreamShare(**json.loads(share)) for _, _, share in replicas), StreamShare())
+        self._bury([(id, beat) for id, beat, _ in replicas])
+        if self._failure is not None:
+            LOGGER.warning("%s can be written again", self.database.name)
+            self._failure = None
+
+    def _bury(self, replicas: Sequence[tuple[int, int]]) -> None:
+        """Charge what replicas have open whose beat stands still."""
+        now = time.monotonic()
+        self._seen = {
+            id: self._seen[id] if self._seen.get(id, (None,))[0] == beat else (beat, now) for id, beat in replicas
+        }
+        for id, (beat, since) in list(self._seen.items()):
+            if now - since > DEAD_AFTER_S:
+                self._charge(id, beat)
+
+    def _charge(self, replica: int, beat: int | None) -> None:
+        """End a replica: what it has open is charged in full. One that has beaten since is left alone."""
+        with self.database.transaction() as transaction:
+            mine = "SELECT name FROM replicas WHERE id = $1 AND ended IS NULL AND ($2::bigint IS NULL OR beat = $2) "
+            row = transaction.execute(mine + "FOR UPDATE SKIP LOCKED", (replica, beat)).fetchone()
+            if row is None:
+                return
+            charged = transaction.execute(CHARGE, (replica,)).fetchall()
+            held: Counter[str] = Counter()
+            for key, kind, window, amount in charged:
+                for name in balance_names(key, window) if kind != "fallback" else ():
+                    held[name] += amount
+            if held:
+                transaction.execute(LOCK_BALANCES, (sorted(held),))
+                transaction.execute(MOVE_BALANCES, (list(held), list(held.values()), [-n for n in held.values()]))
+            transaction.execute(f"UPDATE replicas SET ended = {NOW} WHERE id = $1", (replica,))
+        if charged:
+            LOGGER.warning(
+                "%d requests of the gateway %s ended with it: they are charged in full.", len(charged), row[0]
+            )
+
+    def _rejoin(self) -> None:
+        """Others took this replica for dead: go on under a new row."""
+        LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
+        self.register(self._currency)
+
+    def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
+        """Hand the outcome to the event loop; keep what has to be tried again."""
+        if snapshot.error is not None:
+            if self._failure is None:
+                LOGGER.error("%s; requests are refused until it can be written", snapshot.error)
+            self._failure = snapshot.error
+            self._seen.clear()  # others may have been cut off as this one was
+            again = [op if op.settlement is not None else Operation(op.entry, VOID) for op in operations]
+            self._waiting = again + self._waiting
+            operations = [operation for operation in operations if operation.settlement is None]
+        if self._loop is not None:
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                self._loop.call_soon_threadsafe(self.on_end, operations, snapshot)
+
+    def _reconnect(self) -> None:
+        """Another connection in place of the one that failed."""
+        try:
+            fresh = PostgresDatabase(self._url, create=True)
+        except PetsError as error:
+            self._failure = _words(error)
+            return
+        with suppress(PostgresError):
+            self.database.connection.close()
+        self.database.connection = fresh.connection
+        self._known.clear()
+
+    def _add_up(self, currency: Currency) -> None:
+        """Balances from the ledger, in its present unit; what nobody answers for is charged in full."""
+        connection = self.database.connection
+        connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
+        connection.execute("DELETE FROM balances")
+        rows = connection.execute(to_postgres(TOTALS), prices_of(currency)).fetchall()
+        spent = {f"key {key}": int(cost) for key, cost, *_ in rows}
+        spent[TOTAL] = sum(spent.values())
+        for name, amount in spent.items():
+            connection.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, amount))
+
+    def open_window(self, name: str, since: float) -> None:
+        """Make the balance of a window of time from the ledger, where nobody has; before :meth:`start`."""
+        with self.database.transaction() as transaction:
+            transaction.execute(REPLICA_LOCK)
+            if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
+                (spent,) = transaction.execute(SPENT_SINCE, (*prices_of(self._currency), since)).fetchone()
+                transaction.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, int(spent)))
+
+
+def balance_names(key: str, window: str | None) -> tuple[str, ...]:
+    """The balances that an entry moves.
+
+    >>> balance_names("alice", "window 3600 4")
+    ('key alice', 'total', 'window 3600 4')
+    """
+    return (f"key {key}", TOTAL) if window is None else (f"key {key}", TOTAL, window)
+
+
+def _columns(rows: Iterable[Sequence[object]], width: int) -> list[list[object]]:
+    """Rows as columns, for ``unnest``.
+
+    >>> _columns([(1, "a"), (2, "b")], 2), _columns([], 2)
+    ([[1, 2], ['a', 'b']], [[], []])
+    """
+    columns: list[list[object]] = [list(column) for column in zip(*rows, strict=True)]
+    return columns or [[] for _ in range(width)]
+
+
+def _moves(
+    operations: Iterable[Operation], before: dict[str, tuple[int, int]] | None = None
+) -> dict[str, tuple[int, int]]:
+    """What operations add to ``spent`` and ``held`` of each balance."""
+    moves = dict(before or {})
+    for operation in operations:
+        spent, held = operation.moves
+        for name, _ in operation.entry.limits:
+            old = moves.get(name, (0, 0))
+            moves[name] = (old[0] + spent, old[1] + held)
+    return moves
+
+
+def _fitting(entries: Sequence[Entry], taken: dict[str, int]) -> list[Entry]:
+    """The entries that fit, first come, first served; ``taken`` is what is spent or held of each balance."""
+    fitting: list[Entry] = []
+    for entry in entries:
+        if all(taken[name] + entry.held <= (MAX_BALANCE if limit is None else limit) for name, limit in entry.limits):
+            fitting.append(entry)
+            for name, _ in entry.limits:
+                taken[name] += entry.held
+    return fitting
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())

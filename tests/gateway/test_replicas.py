@@ -1,0 +1,44 @@
+"""Whole gateways over one PostgreSQL: what one is told holds for all."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from pets.gateway import Settings
+from pets.gateway.auth import KeyStore
+from pets.store.database import open_database
+
+from .conftest import ScriptedSampler, ask_in_process, build_scripted
+
+
+@pytest.fixture
+def replicas(postgres_url):
+    """Three gateways in one event loop, each with a server of its own."""
+    with contextlib.closing(open_database(postgres_url, create=True)) as database:
+        secret = KeyStore(database).add("alice", budget=100)
+    states = [
+        build_scripted(ScriptedSampler(), store=postgres_url, settings=Settings(answer="choice"), mean_budget=4)
+        for _ in range(3)
+    ]
+    return states, {"authorization": f"Bearer {secret}"}
+
+
+def test_a_keys_budget_holds_under_a_hundred_requests_spread_over_replicas(replicas, postgres_url):
+    states, headers = replicas
+
+    async def work():
+        replies = await asyncio.gather(*(ask_in_process(states[n % len(states)], headers=headers) for n in range(100)))
+        refused = await ask_in_process(states[0])
+        for state in states:
+            await state.close()
+        return replies, refused
+
+    replies, refused = asyncio.run(work())
+    assert {reply.status_code for reply in replies} <= {200, 429} and refused.status_code == 401
+    traces = sum(reply.json()["pets"]["traces"] for reply in replies if reply.status_code == 200)
+    assert traces <= 100 and sum(reply.status_code == 200 for reply in replies) >= 10
+    with contextlib.closing(open_database(postgres_url, create=False)) as database:
+        assert KeyStore(database).spent("alice") == {"traces": database.one("SELECT sum(spent) FROM ledger")[0]}
+        ((spent, held),) = database.all("SELECT spent, held FROM balances WHERE name = 'key alice'")
+        assert traces <= spent <= 100 and held == 0

@@ -1,0 +1,274 @@
+"""Gateways that share a PostgreSQL: one budget, one price, whoever dies and whatever breaks."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, Currency
+from pets.errors import StateError
+from pets.gateway import shared_store
+from pets.gateway.auth import ApiKey, KeyStore
+from pets.gateway.ledger import SpendRateLimit
+from pets.gateway.shared_ledger import SharedLedger, SharedWriter
+from pets.openai.errors import ApiError
+from pets.policies.price import Price
+from pets.store.database import open_database
+from pets.types import Question
+
+from ..waiting import until
+
+ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
+
+
+@pytest.fixture
+def replica(postgres_url):
+    """``replica(**options)`` is the ledger of one more gateway on the same store; all end with the test."""
+    writers = []
+
+    def start(**options):
+        writer = SharedWriter(postgres_url, f"replica {len(writers)}")
+        writers.append(writer)
+        ledger = SharedLedger(writer, **options)
+        writer.start()
+        return ledger
+
+    yield start
+    for writer in writers:
+        writer.close()
+
+
+@pytest.fixture
+def rows(postgres_url):
+    """Query the store over a connection of its own."""
+    database = open_database(postgres_url, create=True)
+    yield database.all
+    database.close()
+
+
+def kill(ledger):
+    """As kill -9 would: it writes nothing any more, and its row stays as it is."""
+    writer = ledger._shared_writer
+    writer._charge = lambda replica, beat: None
+    writer.close()
+
+
+def check_sums(rows):
+    """Balances are the sums of the ledger's rows."""
+    entries = rows("SELECT key, held, spent FROM ledger WHERE kind <> 'fallback'")
+    balances = {name: (spent, held) for name, spent, held in rows("SELECT name, spent, held FROM balances")}
+    for name, own in [("total", entries)] + [
+        (f"key {key}", [row for row in entries if row[0] == key]) for key in {row[0] for row in entries}
+    ]:
+        spent = sum(row[2] or 0 for row in own)
+        held = sum(row[1] for row in own if row[2] is None)
+        assert balances[name] == (spent, held), name
+
+
+def test_a_budget_holds_under_parallel_requests_of_all_replicas(replica, rows):
+    replicas = [replica(total=60) for _ in range(3)]
+
+    async def ask(ledger, key):
+        reservation = await ledger.reserve(key, 2, 1, "r")
+        if reservation is not None:
+            ledger.settle(reservation, 1, delivered=1)
+        return reservation
+
+    async def work():
+        made = await asyncio.gather(*(ask(replicas[n % 3], ALICE if n % 2 else BOB) for n in range(300)))
+        await asyncio.gather(*(ledger.release() for ledger in replicas))
+        return made
+
+    made = [reservation for reservation in asyncio.run(work()) if reservation]
+    by_key = {key: sum(reservation.key == key for reservation in made) for key in ("alice", "bob")}
+    assert 5 <= by_key["alice"] <= 10 and len(made) <= 60  # those that were asked while others held were refused
+    check_sums(rows)
+    ((total,),) = rows("SELECT spent FROM balances WHERE name = 'total'")
+    assert total == len(made)
+
+
+def test_what_one_spends_the_others_see(replica):
+    first, second = replica(total=20), replica(total=20)
+
+    async def work():
+        await second.begin()
+        reservation = await first.reserve(ALICE, 4, 1, "r")
+        await until(lambda: second.total.held == 4 and second.left(ALICE) == 6)
+        first.settle(reservation, 3, delivered=3)
+        await until(lambda: (second.total.spent, second.total.held) == (3, 0))
+        assert second.left(BOB) == 17 == first.left(BOB)
+
+    asyncio.run(work())
+
+
+def test_a_window_is_one_for_all(replica):
+    first, second = (replica(rate_limit=SpendRateLimit(5, 1e9)) for _ in range(2))
+
+    async def work():
+        assert await first.reserve(BOB, 4, 1, "r") is not None
+        assert await second.reserve(BOB, 2, 1, "r") is None
+        assert "this window's" in second.refusal(BOB).message
+
+    asyncio.run(work())
+    third = replica(rate_limit=SpendRateLimit(5, 1e9))
+    assert third.left(BOB) == 1
+
+
+def test_replicas_have_one_price(replica):
+    ledgers = [replica() for _ in range(2)]
+    allocators = [Allocator(Price(), Budget.per_window(10, 160, cap=64)) for _ in ledgers]
+
+    async def work():
+        for ledger, allocator in zip(ledgers, allocators, strict=True):
+            ledger.steer(allocator)
+            await ledger.begin()
+            allocator.add(Question(f"q{id(ledger)}", options=4))
+        allocators[0].ask(4)
+
+        def means():
+            views = [allocator.view(f"q{id(ledger)}") for ledger, allocator in zip(ledgers, allocators, strict=True)]
+            return {(view.budget_left, view.questions_left) for view in views}
+
+        await until(lambda: len(means()) == 1 and allocators[1].budget.reserved == 4)
+
+    asyncio.run(work())
+
+
+def test_only_what_the_dead_one_had_open_is_charged(replica, rows, monkeypatch):
+    dead, alive = replica(total=100), replica(total=100)
+
+    async def work():
+        await alive.begin()
+        await dead.reserve(ALICE, 4, 1, "lost")
+        kept = await alive.reserve(BOB, 3, 1, "kept")
+        await asyncio.to_thread(kill, dead)
+        another = replica(total=100)  # its start charges nothing
+        assert (another.total.spent, another.total.held) == (0, 7)
+        monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
+        await until(lambda: (alive.total.spent, alive.total.held) == (4, 3))
+        alive.settle(kept, 2, delivered=2)
+        await until(lambda: not alive._operations)
+
+    asyncio.run(work())
+    assert sorted(rows("SELECT request, spent, delivered FROM ledger")) == [("kept", 2, 2), ("lost", 4, 0)]
+    assert rows("SELECT count(*) FROM replicas WHERE ended IS NOT NULL") == [(1,)]
+    check_sums(rows)
+
+
+def test_one_that_was_taken_for_dead_goes_on_and_what_was_charged_stays_charged(replica, rows):
+    silent, other = replica(total=100), replica(total=100)
+
+    async def work():
+        reservation = await silent.reserve(ALICE, 4, 1, "charged")
+        before = silent._shared_writer.replica
+        other._shared_writer._charge(before, beat=None)
+        again = await silent.reserve(ALICE, 3, 1, "later")
+        assert silent._shared_writer.replica != before
+        silent.settle(reservation, 1, delivered=1)
+        silent.settle(again, 2, delivered=2)
+        await until(lambda: not silent._operations)
+        assert (silent.total.spent, silent.total.held) == (6, 0)
+
+    asyncio.run(work())
+    assert sorted(rows("SELECT request, spent FROM ledger")) == [("charged", 4), ("later", 2)]
+    check_sums(rows)
+
+
+def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatch):
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    ledger = replica(total=100)
+
+    async def work():
+        held = await ledger.reserve(BOB, 4, 1, "held")
+        rows("SELECT pg_terminate_backend(?1::int, 10000)", ledger._shared_writer.database.connection.info.backend_pid)
+        with pytest.raises(ApiError, match="nothing was spent") as error:
+            await ledger.reserve(BOB, 5, 1, "refused")
+        assert (error.value.status, error.value.code) == (503, "ledger_unavailable")
+        ledger.settle(held, 3, delivered=3)  # waits for the server
+        assert (ledger.total.spent, ledger.total.held) == (3, 0)
+        await until(lambda: ledger.failure is None)
+        again = await ledger.reserve(BOB, 6, 1, "again")
+        ledger.settle(again, 6, delivered=6)
+        await ledger.release()
+
+    asyncio.run(work())
+    assert [(request, spent) for request, spent in rows("SELECT request, spent FROM ledger ORDER BY id") if spent] == [
+        ("held", 3),
+        ("again", 6),
+    ]
+    check_sums(rows)
+
+
+def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, rows, monkeypatch):
+    """The reservation was made and nobody was told so: it costs nothing, for it was never sent."""
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    ledger = replica(total=100)
+    writer = ledger._shared_writer
+    commit = writer._commit
+
+    def breaks_off(operations, snapshot):
+        commit(operations, snapshot)
+        writer._commit = commit
+        writer.database.connection.close()
+        raise StateError("broken off")
+
+    async def work():
+        writer._commit = breaks_off
+        with pytest.raises(ApiError, match="broken off"):
+            await ledger.reserve(BOB, 5, 1, "unknown")
+        await until(lambda: ledger.failure is None)
+        await ledger.release()
+
+    asyncio.run(work())
+    assert rows("SELECT request, spent, delivered FROM ledger") == [("unknown", 0, 0)]
+    check_sums(rows)
+
+
+def test_a_server_that_does_not_answer_is_a_failure(replica, rows, monkeypatch):
+    ledger = replica(total=100)
+    monkeypatch.setattr(shared_store, "STALLED_AFTER_S", 0.0)
+
+    async def work():
+        with contextlib.closing(open_database(ledger._shared_writer._url, create=False)) as other:
+            await ledger.begin()
+            with other.transaction() as transaction:
+                transaction.execute("LOCK TABLE replicas")
+                await until(lambda: ledger.failure is not None)
+                assert "has not answered" in ledger.failure
+                with pytest.raises(ApiError, match="has not answered"):
+                    await ledger.reserve(BOB, 1, 1, "r")
+                monkeypatch.undo()
+        await until(lambda: ledger.failure is None)
+
+    asyncio.run(work())
+
+
+def test_replicas_count_in_one_unit(replica):
+    first = replica(total=100)
+    with pytest.raises(StateError, match="counts in traces or at another price"):
+        replica(currency=Currency.tokens(10))
+
+    async def work():
+        reservation = await first.reserve(BOB, 4, 1, "r", max_tokens=10, prompt_tokens=5)
+        first.settle(reservation, 2, delivered=2, tokens=14, prompt_tokens=6)
+        await first.release()
+
+    asyncio.run(work())
+    assert replica(currency=Currency.tokens(10)).total.spent == 20
+
+
+def test_keys_of_the_store_are_seen_soon(replica, postgres_url):
+    ledger = replica()
+    keys = ledger._shared_writer.keys
+
+    async def work():
+        assert not keys.required and keys.find(None) is not None
+        with contextlib.closing(open_database(postgres_url, create=False)) as database:
+            secret = KeyStore(database).add("carol", budget=3)
+            await until(lambda: keys.find(secret) == ApiKey("carol", budget=3))
+            assert keys.required and keys.find(None) is None and keys.find("pets-guess") is None
+            KeyStore(database).revoke("carol")
+            await until(lambda: keys.find(secret) is None)
+
+    asyncio.run(work())
