@@ -31,6 +31,7 @@ class Trace:
 
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
+    ``model`` is its place among the models of a mixture, whose prices may differ.
     """
 
     question: str
@@ -39,6 +40,7 @@ class Trace:
     confidence: float | None = None
     tokens: int = 0
     prompt_tokens: int = 0
+    model: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
     assert ModelOptions(key_env=("MY_KEY", "NO_KEY")).keys == ["sk-1", None]
     with pytest.raises(InputError, match="--endpoint needs --model NAME"):
         ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
-    servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m")
+    servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model=("m",))
     assert len(servers.samplers(LocalModelOptions(), stream=False)) == 2
 
 
@@ -55,9 +55,9 @@ def test_a_local_model_has_fewer_traces_in_flight():
 
 def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://base/v1")
-    assert ModelOptions(model="m").servers == ("http://base/v1",)
-    assert ModelOptions(endpoint=("http://x/v1",), model="m").servers == ("http://x/v1",)
-    assert ModelOptions().servers == ModelOptions(model="weights.gguf").servers == ()
+    assert ModelOptions(model=("m",)).servers == ("http://base/v1",)
+    assert ModelOptions(endpoint=("http://x/v1",), model=("m",)).servers == ("http://x/v1",)
+    assert ModelOptions().servers == ModelOptions(model=("weights.gguf",)).servers == ()
 
 
 def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
@@ -76,3 +76,38 @@ def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_opti
     for text, words in (("[]", "is a JSON object"), ("{", "is a JSON object"), ('{"n": 3}', "may not hold n")):
         with pytest.raises(InputError, match=words):
             SamplingOptions(extra_body=text).merge(Sampling())
+
+
+def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
+    monkeypatch.setenv("KEY_B", "sk-b")
+    both = ModelOptions(
+        endpoint=("a=http://x/v1", "b=http://y/v1", "b=http://z/v1"), model=("a=2", "b"), key_env=("b=KEY_B",)
+    )
+    assert both.keys == ["b=sk-b"] and both.names == ["a", "b"]
+    samplers = both.samplers_by_model(LocalModelOptions(), stream=False)
+    assert {name: len(own) for name, own in samplers.items()} == {"a": 1, "b": 2}
+    price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
+    assert price is None and [str(share.price) for share in shares] == [
+        "TokenPrice(prompt=1.0, output=2.0)",
+        "TokenPrice(prompt=3.0, output=4.0)",
+    ]
+    assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
+
+
+@pytest.mark.parametrize(
+    ("model", "prices", "message"),
+    [
+        (ModelOptions(model=("a", "b")), (), "which server has a"),
+        (ModelOptions(model=("a", "a"), endpoint=("http://x/v1",)), (), "named twice"),
+        (ModelOptions(model=("a", "b"), endpoint=("http://x/v1",)), ("in=1,out=1", "in=2,out=2"), "2 prices for a"),
+    ],
+)
+def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
+    with pytest.raises(InputError, match=message):
+        model.priced(prices)
+        model.samplers_by_model(LocalModelOptions(), stream=False)
+
+
+def test_verbs_of_one_model_refuse_several():
+    with pytest.raises(InputError, match="one model is asked here"):
+        ModelOptions(model=("a", "b"), endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)

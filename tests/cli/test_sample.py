@@ -119,11 +119,13 @@ def test_ctrl_c_says_that_the_same_command_goes_on(popen, tmp_path):
         (("-o", "pool.jsonl", "--part", "3/2"), "part 3/2"),
         (("-o", "pool.jsonl", "--part", "half"), "--part is I/K"),
         (("-o", "pool.jsonl", "--model", "other"), "404"),
+        (("-o", "pool.jsonl", "--model", "mock", "--model", "other"), "one model is asked here"),
     ],
 )
 def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}')  # its end is missing
     with running(MockModel(BOOK)) as url:
-        shown = pets("mine.jsonl", "--endpoint", url, "--model", "mock", *args, cwd=tmp_path)
+        model = () if "--model" in args else ("--model", "mock")
+        shown = pets("mine.jsonl", "--endpoint", url, *model, *args, cwd=tmp_path)
     assert shown.returncode == 2 and says in one_line(shown.stderr) and "Traceback" not in shown.stderr
     assert (tmp_path / "mine.jsonl").read_text() == '{"id":"q1","question":"Question q1"}'

@@ -206,10 +206,36 @@ def test_a_resumed_run_asks_its_servers_as_before(questions, serve, tmp_path, mo
 
 def test_two_servers_share_a_run_within_the_limits_named(questions, serve):
     (one, first), (other, second) = serve(), serve()
-    result = pets("solve", questions, *first, *second, "--budget", "4x", "--rpm", 6000, "--tpm", 10_000_000,
+    result = pets("solve", questions, *first, *second[:2], "--budget", "4x", "--rpm", 6000, "--tpm", 10_000_000,
                   "--key-env", "NO_SUCH_VARIABLE")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert one.stats.traces + other.stats.traces == 40 and one.stats.traces and other.stats.traces
+
+
+def test_several_models_vote_together_and_their_shares_are_said(questions, serve, tmp_path):
+    mocks, at = zip(*(serve(model=name) for name in ("alpha", "beta")), strict=True)
+    endpoints = [word for name, (_, url, *_) in zip(("alpha", "beta"), at, strict=True)
+                 for word in ("--endpoint", f"{name}={url}")]  # fmt: skip
+    models, store = ("--model", "alpha=3", "--model", "beta"), tmp_path / "runs.db"
+    dry = pets("solve", questions, *models, *endpoints, "--budget", "1usd", "--price", "alpha=in=1,out=2", "--price",
+               "in=1,out=4", "--expect", "tokens=500,seconds=1", "--max-tokens", 1000, "--max-traces", 1000,
+               "--dry-run")  # fmt: skip
+    assert json.loads(dry.stdout)["cost"] == pytest.approx(1.0, rel=0.02)
+    assert not sum(mock.stats.requests for mock in mocks)
+    result = pets("solve", questions, *models, *endpoints, "--budget", "8x", "--store", store)
+    assert result.exit_code == 0, result.output
+    given = [mock.stats.traces for mock in mocks]
+    assert sum(given) == 80 and abs(given[1] - 20) <= 10
+    assert f"alpha {given[0]} (" in result.stderr and "its weight: 25.0%" in result.stderr
+    shown = json.loads(pets("runs", "show", "last", "--store", store, "--format", "json").stdout)
+    assert [(row["model"], row["weight"], row["traces"]) for row in shown["models"]] == [
+        ("alpha", 3, given[0]), ("beta", 1, given[1])]  # fmt: skip
+    assert "alpha (weight 3)" in pets("runs", "show", "last", "--store", store).stdout
+    question = json.loads(pets("runs", "show", "--question", "q0", "--store", store, "--format", "json").stdout)
+    assert {trace["model"] for trace in question["sampled"]} <= {"alpha", "beta"}
+    assert pets("top-up", "last", "--budget", "+20", "--store", store).exit_code == 0
+    assert sum(mock.stats.traces for mock in mocks) == 100
+    assert "named twice" in refused("solve", questions, *models, "--model", "beta", *endpoints)
 
 
 def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):

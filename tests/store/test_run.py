@@ -13,6 +13,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, LostLaunch, RunSettings, Store, StoredTrace
 from pets.store.export import pooled_questions
+from pets.store.records import ModelTotals
 
 SURE = Confidence(mean=2.0, tail=3.0, lowest=1.0, bottom=1.5, tokens=7)
 FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", 7, 30, SURE, None, 1, 0.25, 2, 1)
@@ -163,3 +164,18 @@ def test_questions_stream_in_and_out_with_flat_memory(store):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12_000_000  # of 30 MB of prompts, two pages
+
+
+def test_a_trace_knows_its_model_and_each_model_is_charged_at_its_own_price(store, problems):
+    currency = Currency("picodollars", hold=90, per_trace=0, per_token=1, rates=((1, 0), (10, 2)))
+    with store.create(RunSettings("okg", 1000, currency), problems) as run:
+        run.write([Launch("q0", 0), Launch("q0", 1), Launch("q1", 0)], [])
+        own = StoredTrace("q0", 0, "4", tokens=7)
+        others = [
+            StoredTrace("q0", 1, "5", tokens=3, prompt_tokens=4, model=1),
+            StoredTrace("q1", 0, tokens=1, error="broken", model=1),
+        ]
+        run.write([], [own, *others])
+        assert [trace.model for trace in run.traces()] == [0, 1, 1]
+        assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4)]
+        assert run.summary().spent == 7 + 10 * 4 + 2 * 4 and run.summary().settings.currency == currency

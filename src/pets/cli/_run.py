@@ -22,6 +22,7 @@ from pets.cli._terminal import terminal_text
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
+from pets.engine.models import mixture_of
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
@@ -346,6 +347,17 @@ def _expected_words(zone: float) -> str:
     return f"Expected share of answers that no other is ahead of by more than {100 * zone:g} points"
 
 
+def _model_words(engine: Engine, solution: Solution) -> str:
+    """What each model of a mixture gave, beside the share that it was to give."""
+    shares = mixture_of(engine.config.models).shares
+    given = max(1, sum(solution.models.values()))
+    parts = (
+        f"{name} {number:,} ({number / given:.1%} of them; its weight: {share:.1%})"
+        for (name, number), share in zip(solution.models.items(), shares, strict=True)
+    )
+    return f"Traces by model: {', '.join(parts)}."
+
+
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
@@ -362,6 +374,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
             f"{summary.unanimous(cap):,} questions got all of {cap} traces though no two votes differ: "
             "--target-consistency 0.99 would have stopped earlier."
         )
+    if solution.models:
+        words.append(_model_words(engine, solution))
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
     if solution.faults:

@@ -1,7 +1,7 @@
 """What ``pets runs`` shows: a run closely, one of its questions with every trace, two runs side by side."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from heapq import nsmallest
 from itertools import takewhile
@@ -15,6 +15,7 @@ from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.core.budget import amount_words
 from pets.core.certificate import expected_consistency
+from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import RunComparison, compare_runs
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer
@@ -63,7 +64,7 @@ def summary_facts(run: RunSummary) -> dict[str, Any]:
 def run_facts(view: RunView) -> dict[str, Any]:
     """How a run was set up, how far it is, and what its answers are worth by now."""
     summary = view.summary()
-    facts = summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}}
+    facts = summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}} | _models(view)
     if summary.traces:
         lost, sampled = 0, set()
         for trace in view.traces(texts=False):
@@ -72,6 +73,23 @@ def run_facts(view: RunView) -> dict[str, Any]:
                 sampled.add(trace.question)
         facts |= {"charged_as_lost": lost} | _worth(view, sampled)
     return facts
+
+
+def _models(view: RunView) -> dict[str, Any]:
+    """The models of a mixture, with their weights and what each gave; nothing where one model is asked."""
+    shares = _shares(view)
+    totals = {total.model: asdict(total) for total in view.by_model()} if shares else {}
+    numbers = ("traces", "votes", "tokens", "prompt_tokens")
+    rows = [
+        {"model": share.name, "weight": share.weight} | {name: totals.get(place, {}).get(name, 0) for name in numbers}
+        for place, share in enumerate(shares)
+    ]
+    return {"models": rows} if rows else {}
+
+
+def _shares(view: RunView) -> Sequence[ModelShare]:
+    """The models of a mixture, as the run's plan has them."""
+    return shares_from_plain(view.settings.more.get("plan", {}).get("models", ()))
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
@@ -132,6 +150,8 @@ def _fact_words(key: str, value: Any, facts: Mapping[str, Any]) -> str:
         return f"{mean:.2f} ({low:.2f} to {high:.2f})"
     if key == "accuracy":
         return f"{value['share']:.3f} ({value['right']:,} right of {value['judged']:,} with gold)"
+    if key == "models":
+        return "; ".join(f"{row['model']} (weight {row['weight']:g}): {count(row['traces'], 'trace')}" for row in value)
     if isinstance(value, dict):
         return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
     if isinstance(value, list | tuple):
@@ -154,12 +174,13 @@ def question_facts(view: RunView, id: str) -> dict[str, Any]:
     asked = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
     facts = answer.to_plain() | {"prompt": asked, "answer_type": problems[place].answer_type}
     facts.pop("text", None)
-    return facts | {"sampled": [_trace_facts(trace) for trace in traces]}
+    return facts | {"sampled": [_trace_facts(trace, _shares(view)) for trace in traces]}
 
 
-def _trace_facts(trace: StoredTrace) -> dict[str, Any]:
+def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, Any]:
     names = ("number", "answer", "finish", "tokens", "seconds", "error", "text")
-    return {name: getattr(trace, name) for name in names}
+    model = {"model": shares[trace.model].name} if shares else {}
+    return {name: getattr(trace, name) for name in names} | model
 
 
 def print_question(facts: Mapping[str, Any]) -> None:
@@ -179,7 +200,7 @@ def print_question(facts: Mapping[str, Any]) -> None:
     _print_fact("traces", f"{facts['traces']:,}, of them {facts['no_answer']:,} without an answer")
     for trace in facts["sampled"]:
         said = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
-        finish = trace["error"] or trace["finish"] or "-"
+        finish = ", ".join(filter(None, (trace["error"] or trace["finish"] or "-", trace.get("model"))))
         click.echo(
             terminal_text(f"\ntrace {trace['number']}: {said}, {count(trace['tokens'], 'token')}, {finish}", "\n")
         )

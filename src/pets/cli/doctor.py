@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import click
 
@@ -22,8 +22,9 @@ from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
+from pets.engine.models import own_keys, own_values
 from pets.engine.run import make_samplers
-from pets.errors import BudgetError
+from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling
 
@@ -43,7 +44,11 @@ class DoctorOptions:
 
     traces: int = option("How many questions are asked live, one trace each.", 3, at_least=0)
     budget: str = option("The budget of the run to come: 16x, 5000 (traces), 2Mtok or 5usd.", "16x")
-    price: str | None = option("Dollars per million tokens: in=0.15,out=0.60; the list price of a known model.")
+    price: tuple[str, ...] = option(
+        "Dollars per million tokens: in=0.15,out=0.60, MODEL=in=...,out=... for one of several models; the list price "
+        "of a known model if not given.",
+        (),
+    )
     json: bool = option("Print the findings as a line of JSON for each server.", False)
 
 
@@ -69,23 +74,26 @@ def doctor(
     that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
     question_set = None if questions is None else selection.load(questions)
+    price, shares = model.priced(examination.price)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     config = RunConfig(
         budget=examination.budget,
         sampling=sampling.merge(own),
         seed=sampling.seed,
         concurrency=SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY,
-        price=None if examination.price is None else TokenPrice.parse(examination.price),
+        price=price,
         answer=answers.answer,
         system=answers.system,
         instruct=selection.instruct,
     )
     problems = _chosen(question_set, examination.traces)
-    servers = model.servers or ("",)
-    click.echo(_announcement(config, model, problems, len(servers)), err=True)
-    diagnoses = asyncio.run(_diagnose_all(servers, model, local, problems, config))
+    served = _served_models(model)
+    prices = {share.name: share.price for share in shares}
+    click.echo(_announcement(config, served, prices, problems), err=True)
+    diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, config))
     for diagnosis in diagnoses:
-        forecast = None if question_set is None else _forecast(diagnosis, question_set, config)
+        alone = replace(config, price=prices.get(diagnosis.model, price))
+        forecast = None if question_set is None else _forecast(diagnosis, question_set, alone)
         if examination.json:
             click.echo(json_line(_plain(diagnosis, forecast)))
         else:
@@ -103,32 +111,56 @@ def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:
     return [problems[place] for place in sorted(places)]
 
 
-def _announcement(config: RunConfig, model: ModelOptions, problems: Sequence[Problem], servers: int) -> str:
+class ServedModel(NamedTuple):
+    """One model at one server, and the key for it; an empty address is the local model."""
+
+    server: str
+    model: str | None
+    key: str | None
+
+
+def _served_models(options: ModelOptions) -> list[ServedModel]:
+    """Every server of the model, or of each of several models."""
+    if not options.shares:
+        servers, keys = options.servers or ("",), options.keys
+        each = [keys] * len(servers) if keys is None or isinstance(keys, str) else list(keys)
+        if len(each) != len(servers):
+            raise InputError(f"there are {len(each)} keys for {len(servers)} endpoints; give one, or one for each.")
+        return [ServedModel(server, options.name, key) for server, key in zip(servers, each, strict=True)]
+    urls, own = own_values("--endpoint", options.names, options.servers), own_keys(options.names, options.keys)
+    return [ServedModel(url, name, own[name]) for name in options.names for url in urls[name] or [""]]
+
+
+def _announcement(
+    config: RunConfig,
+    served_models: Sequence[ServedModel],
+    prices: Mapping[str, TokenPrice | None],
+    problems: Sequence[Problem],
+) -> str:
     """What is asked, and what it may cost at most."""
     probe = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
     tokens = PROBE_TRACES * probe + len(problems) * (config.sampling.max_tokens or TRACE_TOKENS)
     prompts = sum(config.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
-    price = price_of(model.model or "", config.price) if model.servers else None
-    cost = "" if price is None else f", {amount_words(servers * price.dollars(prompts, tokens), 'usd')}"
-    traces = servers * (PROBE_TRACES + len(problems))
-    return f"Asking for {traces} traces, {servers * tokens:,} tokens at most{cost}."
+    known = [price_of(p.model or "", prices.get(p.model or "") or config.price) for p in served_models if p.server]
+    dollars = sum(price.dollars(prompts, tokens) for price in known if price is not None)
+    cost = f", {amount_words(dollars, 'usd')}" if dollars else ""
+    traces = len(served_models) * (PROBE_TRACES + len(problems))
+    return f"Asking for {traces} traces, {len(served_models) * tokens:,} tokens at most{cost}."
 
 
 async def _diagnose_all(
-    servers: Sequence[str],
+    served_models: Sequence[ServedModel],
     model: ModelOptions,
     local: LocalModelOptions,
     problems: Sequence[Problem],
     config: RunConfig,
 ) -> list[Diagnosis]:
-    keys = model.keys if isinstance(model.keys, list) else [model.keys] * len(servers)
-
-    def maker(place: int) -> Any:
+    def maker(served: ServedModel) -> Any:
         def make(url: str, name: str) -> Sampler:
             (sampler,) = make_samplers(
                 [url] if url else [],
-                name if url else model.model,
-                key=keys[place],
+                name if url else served.model,
+                key=served.key,
                 headers=model.headers,
                 timeout=model.timeout,
                 slots=local.slots,
@@ -139,7 +171,7 @@ async def _diagnose_all(
 
         return make
 
-    return [await diagnose(server, model.model, maker(place), problems, config) for place, server in enumerate(servers)]
+    return [await diagnose(each.server, each.model, maker(each), problems, config) for each in served_models]
 
 
 def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> RunEstimate | None:

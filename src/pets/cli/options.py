@@ -10,7 +10,9 @@ import click
 
 from pets.cli._groups import named_options, option
 from pets.confidence import Kind
-from pets.engine.run import Keys, make_samplers
+from pets.engine import TokenPrice
+from pets.engine.models import ModelShare, model_name, model_shares, own_keys, own_values, with_prices
+from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
@@ -40,7 +42,8 @@ SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
 FILE = click.Path(path_type=Path, dir_okay=False)
 NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}
 KEY_ENV: Any = option(
-    "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order.",
+    "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order, or "
+    "as MODEL=NAME for one of several models.",
     ("OPENAI_API_KEY",),
     metavar="NAME",
 )
@@ -50,9 +53,15 @@ HEADER: Any = option(
 )
 
 
-def read_keys(names: Sequence[str]) -> Keys:
-    """The keys that the environment holds under ``names``: one for all servers, or one for each."""
-    keys = [os.environ.get(name) for name in names]
+def read_keys(names: Sequence[str]) -> str | Sequence[str | None] | None:
+    """The keys that the environment holds under ``names``: one for all servers, or one for each.
+
+    Those of one of several models, MODEL=NAME, come as MODEL=KEY.
+    """
+    parts = [name.rpartition("=") for name in names]
+    keys = [os.environ.get(variable) for _, _, variable in parts]
+    if any(model for model, _, _ in parts):
+        return [f"{model}{equals}{key}" for (model, equals, _), key in zip(parts, keys, strict=True) if key]
     return keys[0] if len(keys) == 1 else keys
 
 
@@ -113,12 +122,18 @@ class ModelOptions:
     title: ClassVar[str] = "Model"
 
     endpoint: tuple[str, ...] = option(
-        "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more. Without one, that of "
-        "OPENAI_BASE_URL if --model names no file, else a model on this machine.",
+        "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more, and as MODEL=URL for "
+        "one of several models. Without one, that of OPENAI_BASE_URL if --model names no file, else a model on this "
+        "machine.",
         (),
         metavar="URL",
     )
-    model: str | None = option("The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given.")
+    model: tuple[str, ...] = option(
+        "The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given. Give it again for several that "
+        "vote together (solve, doctor), each with its weight: A=2.",
+        (),
+        metavar="NAME[=WEIGHT]",
+    )
     key_env: tuple[str, ...] = KEY_ENV
     header: tuple[str, ...] = HEADER
     rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
@@ -127,17 +142,43 @@ class ModelOptions:
     tries: int = option("How many times a trace is tried before it counts as failed.", 6, at_least=1)
 
     @property
+    def name(self) -> str | None:
+        """The model, where one is asked; several are refused."""
+        if self.shares:
+            raise InputError(f"one model is asked here; got {', '.join(self.model)}. `pets solve` takes several.")
+        return model_name(self.model)
+
+    @property
+    def shares(self) -> tuple[ModelShare, ...]:
+        """The models of a mixture with their weights; none where one is asked."""
+        return model_shares(self.model)
+
+    @property
+    def names(self) -> list[str]:
+        """The models of a mixture."""
+        return [share.name for share in self.shares]
+
+    @property
     def servers(self) -> tuple[str, ...]:
         """The endpoints; that of OPENAI_BASE_URL where none is named and the model is no file."""
         base = os.environ.get("OPENAI_BASE_URL")
-        if self.endpoint or not base or self.model is None or self.model.endswith(".gguf"):
+        if self.endpoint or not base or not self.model or any(name.endswith(".gguf") for name in self.model):
             return self.endpoint
         return (base,)
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> str | Sequence[str | None] | None:
         """The key of all servers, or of each."""
         return read_keys(self.key_env)
+
+    def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
+        """The price of all models, and the models of a mixture with their own, written MODEL=in=...,out=..."""
+        names = self.names or [""]
+        own = own_values("--price", names, prices)
+        if several := [name for name in names if len(own[name]) > 1]:
+            raise InputError(f"there are {len(own[several[0]])} prices for {several[0] or 'one model'}; give one.")
+        parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
+        return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(""), ())
 
     @property
     def headers(self) -> dict[str, str]:
@@ -146,12 +187,33 @@ class ModelOptions:
 
     def samplers(self, local: LocalModelOptions, *, stream: bool) -> list[Sampler]:
         """A sampler per server, or that of the local model."""
-        if self.servers and self.model is None:
+        if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
+        return self._samplers(self.servers, self.name, self.keys, local, stream=stream)
+
+    def samplers_by_model(self, local: LocalModelOptions, *, stream: bool) -> dict[str, list[Sampler]]:
+        """The samplers of each model of a mixture."""
+        urls, keys = own_values("--endpoint", self.names, self.servers), own_keys(self.names, self.keys)
+        for name in self.names:
+            if not urls[name] and not name.endswith(".gguf"):
+                raise InputError(
+                    f"which server has {name}? Give --endpoint {name}=URL, or --endpoint URL for all models."
+                )
+        return {name: self._samplers(urls[name], name, keys[name], local, stream=stream) for name in self.names}
+
+    def _samplers(
+        self,
+        servers: Sequence[str],
+        name: str | None,
+        key: str | Sequence[str | None] | None,
+        local: LocalModelOptions,
+        *,
+        stream: bool,
+    ) -> list[Sampler]:
         return make_samplers(
-            self.servers,
-            self.model,
-            key=self.keys,
+            servers,
+            name,
+            key=key,
             headers=self.headers,
             stream=stream,
             timeout=self.timeout,

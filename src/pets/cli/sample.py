@@ -116,7 +116,7 @@ def _part(text: str) -> tuple[int, int]:
 
 def _model_name(samplers: Sequence[Sampler], model: ModelOptions) -> str:
     local = next((sampler for sampler in samplers if isinstance(sampler, LocalSampler)), None)
-    return (model.model or "") if local is None else local.weights.name
+    return (model.name or "") if local is None else local.weights.name
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path, model: ModelOptions) -> int:

@@ -26,8 +26,9 @@ from pets.cli.options import (
     read_keys,
 )
 from pets.core.budget import amount_words
-from pets.engine import Engine, RunConfig, TokenPrice
+from pets.engine import Engine, RunConfig
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
+from pets.engine.models import mixture_name
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
@@ -60,7 +61,11 @@ class BudgetOptions:
         kind=click.FloatRange(0, 1, max_open=True),
     )
     target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
-    price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
+    price: tuple[str, ...] = option(
+        "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
+        "models.",
+        (),
+    )
     overshoot: float = option("By what share tokens or money may be exceeded; once in 1,000 runs it is more.", 0.1)
 
     @property
@@ -157,17 +162,20 @@ def solve(
     question_set = selection.load(questions)
     config = _config(question_set, budget, model, sampling, answers, storage)
     config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience)
-    samplers = model.samplers(local, stream=config.kind is not None)
+    stream = config.kind is not None
+    sampler = model.samplers_by_model(local, stream=stream) if config.models else model.samplers(local, stream=stream)
     if preview.dry_run:
+        samplers = [one for own in sampler.values() for one in own] if isinstance(sampler, dict) else sampler
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, config, model.model or "", storage.store or DEFAULT_STORE, preview.expect)
+        name = mixture_name(config.models) or model.name or ""
+        _print_estimate(question_set, config, name, storage.store or DEFAULT_STORE, preview.expect)
         return
     engine = Engine(
         question_set,
         endpoint=model.servers,
         headers=model.headers,
         model=model.model,
-        sampler=samplers,
+        sampler=sampler,
         store=keeping.store(storage),
         new=keeping.new,
         config=config,
@@ -196,12 +204,14 @@ def _config(
     answers: AnswerOptions,
     storage: StoredRunOptions,
 ) -> RunConfig:
+    price, models = model.priced(budget.price)
     return RunConfig(
         budget=budget.budget,
         policy=budget.spec,
         max_traces=budget.max_traces,
         target_consistency=budget.target_consistency,
-        price=None if budget.price is None else TokenPrice.parse(budget.price),
+        price=price,
+        models=models,
         overshoot=budget.overshoot,
         concurrency=storage.in_flight(model),
         tries=model.tries,

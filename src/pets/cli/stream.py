@@ -413,7 +413,7 @@ def _settings(
         horizon=limits.horizon,
         window=limits.budget_window,
         problems=problems,
-        price=price_of(model.model or "", config.price),
+        price=price_of(model.name or "", config.price),
         max_tokens=config.sampling.max_tokens,
     )
     leave = left_by_windows(budget)
@@ -422,7 +422,7 @@ def _settings(
     if options.plan_options.zone:
         policy = policy.with_zone(options.plan_options.zone)
     return StreamSettings(
-        policy, budget, config, horizon, limits.open_questions, model.model or "", model.servers, sizes
+        policy, budget, config, horizon, limits.open_questions, model.name or "", model.servers, sizes
     )
 
 

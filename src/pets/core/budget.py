@@ -8,6 +8,7 @@ A trace that costs more than was held for it is charged in full (the money is go
 over the total that went, and nothing more is granted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,16 +31,26 @@ def amount_words(number: float, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Currency:
-    """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe)."""
+    """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe).
+
+    ``rates`` are what a token and a prompt token cost by model, where the models of a mixture have prices of their own.
+    """
 
     unit: str = "traces"
     hold: int = 1
     per_trace: int = 1
     per_token: int = 0
     per_prompt_token: int = 0
+    rates: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if min(self.hold, self.per_trace, self.per_token, self.per_prompt_token) < 0 or self.hold < 1:
+        prices = (
+            self.per_trace,
+            self.per_token,
+            self.per_prompt_token,
+            *(price for rate in self.rates for price in rate),
+        )
+        if min(prices) < 0 or self.hold < 1:
             raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
 
     def shown(self, amount: int) -> tuple[float, str]:
@@ -70,14 +81,33 @@ class Currency:
         hold = max(1, per_prompt_token * prompt_tokens + per_token * max_tokens)
         return cls("picodollars", hold, 0, per_token, per_prompt_token)
 
+    @classmethod
+    def dearest(cls, currencies: Sequence["Currency"]) -> "Currency":
+        """One currency of several models: each trace at its own model's price, the hold that of the dearest.
+
+        >>> cheap, dear = (Currency.money(0, price, prompt_tokens=0, max_tokens=10) for price in (1.0, 3.0))
+        >>> both = Currency.dearest([cheap, dear])
+        >>> both.hold, [both.cost(Trace("q", 0, tokens=10, model=model)) for model in (0, 1)]
+        (30000000, [10000000, 30000000])
+        """
+        if len(set(currencies)) == 1:
+            return currencies[0]
+        rates = tuple((currency.per_token, currency.per_prompt_token) for currency in currencies)
+        return replace(currencies[0], hold=max(currency.hold for currency in currencies), rates=rates)
+
     @property
     def flat(self) -> bool:
         """Whether every trace costs the same."""
-        return self.per_token == self.per_prompt_token == 0
+        return self.per_token == self.per_prompt_token == 0 and not self.rates
+
+    def token_price(self, model: int) -> int:
+        """What a token of this model costs."""
+        return self.rates[model][0] if self.rates else self.per_token
 
     def cost(self, trace: Trace) -> int:
         """What ``trace`` really cost."""
-        return self.per_trace + self.per_token * trace.tokens + self.per_prompt_token * trace.prompt_tokens
+        per_token, per_prompt_token = self.rates[trace.model] if self.rates else (self.per_token, self.per_prompt_token)
+        return self.per_trace + per_token * trace.tokens + per_prompt_token * trace.prompt_tokens
 
 
 TRACES = Currency()
@@ -203,7 +233,8 @@ class Budget:
         return {
             "total": self.total,
             "cap": self.cap,
-            "currency": [getattr(currency, name) for name in Currency.__slots__],
+            "currency": [getattr(currency, name) for name in Currency.__slots__[:-1]],
+            "rates": [list(rate) for rate in currency.rates],
             "window": None if self.window is None else [self.window.questions, self.window.amount],
             "spent": self.spent,
             "reserved": self.reserved,
@@ -214,5 +245,6 @@ class Budget:
     def from_plain(cls, data: dict[str, Any]) -> "Budget":
         """The budget that :meth:`to_plain` described."""
         window = None if data["window"] is None else Window(*data["window"])
-        currency = Currency(*data["currency"])
+        rates = tuple((token, prompt_token) for token, prompt_token in data.get("rates", ()))
+        currency = replace(Currency(*data["currency"]), rates=rates)
         return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"], data["settled"])

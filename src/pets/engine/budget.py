@@ -14,7 +14,19 @@ from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
 
-__all__ = ["LIST_PRICES", "Amount", "TokenPrice", "bounded", "currency_of", "price_of", "total_of"]
+__all__ = [
+    "LIST_PRICES",
+    "Amount",
+    "OtherModels",
+    "Price",
+    "TokenPrice",
+    "TokenPrices",
+    "bounded",
+    "currency_of",
+    "price_of",
+    "total_of",
+    "with_tokens",
+]
 
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
 UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
@@ -29,6 +41,24 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "$": ("usd", 1),
 }
 PICODOLLARS = 10**12
+
+
+OtherModels = tuple[tuple[int, int, int], ...]
+"""Tokens of a mixture's models after the first: (model, prompt tokens, output tokens)."""
+
+
+def with_tokens(others: OtherModels, model: int, prompt_tokens: int, tokens: int) -> OtherModels:
+    """The tokens with those of one more trace, if it is of another model than the first.
+
+    >>> with_tokens(with_tokens((), 0, 7, 7), 1, 5, 50), with_tokens(((1, 5, 50),), 1, 5, 10)
+    (((1, 5, 50),), ((1, 10, 60),))
+    """
+    if not model:
+        return others
+    sums = {row[0]: row[1:] for row in others}
+    prompt, output = sums.get(model, (0, 0))
+    sums[model] = prompt + prompt_tokens, output + tokens
+    return tuple((model, prompt, output) for model, (prompt, output) in sums.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +87,31 @@ class TokenPrice:
         except ValueError:
             raise InputError(f"a price is in=DOLLARS,out=DOLLARS per million tokens; got {text!r}.") from None
 
-    def dollars(self, prompt_tokens: int, tokens: int) -> float:
-        """What the tokens of prompts and outputs cost."""
+    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = ()) -> float:
+        """What the tokens of prompts and outputs cost, whichever model they are of."""
         return (self.prompt * prompt_tokens + self.output * tokens) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """The prices of the models of a mixture, in their order.
+
+    >>> prices = TokenPrices((TokenPrice(1.0, 2.0), TokenPrice(10.0, 20.0)))
+    >>> prices.dollars(0, 1_500_000, others=((1, 0, 500_000),))
+    12.0
+    """
+
+    by_model: tuple[TokenPrice, ...]
+
+    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = ()) -> float:
+        """What tokens cost, of which ``others`` are those of every model but the first: (model, prompt, output)."""
+        own_prompt = prompt_tokens - sum(prompt for _, prompt, _ in others)
+        own = tokens - sum(output for _, _, output in others)
+        rest = sum(self.by_model[model].dollars(prompt, output) for model, prompt, output in others)
+        return self.by_model[0].dollars(own_prompt, own) + rest
+
+
+Price = TokenPrice | TokenPrices
 
 
 LIST_PRICES = {
@@ -149,7 +201,7 @@ def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], pro
     return sampling if unknown else replace(sampling, max_tokens=min(known) - prompt_tokens)
 
 
-def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
+def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
     """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
     if amount.coin == "traces":
         return Currency()
@@ -162,4 +214,7 @@ def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int,
         )
     if price is None or amount.unit == "tokens":
         return Currency.tokens(prompt_tokens + max_tokens)
-    return Currency.money(price.prompt, price.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+    prices = price.by_model if isinstance(price, TokenPrices) else (price,)
+    return Currency.dearest(
+        [Currency.money(p.prompt, p.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens) for p in prices]
+    )

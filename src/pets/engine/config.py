@@ -10,6 +10,7 @@ from pets.answers.base import AnswerType
 from pets.confidence import KINDS, Kind
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.engine.models import ModelShare, shares_from_plain, with_prices
 from pets.engine.question import instructed
 from pets.errors import InputError
 from pets.questions import Problem
@@ -38,7 +39,7 @@ class RunOptions(TypedDict, total=False):
     instruct: bool
     system: str | None
     confidence: Kind | None
-    price: TokenPrice | str | None
+    price: TokenPrice | str | Mapping[str, TokenPrice | str] | None
     target_consistency: float | None
     overshoot: float
     tries: int
@@ -75,7 +76,8 @@ class RunConfig:
     of which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests
     and tokens per minute at each endpoint. ``timeout`` is the seconds that a request to them may take; ``headers``
     are the names of headers that go with each, whose values are never kept. Without ``keep_texts`` a store gets the
-    answers of traces and not their texts. ``keep_going`` goes on whatever the first traces say: else a run ends with a
+    answers of traces and not their texts. ``models`` are those of a mixture, none where one model is asked.
+    ``keep_going`` goes on whatever the first traces say: else a run ends with a
     ``FirstTracesError`` when most of them cast no vote.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
@@ -94,6 +96,7 @@ class RunConfig:
     system: str | None = None
     confidence: Kind | None = None
     price: TokenPrice | None = None
+    models: tuple[ModelShare, ...] = ()
     target_consistency: float | None = None
     overshoot: float = 0.1
     tries: int = 6
@@ -186,8 +189,12 @@ class RunConfig:
             names = ", ".join(sorted(own | sampling))
             raise InputError(f"there is no option {sorted(unknown)[0]!r}. Options: {names}.")
         given["budget"] = str(given.get("budget", self.budget))
-        if isinstance(given.get("price"), str):
-            given["price"] = TokenPrice.parse(given["price"])
+        price = given.get("price")
+        if isinstance(price, str):
+            given["price"] = TokenPrice.parse(price)
+        elif isinstance(price, Mapping):
+            del given["price"]
+            given["models"] = with_prices(self.models, price)
         drawn = replace(self.sampling, **{name: value for name, value in given.items() if name in sampling})
         return replace(self, sampling=drawn, **{name: value for name, value in given.items() if name in own})
 
@@ -202,7 +209,9 @@ class RunConfig:
                 )
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         price = None if self.price is None else asdict(self.price)
-        return {**plain, **specs, "sampling": asdict(self.sampling), "price": price}
+        shares = plain.pop("models")  # not there where there are none: older runs are the same runs
+        models = {"models": [asdict(share) for share in shares]} if shares else {}
+        return {**plain, **specs, **models, "sampling": asdict(self.sampling), "price": price}
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "RunConfig":
@@ -218,7 +227,8 @@ class RunConfig:
         values["headers"] = tuple(values.get("headers", ()))
         sampling = Sampling(**{**values["sampling"], "stop": tuple(values["sampling"]["stop"])})
         price = None if values["price"] is None else TokenPrice(**values["price"])
-        return cls(**{**values, "sampling": sampling, "price": price})
+        models = shares_from_plain(values.get("models", ()))
+        return cls(**{**values, "sampling": sampling, "price": price, "models": models})
 
 
 def _spec(value: str | Policy | AnswerType | None) -> str | None:

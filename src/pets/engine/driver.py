@@ -20,7 +20,7 @@ from pets.confidence import Kind
 from pets.core.allocator import Allocator
 from pets.core.cost import MIN_SAMPLES, CostEstimator
 from pets.core.tally import Tally
-from pets.engine.budget import TokenPrice
+from pets.engine.budget import Price
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.first_traces import FirstTraces
 from pets.engine.judging import Judging
@@ -61,7 +61,7 @@ class DriverConfig:
     answer: str | AnswerType | None = None
     system: str | None = None
     options: Mapping[str, int | None] = field(default_factory=dict)
-    price: TokenPrice | None = None
+    price: Price | None = None
     keep_traces: bool = False
     keep_totals: bool = False
 
@@ -482,7 +482,7 @@ class Driver:
         group = self._group if submission is None else submission.group
         assert group is not None
         batch = self._batch(question, numbers.start, tuple(holds[:allowed]))
-        for part in batch.split(self._max_n(batch.prompt)):
+        for part in self.fetcher.requests(batch, self._max_n(batch.prompt)):
             work = self.fetcher.fetch(part, self)
             try:
                 group.create_task(work)
@@ -522,7 +522,8 @@ class Driver:
             prompt = prompt_of(question.problem, config.system)
             place = question.position % config.seeds.questions
             seed, sampling = config.seeds.at(place, first % config.seeds.cap), config.sampling
-        return Batch(question.id, first, len(holds), prompt, seed, sampling, holds, owner=question)
+        turn = question.position + first  # the first traces of all questions are spread over the models, too
+        return Batch(question.id, first, len(holds), prompt, seed, sampling, holds, owner=question, turn=turn)
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -647,17 +648,22 @@ class Driver:
                 (batch.first + place, c.raw) for place, c in enumerate(completions) if c.raw is not None
             )
         for trace, hold in zip(traces, batch.holds, strict=False):
-            self._tell(question, trace, hold, trace.tokens - batch.lost_tokens)
+            self._tell(question, trace, hold, trace.tokens - self._lost_tokens(batch))
         self._delivered += len(traces)
         if self.config.confidence is not None and completions[0].confidence is None:
             self.fetcher.faults["no log-probabilities"] += 1
         self._wake()
 
-    @staticmethod
     def _stored(
-        batch: Batch, completions: Sequence[Completion], forms: Sequence[str | None], endpoint: int, seconds: float
+        self,
+        batch: Batch,
+        completions: Sequence[Completion],
+        forms: Sequence[str | None],
+        endpoint: int,
+        seconds: float,
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
+        lost_tokens = self._lost_tokens(batch)
         return [
             StoredTrace(
                 batch.question,
@@ -665,13 +671,14 @@ class Driver:
                 form,
                 completion.text,
                 completion.finish,
-                (completion.tokens or 0) + batch.lost_tokens,
+                (completion.tokens or 0) + lost_tokens,
                 completion.prompt_tokens or 0,
                 completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
                 tries=batch.tries + 1,
                 wasted=batch.lost,
+                model=batch.model,
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
         ]
@@ -689,7 +696,8 @@ class Driver:
         lost = self._lost(batch)
         if batch.question in self._open and not self.allocator.charge(lost):
             return False
-        batch.lost_tokens += lost[0].tokens
+        batch.lost_tokens = self._lost_tokens(batch) + lost[0].tokens
+        batch.lost_in = batch.model
         cost = self.allocator.budget.currency.cost
         await self.ledger.close(batch, charged=[cost(trace) for trace in lost])
         return True
@@ -705,10 +713,11 @@ class Driver:
                 StoredTrace(
                     batch.question,
                     launch.number,
-                    tokens=batch.lost_tokens + own_tokens,
+                    tokens=self._lost_tokens(batch) + own_tokens,
                     error=str(error),
                     tries=max(1, batch.tries),
                     wasted=batch.lost if charged else batch.lost - 1,
+                    model=batch.model,
                 )
                 for launch in batch.launches
             ]
@@ -770,9 +779,16 @@ class Driver:
         """What an attempt that came to nothing may have cost, for each of its launches."""
         tokens = 0
         if self.estimator is not None:
-            per_token = max(1, self.allocator.budget.currency.per_token)
+            per_token = max(1, self.allocator.budget.currency.token_price(batch.model))
             tokens = self.estimator.expected(batch.question) // per_token
-        return [Trace(*launch, tokens=tokens) for launch in batch.launches]
+        return [Trace(*launch, tokens=tokens, model=batch.model) for launch in batch.launches]
+
+    def _lost_tokens(self, batch: Batch) -> int:
+        """The tokens that earlier attempts were charged for, as many of the batch's model as cost the same."""
+        price = self.allocator.budget.currency.token_price
+        if batch.lost_in == batch.model or not price(batch.model):
+            return batch.lost_tokens
+        return -(-batch.lost_tokens * price(batch.lost_in) // price(batch.model))
 
     def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, tokens: int) -> None:
         """Count a trace; ``tokens`` are its own, without those of attempts that were lost before it."""

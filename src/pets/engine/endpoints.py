@@ -1,16 +1,19 @@
 """Several servers of one model: the next request goes to the healthiest and least loaded that may take it now.
 
+The models of a mixture have servers of their own, and turns: :class:`ModelPools`.
+
 A gateway's servers have many models. Each has a pool of its own over the same servers: a model that fails, or whose
 limits are reached, says nothing of the others.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from pets.core.mixture import Mixture
 from pets.samplers import Sampler
 
-__all__ = ["Endpoint", "EndpointPool"]
+__all__ = ["Endpoint", "EndpointPool", "ModelPools"]
 
 MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
@@ -176,6 +179,16 @@ class EndpointPool:
         self._by_model[name] = pool
         return pool
 
+    def part(self, endpoints: Sequence[int]) -> "EndpointPool":
+        """Some of the endpoints, by their numbers, as a pool."""
+        pool = EndpointPool((), self._max_n)
+        pool.endpoints = [self.endpoints[number] for number in endpoints]
+        return pool
+
+    def rests(self, now: float) -> bool:
+        """Whether every endpoint has failed so often, lately, that it rests."""
+        return all(endpoint.rest_until > now for endpoint in self.endpoints)
+
     async def pick(self, avoid: Endpoint | None = None) -> Endpoint:
         """The next endpoint to ask, not the one that just failed if another is well; waits while none may be asked."""
         clock = asyncio.get_running_loop().time
@@ -202,3 +215,56 @@ class EndpointPool:
     def latency_s(self) -> float:
         """Of a request at the fastest endpoint, lately."""
         return min((e.latency_s for e in self.endpoints if e.latency_s), default=0.0)
+
+
+class ModelPools:
+    """The servers of each model of a mixture, whose turn it is, and who takes the turns of one that fails.
+
+    ``owners`` says whose each endpoint of ``pool`` is. A model is away while all its servers rest after failures, or
+    for good (:meth:`dismiss`); then its turns go round among the others. One that never answered is not away: its
+    address is wrong, and whoever runs it should hear of it.
+    """
+
+    def __init__(self, pool: EndpointPool, names: Sequence[str], mixture: Mixture, owners: Sequence[int]) -> None:
+        self.names, self.mixture = tuple(names), mixture
+        self.served: set[int] = set()
+        """Models that gave a trace, in this run or before it was resumed."""
+        self._pools = [
+            pool.part([number for number, owner in enumerate(owners) if owner == model]) for model in range(len(names))
+        ]
+        self._dismissed: set[int] = set()
+
+    def pool(self, model: int) -> EndpointPool:
+        """The servers of one model."""
+        return self._pools[model]
+
+    def known(self, models: Collection[int]) -> None:
+        """These have given traces before the run was resumed: their addresses are right."""
+        self.served.update(models)
+        for model in models:
+            for endpoint in self._pools[model].endpoints:
+                endpoint.answered = True
+
+    def dismiss(self, model: int) -> bool:
+        """Ask a model no more that has served, and now refuses everything; False where it never served."""
+        if model in self.served:
+            self._dismissed.add(model)
+        return model in self._dismissed
+
+    def is_away(self, model: int, now: float) -> bool:
+        """Whether the turns of this model go to others now."""
+        pool = self._pools[model]
+        return model in self._dismissed or (pool.rests(now) and not pool.never_answered)
+
+    def substitute(self, turn: int, without: Collection[int], now: float, *, resting: bool = False) -> int | None:
+        """Who takes a turn where the models ``without`` cannot; ``None`` where nobody can, or only one that is
+        ``resting`` and none such is wanted."""
+        everybody, barred = set(range(len(self.names))), {*without, *self._dismissed}
+        away = {model for model in everybody if self.is_away(model, now)} | barred
+        if away == everybody and resting:
+            away = barred
+        return None if away == everybody else self.mixture.substitute_of(turn, frozenset(away))
+
+    def is_dismissed(self, model: int) -> bool:
+        """Whether it is asked no more."""
+        return model in self._dismissed

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pets.engine.budget import price_of
 from pets.engine.config import RunConfig
+from pets.engine.models import mixture_of, mixture_price
 from pets.engine.pacing import pace_of
 from pets.engine.resume import run_settings
 from pets.errors import InputError
@@ -51,11 +51,16 @@ def estimate(
     sizes = sum(problem.prompt.max_tokens - TEMPLATE_TOKENS for problem in problems)
     prompt = sizes / len(problems) / BYTES_PER_TOKEN
     currency = settings.currency
-    cost = currency.per_trace + currency.per_token * (output or 0) + currency.per_prompt_token * prompt
+    shares = mixture_of(config.models).shares
+    rates = currency.rates or ((currency.per_token, currency.per_prompt_token),) * len(shares)
+    cost = currency.per_trace + sum(
+        share * (per_token * (output or 0) + per_prompt_token * prompt)
+        for share, (per_token, per_prompt_token) in zip(shares, rates, strict=True)
+    )
     traces = int(settings.total / cost)
     if config.max_traces is not None:
         traces = min(traces, config.max_traces * len(problems))
-    price = price_of(model, config.price)
+    price = mixture_price(model, config.models, config.price)
     pace = pace_of(
         config.make_policy(),
         traces,
@@ -65,13 +70,18 @@ def estimate(
         patience=config.patience,
     )
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(traces * prompt)
+    others = tuple(
+        (number, round(share * all_prompt_tokens), round(share * (all_tokens or 0)))
+        for number, share in enumerate(shares)
+        if number
+    )
     return RunEstimate(
         questions=len(problems),
         traces=traces,
         max_tokens=config.sampling.max_tokens,
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
-        cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
+        cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens, others),
         seconds=None if seconds is None else seconds * pace.trace_times,
         waves=pace.waves,
         times_as_long=pace.trace_times / pace.rounds,

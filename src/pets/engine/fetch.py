@@ -6,6 +6,9 @@ traces that were made and billed. What is free is tried again; what is charged i
 
 A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
 an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
+
+In a mixture of models a launch goes to the model whose turn it is. Where that one is away, or has refused the launch or
+failed it ``tries`` times free of charge, the launch is handed on to another: ``faults`` counts how many, by model.
 """
 
 import asyncio
@@ -17,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pets.engine.endpoints import Endpoint, EndpointPool
+from pets.core.mixture import Mixture
+from pets.engine.endpoints import Endpoint, EndpointPool, ModelPools
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -52,6 +56,9 @@ class Batch:
     ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
     take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
     ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows.
+    ``turn`` is the place of the first launch in the sequence of a mixture's models, ``model`` the one that is asked;
+    those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_tokens`` are of attempts that were
+    charged, at the price of the model ``lost_in``.
     """
 
     question: str
@@ -64,11 +71,16 @@ class Batch:
     tries: int = 0
     lost: int = 0
     lost_tokens: int = 0
+    lost_in: int = 0
     refused_n: int = 0
     owner: Any = None
     entry: Any = None
     estimated: int = 0
     claimed_more: int = 0
+    turn: int = 0
+    model: int = 0
+    declined: frozenset[int] = frozenset()
+    tries_before: int = 0
 
     @property
     def launches(self) -> list[Launch]:
@@ -78,7 +90,8 @@ class Batch:
     def part(self, start: int, size: int) -> "Batch":
         """Some of it, with the same history."""
         holds = self.holds[start : start + size]
-        return replace(self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, entry=None)
+        first, seed, turn = self.first + start, self.seed + start, self.turn + start
+        return replace(self, first=first, size=size, seed=seed, turn=turn, holds=holds, entry=None)
 
     def split(self, size: int) -> Iterator["Batch"]:
         """In parts of at most ``size``.
@@ -127,7 +140,7 @@ class Receiver(Protocol):
 
 
 class Fetcher:
-    """Fetches batches of traces from one or several servers of a model.
+    """Fetches batches of traces from one or several servers of a model, or of several models (:meth:`mix`).
 
     A trace is given up after ``tries``, the second of which waits about ``backoff`` seconds, every further one twice
     as long. Without ``patience_s`` an outage lasts as long as the caller waits.
@@ -146,6 +159,8 @@ class Fetcher:
         seed: int = 0,
     ) -> None:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
+        self.models: ModelPools | None = None
+        """The models of a mixture and their servers, where there are several."""
         self.faults: Counter[str] = Counter()
         """What went wrong, and how often."""
         self.outage: SamplerError | None = None
@@ -156,6 +171,25 @@ class Fetcher:
         self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
         self._lengths = TokenEstimator()
+        self._failing: set[int] = set()  # models of which it was said that they hand on their turns
+
+    def mix(self, names: Sequence[str], mixture: Mixture, owners: Sequence[int]) -> None:
+        """Ask several models by turns; ``owners`` says whose each sampler is."""
+        self.models = ModelPools(self.pool, names, mixture, owners)
+
+    def requests(self, batch: Batch, max_n: int) -> Iterator[Batch]:
+        """The batch in requests of at most ``max_n`` traces, each to the model whose turn it is."""
+        if self.models is None:
+            yield from batch.split(max_n)
+            return
+        turns = [self.models.mixture.model_of(batch.turn + place) for place in range(batch.size)]
+        start = 0
+        while start < batch.size:
+            end = next((place for place in range(start, batch.size) if turns[place] != turns[start]), batch.size)
+            run = batch.part(start, end - start)
+            run.model = turns[start]
+            yield from run.split(max_n)
+            start = end
 
     @property
     def outage_state(self) -> Outage | None:
@@ -189,7 +223,7 @@ class Fetcher:
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """One trace beside those of questions, tried once; whoever asks has paid for it."""
-        endpoint = await self.pool.pick()
+        endpoint = await (self.pool if self.models is None else self.models.pool(0)).pick()
         clock = asyncio.get_running_loop().time
         entry, tokens = endpoint.begin(1, clock()), None
         try:
@@ -202,11 +236,15 @@ class Fetcher:
 
     async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
         last: Endpoint | None = None
-        pool = self.pool_for(batch.prompt)
+        reason: SamplerError | None
         clock = asyncio.get_running_loop().time
-        waiting_since, failures = clock(), 0
+        waiting_since, failures, reason = clock(), 0, None
         while True:
-            endpoint = await pool.pick(last)
+            if (other := self._substitute(batch)) is not None:
+                if batch.size > 1:  # each launch has a turn of its own
+                    return await self._fetch_parts(batch, 1, receiver)
+                self._hand_on(batch, other, reason)
+            endpoint = await self._pool_of(batch).pick(last)
             if batch.size > endpoint.max_n:
                 return await self._fetch_parts(batch, endpoint.max_n, receiver)
             begun = clock()
@@ -228,10 +266,13 @@ class Fetcher:
                     group.create_task(self._attempts(rest, receiver))
                     await receiver.receive(batch, outcome, endpoint.number, seconds)  # no task: one may never begin
                 return None
+            reason = outcome
             self.faults[fault_name(outcome)] += 1
             LOGGER.info("%s: %s", batch.question, outcome)
             if isinstance(outcome, RefusedError):
-                return await self._on_refused(batch, outcome, endpoint, receiver)
+                if not await self._on_refused(batch, outcome, endpoint, receiver):
+                    return None
+                continue
             unreachable = isinstance(outcome, UnreachableError)
             endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
             if not await self._may_retry(batch, outcome, receiver, begun, waiting_since):
@@ -276,25 +317,60 @@ class Fetcher:
             for part in batch.split(size):
                 group.create_task(self._attempts(part, receiver))
 
+    def _pool_of(self, batch: Batch) -> EndpointPool:
+        return self.pool_for(batch.prompt) if self.models is None else self.models.pool(batch.model)
+
+    def _substitute(self, batch: Batch) -> int | None:
+        """The model to hand a batch on to, where its own is away or has declined it, and another can take it."""
+        if self.models is None:
+            return None
+        now, model = asyncio.get_running_loop().time(), batch.model
+        for_good = model in batch.declined or self.models.is_dismissed(model)
+        if not for_good and not self.models.is_away(model, now):
+            return None
+        return self.models.substitute(batch.turn, {*batch.declined, model}, now, resting=for_good)
+
+    def _hand_on(self, batch: Batch, other: int, reason: SamplerError | None) -> None:
+        """Give a launch to another model, and say so."""
+        assert self.models is not None
+        model, name = batch.model, self.models.names[batch.model]
+        self.faults[f"handed on by {name}"] += batch.size
+        if model not in self._failing:
+            self._failing.add(model)
+            why = "" if reason is None else f" ({reason})"
+            LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
+        if model in batch.declined:
+            batch.tries_before = batch.tries
+        batch.model = other
+
     def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
         """A smaller request that succeeds proves the limit that a larger one was refused for."""
+        if self.models is not None:
+            self.models.served.add(batch.model)
+            self._failing.discard(batch.model)
         endpoint.succeeded(batch.size, received, seconds)
         if batch.refused_n:
             endpoint.max_n = min(endpoint.max_n, max(batch.size, received))
         self._outage_since = self.outage = None
         self._served_at = asyncio.get_running_loop().time()
 
-    async def _on_refused(self, batch: Batch, error: RefusedError, endpoint: Endpoint, receiver: Receiver) -> None:
-        """Fewer at a time, where several were asked for; else the question's own fault, or everybody's."""
+    async def _on_refused(self, batch: Batch, error: RefusedError, endpoint: Endpoint, receiver: Receiver) -> bool:
+        """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
+
+        Whether there is another try: in a mixture, at another model.
+        """
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
             await receiver.release(batch, error)
-            raise error
+            if self.models is None or not self.models.dismiss(batch.model) or self._substitute(batch) is None:
+                raise error
+            return True
         if batch.size == 1:
-            return await receiver.fail(batch, error, charged=False)
+            return await self._declined(batch, error, receiver)
         await receiver.release(batch, error)
         batch.refused_n = batch.size
-        return await self._fetch_parts(batch, -(-batch.size // 2), receiver)
+        await self._fetch_parts(batch, -(-batch.size // 2), receiver)
+        return False
 
     async def _may_retry(
         self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
@@ -302,7 +378,8 @@ class Fetcher:
         """Settle a failed attempt; False where there is no other."""
         if may_have_sampled(error):
             batch.tries += 1
-            if batch.tries >= self._tries or not await receiver.lose(batch, error):
+            enough = self._tried_enough(batch) or batch.lost + 1 >= self._tries
+            if enough or not await receiver.lose(batch, error):
                 await receiver.fail(batch, error, charged=True)
                 return False
             batch.lost += 1
@@ -311,12 +388,23 @@ class Fetcher:
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
             await receiver.release(batch, error)
-            self._check_outage(error, self.pool_for(batch.prompt))
+            self._check_outage(error, self._pool_of(batch))
             return True
         self._outage_since = self.outage = None
         if self._served_at >= begun or len(self._active) == 1:
             batch.tries += 1
-        if batch.tries >= self._tries or exhausted:
+        if self._tried_enough(batch) or exhausted:
+            return await self._declined(batch, error, receiver)
+        await receiver.release(batch, error)
+        return True
+
+    def _tried_enough(self, batch: Batch) -> bool:
+        return batch.tries - batch.tries_before >= self._tries
+
+    async def _declined(self, batch: Batch, error: SamplerError, receiver: Receiver) -> bool:
+        """The model will not take this batch, and nothing was paid: whether another model can; else it is given up."""
+        batch.declined |= {batch.model}
+        if self._substitute(batch) is None:
             await receiver.fail(batch, error, charged=False)
             return False
         await receiver.release(batch, error)
@@ -327,7 +415,7 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         self._outage_since = now if self._outage_since is None else self._outage_since
         endpoints = pool.endpoints
-        if all(endpoint.failures for endpoint in endpoints):
+        if all(endpoint.failures for endpoint in (endpoints if self.models is None else self.pool.endpoints)):
             self.outage = error
         if self._patience_s is None:
             return

@@ -1,7 +1,7 @@
 """How good the answers are by now: certificates and expected self-consistency, and a run in a few numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -147,7 +147,8 @@ class Solution:
 
     ``consistency`` is the expected self-consistency and its 95 % interval, for the ``zone`` where there is one.
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
-    stopped before its end. ``answers`` holds every question's where they were asked for.
+    stopped before its end. ``answers`` holds every question's where they were asked for. ``models`` counts the traces
+    that each model of a mixture gave; it is empty where one model was asked.
     """
 
     run: int | None
@@ -167,3 +168,4 @@ class Solution:
     faults: dict[str, int]
     complete: bool
     answers: tuple[Answer, ...] = ()
+    models: Mapping[str, int] = field(default_factory=dict)

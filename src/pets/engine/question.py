@@ -16,7 +16,7 @@ from pets.answers.base import AnswerType, Classes
 from pets.answers.gold import gold_form
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_votes
-from pets.engine.budget import TokenPrice
+from pets.engine.budget import OtherModels, Price, with_tokens
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type
@@ -197,6 +197,7 @@ class QuestionTotals:
         "excerpt",
         "failed",
         "lost",
+        "others",
         "prompt_tokens",
         "refused",
         "tokens",
@@ -208,6 +209,7 @@ class QuestionTotals:
         self.tokens = self.prompt_tokens = self.failed = self.cut = self.refused = self.unreadable = 0
         self.excerpt = ""  # of a trace without an answer, until one has one
         self.lost = 0  # attempts that were charged and tried again
+        self.others: OtherModels = ()
         self.best: tuple[BestTrace, ...] = ()
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
@@ -216,6 +218,7 @@ class QuestionTotals:
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
         self.lost += trace.wasted
+        self.others = with_tokens(self.others, trace.model, trace.prompt_tokens, trace.tokens)
         outcome = outcome_of(trace)
         if outcome != "read":
             setattr(self, outcome, getattr(self, outcome) + 1)
@@ -389,7 +392,7 @@ class OpenQuestion:
         self,
         verdict: Verdict,
         certify: Certify,
-        price: TokenPrice | None = None,
+        price: Price | None = None,
         *,
         complete: bool = True,
         error: str | None = None,
@@ -427,7 +430,7 @@ class OpenQuestion:
             unreadable=totals.unreadable,
             tokens=totals.tokens,
             prompt_tokens=totals.prompt_tokens,
-            cost=None if price is None else round(price.dollars(totals.prompt_tokens, totals.tokens), 9),
+            cost=None if price is None else round(price.dollars(totals.prompt_tokens, totals.tokens, totals.others), 9),
             warmup=None if warmup is None else NAMES[warmup],
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,

@@ -9,10 +9,11 @@ from hashlib import sha256
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency, amount_words
-from pets.engine.budget import Amount, TokenPrice, bounded, currency_of, price_of, total_of
+from pets.engine.budget import Amount, Price, bounded, currency_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
+from pets.engine.models import mixture_price
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, InputError, PetsError, StateError
@@ -62,9 +63,9 @@ def run_settings(
     amount = Amount.parse(config.budget)
     total = total_of(amount, len(problems))
     prompt = _longest_prompt(config, problems)
-    price = price_of(model, config.price)
+    price = mixture_price(model, config.models, config.price)
     judge, limit = judge_of(problems, config.answer), config.sampling.max_tokens
-    if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint):
+    if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint or config.models):
         raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
     more_prompt, reply = judge_tokens(judge)
     currency = currency_of(
@@ -222,7 +223,7 @@ def restored(view: RunView) -> Allocator:
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
     config = config_of(view.settings)
-    price = price_of(view.settings.model, config.price)
+    price = mixture_price(view.settings.model, config.models, config.price)
     totals = stored_totals(view.traces(texts=texts), config.kind)
     return answers(list(view.problems()), allocator, totals, config, price)
 
@@ -241,7 +242,7 @@ def answers(
     allocator: Allocator,
     totals: Iterable[tuple[str, QuestionTotals]],
     config: RunConfig,
-    price: TokenPrice | None,
+    price: Price | None,
     failures: Mapping[str, PetsError] | None = None,
 ) -> Iterator[Answer]:
     """Every question's answer, in their order; the totals come in that order too, some may be missing."""
@@ -263,7 +264,7 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
     if currency.flat:
         return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
-    per_token = max(1, currency.per_token)
+    per_token = max(1, currency.token_price(0))
     return [
         StoredTrace(launch.question, launch.number, tokens=launch.held // per_token, error=LOST) for launch in launches
     ]

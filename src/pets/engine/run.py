@@ -18,13 +18,25 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
-from pets.engine.budget import price_of
+from pets.engine.budget import OtherModels, with_tokens
 from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
 from pets.engine.judging import Judging, judge_of
 from pets.engine.ledger import RunLedger
+from pets.engine.models import (
+    Endpoints,
+    Keys,
+    Models,
+    mixture_name,
+    mixture_of,
+    mixture_price,
+    model_name,
+    model_shares,
+    own_keys,
+    own_values,
+)
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of
@@ -60,7 +72,8 @@ __all__ = ["Engine", "Keys", "Questions", "Session", "check_resent", "make_sampl
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
 Samplers = str | Sampler | Sequence[str | Sampler]
-Keys = str | Sequence[str | None] | None
+Source = tuple[int, Sampler]
+"""A sampler, and whose it is of a mixture's models."""
 
 
 class Session:
@@ -134,7 +147,9 @@ class Engine(Session):
     ``questions`` is a file, a named set, a DataFrame of pandas or polars, or the questions themselves: texts, or
     records with the fields of a file. Without an ``endpoint`` the local model answers; several endpoints share the
     work, with one ``key`` or one for each; ``headers`` go with every request; ``sampler`` takes any other source of
-    traces. With a ``store`` the run is durable: the same questions, model and options again go on with it (``origin``
+    traces. Several models vote together: ``model=["a", "b"]``, or ``{"a": 2, "b": 1}`` with weights; then
+    ``endpoint``, ``key``, ``price`` and ``sampler`` are every model's, or mappings from model to its own. With a
+    ``store`` the run is durable: the same questions, model and options again go on with it (``origin``
     says so), unless ``new``, or the sampler is an object and no ``model`` names what it asks; :meth:`resume` goes on by
     its number alone. ``on_trace`` is called with every trace when it has been counted. The options are those of
     :class:`~pets.engine.config.RunConfig` and of :class:`~pets.samplers.Sampling` (``budget="16x"``,
@@ -149,11 +164,11 @@ class Engine(Session):
         self,
         questions: Questions,
         *,
-        endpoint: str | Sequence[str] | None = None,
-        model: str | None = None,
+        endpoint: Endpoints | None = None,
+        model: Models | None = None,
         key: Keys = None,
         headers: Mapping[str, str] | None = None,
-        sampler: Samplers | None = None,
+        sampler: Samplers | Mapping[str, Samplers] | None = None,
         store: str | Path | None = None,
         new: bool = False,
         config: RunConfig | None = None,
@@ -161,13 +176,15 @@ class Engine(Session):
         **options: Unpack[RunOptions],
     ) -> None:
         asked = question_set_of(questions)
-        config = (config or RunConfig(sampling=asked.sampling)).with_options(options)
+        config = config or RunConfig(sampling=asked.sampling)
+        config = replace(config, models=config.models or model_shares(model)).with_options(options)
         problems = tuple(map(config.asked, asked.problems))
-        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
-        samplers = _samplers(sampler, endpoints, model, key, headers, config)
+        name = mixture_name(config.models) or model_name(model)
+        endpoints, sources = _sources(sampler, endpoint, name, key, headers, config)
+        samplers = [source for _, source in sources]
         if store is not None:  # what cannot be kept is refused before there is a file
-            source = _source_of(model, samplers if sampler is None else sampler)
+            source = name if config.models else _source_of(name, _objects(sampler, samplers))
             identity = identity_of(config, problems, source or "")
             self._identity = None if source is None else identity
         with ExitStack() as stack:
@@ -179,7 +196,7 @@ class Engine(Session):
                     if config.keep_going and earlier.state != "finished":
                         run.change(kept_going(run.settings))
                     stack.pop_all()
-                    self._take_up(config, run, opened, samplers, on_trace)
+                    self._take_up(config, run, opened, sources, on_trace)
                     self.origin = "finished" if earlier.state == "finished" else "unfinished"
                     self.repeatable = True
                     return
@@ -187,13 +204,13 @@ class Engine(Session):
             settings = run_settings(
                 config,
                 problems,
-                model=model or "",
+                model=name or "",
                 endpoints=endpoints,
                 name=asked.name,
                 stored=store is not None,
             )
             stack.pop_all()  # all is well: it stays open
-        self._begin(config, problems, settings, samplers, opened, on_trace)
+        self._begin(config, problems, settings, sources, opened, on_trace)
         self.repeatable = self._identity is not None and not new
 
     async def __aenter__(self) -> Self:
@@ -204,13 +221,13 @@ class Engine(Session):
         config: RunConfig,
         run: Run,
         store: Store,
-        samplers: Sequence[Sampler],
+        sources: Sequence[Source],
         on_trace: Callable[[StoredTrace], None],
     ) -> None:
         """Go on with a run of the store, its servers asked as ``config`` says."""
         operational = {name: getattr(config, name) for name in OPERATIONAL}
         config = replace(config_of(run.settings), **operational)
-        self._begin(config, tuple(run.problems()), run.settings, samplers, store, on_trace, run)
+        self._begin(config, tuple(run.problems()), run.settings, sources, store, on_trace, run)
 
     @classmethod
     def resume(
@@ -218,10 +235,10 @@ class Engine(Session):
         store: str | Path,
         run: int | str = "last",
         *,
-        endpoint: str | Sequence[str] | None = None,
+        endpoint: Endpoints | None = None,
         key: Keys = None,
         headers: Mapping[str, str] | None = None,
-        sampler: Samplers | None = None,
+        sampler: Samplers | Mapping[str, Samplers] | None = None,
         concurrency: int | None = None,
         waves: int | None = None,
         patience: float | None = None,
@@ -248,14 +265,13 @@ class Engine(Session):
             if waves is not None or patience is not None:
                 config = replace(config, waves=waves, patience=patience)
             problems, settings = tuple(stored.problems()), stored.settings
-            endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or settings.endpoints)
-            samplers = _samplers(sampler, endpoints, settings.model or None, key, headers, config)
+            _, sources = _sources(sampler, endpoint or settings.endpoints, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
                 stored.change(settings)
                 note_top_up(stored)
             stack.pop_all()  # all is well: it stays open
-        self._begin(config, problems, settings, samplers, opened, on_trace, stored)
+        self._begin(config, problems, settings, sources, opened, on_trace, stored)
         self.repeatable = top_up is None
         return self
 
@@ -264,12 +280,13 @@ class Engine(Session):
         config: RunConfig,
         problems: Sequence[Problem],
         settings: RunSettings,
-        samplers: Sequence[Sampler],
+        sources: Sequence[Source],
         store: Store | None,
         on_trace: Callable[[StoredTrace], None],
         run: Run | None = None,
     ) -> None:
-        super().__init__(samplers, store, run)
+        super().__init__([sampler for _, sampler in sources], store, run)
+        self._owners = [model for model, _ in sources]
         self.config, self.problems, self.settings = config, problems, settings
         self.origin = "new" if run is None else "unfinished"
         self.lost = 0
@@ -277,7 +294,7 @@ class Engine(Session):
         self.faults: Counter[str] = Counter()
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
         self._on_trace = on_trace
-        self._price = price_of(settings.model, config.price)
+        self._price = mixture_price(settings.model, config.models, config.price)
         self._kind = config.kind
         self._driver: Driver | None = None
         self.pace = self._pace()
@@ -285,6 +302,8 @@ class Engine(Session):
         self._begun_at = 0.0
         self._told_before = 0
         self._tokens = self._prompt_tokens = self._failed = 0
+        self._others: OtherModels = ()
+        self._given: Counter[int] = Counter()  # traces that came back, by model
 
     @property
     def allocator(self) -> Allocator:
@@ -376,7 +395,7 @@ class Engine(Session):
             lost=self.lost,
             tokens=self._tokens,
             prompt_tokens=self._prompt_tokens,
-            cost=None if self._price is None else self._price.dollars(self._prompt_tokens, self._tokens),
+            cost=None if self._price is None else self._price.dollars(self._prompt_tokens, self._tokens, self._others),
             spent=spent,
             total=total,
             unit=unit,
@@ -384,6 +403,7 @@ class Engine(Session):
             zone=allocator.policy.zone,
             faults=dict(self.faults),
             complete=driver.satisfied or not driver.draining,
+            models={share.name: self._given[place] for place, share in enumerate(self.config.models)},
         )
 
     @property
@@ -407,6 +427,8 @@ class Engine(Session):
         fetcher = Fetcher(
             self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
         )
+        if config.models:
+            fetcher.mix([share.name for share in config.models], mixture_of(config.models), self._owners)
         asking = DriverConfig(
             sampling=config.drawn,
             seeds=config.seeds(len(self.problems)),
@@ -447,6 +469,8 @@ class Engine(Session):
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
+        if driver.fetcher.models is not None:
+            driver.fetcher.models.known(self._given)
         if driver.first_traces is not None:
             driver.first_traces.count_stored(run, driver.answer_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
@@ -479,18 +503,20 @@ class Engine(Session):
 
     def _sum(self, trace: StoredTrace) -> None:
         self._failed += trace.error is not None
+        self._given[trace.model] += trace.error is None
         self._tokens += trace.tokens
         self._prompt_tokens += trace.prompt_tokens
+        self._others = with_tokens(self._others, trace.model, trace.prompt_tokens, trace.tokens)
 
 
 def solve(
     questions: Questions,
     *,
-    endpoint: str | Sequence[str] | None = None,
-    model: str | None = None,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
     key: Keys = None,
     headers: Mapping[str, str] | None = None,
-    sampler: Samplers | None = None,
+    sampler: Samplers | Mapping[str, Samplers] | None = None,
     store: str | Path | None = None,
     new: bool = False,
     config: RunConfig | None = None,
@@ -502,6 +528,7 @@ def solve(
         for answer in solution.answers:
             print(answer.id, answer.answer, answer.certificate)
 
+    Several models vote together with ``model=["a", "b"]``, or ``model={"a": 2, "b": 1}`` with weights.
     Works inside a notebook too, whose event loop waits meanwhile.
     """
 
@@ -602,6 +629,11 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
         raise InputError(f"question {number}: {error}") from None
 
 
+def _objects(sampler: Samplers | Mapping[str, Samplers] | None, samplers: Sequence[Sampler]) -> Samplers:
+    """The samplers as the caller has them, else as they were made."""
+    return samplers if sampler is None or isinstance(sampler, Mapping) else sampler
+
+
 def _source_of(model: str | None, samplers: Samplers) -> str | None:
     """What tells the run's model from any other: its name, specs, local weights; ``None`` where an object has none."""
     names = set() if model is None else {model}
@@ -615,11 +647,41 @@ def _source_of(model: str | None, samplers: Samplers) -> str | None:
     return ",".join(sorted(names))
 
 
+def _sources(
+    samplers: Samplers | Mapping[str, Samplers] | None,
+    endpoint: Endpoints | None,
+    model: str | None,
+    key: Keys,
+    headers: Mapping[str, str] | None,
+    config: RunConfig,
+) -> tuple[list[str], list[Source]]:
+    """The endpoints as a store keeps them, ``MODEL=URL`` in a mixture, and the sampler of each with its model."""
+    names = [share.name for share in config.models]
+    if not names:
+        if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
+            raise InputError("a mapping gives each of several models its own; name them: model=[...].")
+        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
+        return endpoints, [(0, one) for one in _samplers(samplers, endpoints, model, key, headers, config)]
+    if samplers is not None and not isinstance(samplers, Mapping):
+        raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
+    if samplers is not None and set(samplers) != set(names):
+        raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
+    urls, keys = own_values("endpoint", names, endpoint), own_keys(names, key)
+    sources = [
+        (place, sampler)
+        for place, name in enumerate(names)
+        for sampler in _samplers(
+            None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config
+        )
+    ]
+    return [f"{name}={url}" for name in names for url in urls[name]], sources
+
+
 def _samplers(
     samplers: Samplers | None,
     endpoints: Sequence[str],
     model: str | None,
-    key: Keys,
+    key: str | Sequence[str | None] | None,
     headers: Mapping[str, str] | None,
     config: RunConfig,
 ) -> list[Sampler]:
@@ -641,7 +703,7 @@ def make_samplers(
     endpoints: Sequence[str],
     model: str | None,
     *,
-    key: Keys = None,
+    key: str | Sequence[str | None] | None = None,
     headers: Mapping[str, str] | None = None,
     stream: bool = False,
     timeout: float = 600.0,

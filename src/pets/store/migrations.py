@@ -110,6 +110,11 @@ def _replicas(transaction: Transaction) -> None:
     transaction.execute("CREATE INDEX open_entries ON ledger (replica) WHERE spent IS NULL AND replica IS NOT NULL")
 
 
+def _models_of_traces(transaction: Transaction) -> None:
+    """Which of a run's models gave a trace, by its place among them."""
+    transaction.execute("ALTER TABLE traces ADD COLUMN model INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -121,4 +126,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _units_of_keys,
     _identity,
     _replicas,
+    _models_of_traces,
 )

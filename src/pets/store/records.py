@@ -16,6 +16,7 @@ __all__ = [
     "DELETED",
     "LOST",
     "LostLaunch",
+    "ModelTotals",
     "RunSettings",
     "RunState",
     "RunSummary",
@@ -81,7 +82,9 @@ class RunSettings:
         try:
             data = json.loads(text)
             data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
-            return cls(**{**data, "currency": Currency(**data["currency"]), "endpoints": tuple(data["endpoints"])})
+            rates = tuple((token, prompt_token) for token, prompt_token in data["currency"].pop("rates", ()))
+            currency = Currency(**data["currency"], rates=rates)
+            return cls(**{**data, "currency": currency, "endpoints": tuple(data["endpoints"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
 
@@ -92,7 +95,8 @@ class StoredTrace:
 
     ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
-    the tries before this one that may have been sampled, were charged and came to nothing.
+    the tries before this one that may have been sampled, were charged and came to nothing. ``model`` is the place of
+    the model that gave it among those of the run.
     """
 
     question: str
@@ -108,6 +112,7 @@ class StoredTrace:
     seconds: float = 0.0
     tries: int = 1
     wasted: int = 0
+    model: int = 0
 
     @property
     def launch(self) -> Launch:
@@ -118,10 +123,10 @@ class StoredTrace:
         """What the allocator is told; ``kind`` is the confidence that votes are weighted by.
 
         >>> StoredTrace("q", 0, "7", tokens=9).trace()
-        Trace(question='q', number=0, answer='7', confidence=None, tokens=9, prompt_tokens=0)
+        Trace(question='q', number=0, answer='7', confidence=None, tokens=9, prompt_tokens=0, model=0)
         """
         confidence = None if kind is None or self.confidences is None else getattr(self.confidences, kind)
-        return Trace(self.question, self.number, self.answer, confidence, self.tokens, self.prompt_tokens)
+        return Trace(self.question, self.number, self.answer, confidence, self.tokens, self.prompt_tokens, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,17 @@ class LostLaunch:
     question: str
     number: int
     held: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTotals:
+    """The traces that one model of a run gave, those that failed left aside; tokens are those of all."""
+
+    model: int
+    traces: int
+    votes: int
+    tokens: int
+    prompt_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +198,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
     counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
-    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
+    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted, trace.model)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 

@@ -12,6 +12,7 @@ from pets.store import sql
 from pets.store.database import Database, LockedRun, RowError, Transaction
 from pets.store.records import (
     LostLaunch,
+    ModelTotals,
     RunSettings,
     RunSummary,
     StoredTrace,
@@ -21,7 +22,7 @@ from pets.store.records import (
     trace_of,
     trace_row,
 )
-from pets.types import Launch
+from pets.types import Launch, Trace
 
 __all__ = ["Run", "RunView", "summary_of"]
 
@@ -74,6 +75,10 @@ class RunView:
         if row is None:
             raise StateError(f"run {self.id} is no longer in {self._database.name}.")
         return summary_of(self._database, row)
+
+    def by_model(self) -> list[ModelTotals]:
+        """What each model of the run gave, in their order; one that gave nothing is left out."""
+        return [ModelTotals(*row) for row in self._database.all(sql.TOTALS_BY_MODEL, self.id)]
 
     def load(self, name: str) -> Any:
         """The plain data saved under that name; ``None`` if there is none."""
@@ -212,7 +217,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     traces, answered, tokens, prompt_tokens, wasted = database.one(sql.TOTALS, id) or (0, 0, 0, 0, 0)
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
-    paid = price.per_trace * (traces + wasted) + price.per_token * tokens + price.per_prompt_token * prompt_tokens
+    paid = price.per_trace * (traces + wasted) + _token_cost(database, id, settings, tokens, prompt_tokens)
     locked = database.is_locked(id)
     return RunSummary(
         id=id,
@@ -228,6 +233,15 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         spent=paid + held,
         settings=settings,
     )
+
+
+def _token_cost(database: Database, run: int, settings: RunSettings, tokens: int, prompt_tokens: int) -> int:
+    """What all tokens of a run cost, each model's at its own price."""
+    price = settings.currency
+    if not price.rates:
+        return price.per_token * tokens + price.per_prompt_token * prompt_tokens
+    totals = (ModelTotals(*row) for row in database.all(sql.TOTALS_BY_MODEL, run))
+    return sum(price.cost(Trace("", 0, tokens=t.tokens, prompt_tokens=t.prompt_tokens, model=t.model)) for t in totals)
 
 
 def _unfit(error: UnicodeEncodeError) -> str:

@@ -1,0 +1,102 @@
+"""Several models in one vote: which of them takes launch k.
+
+Launch k of a question goes to the model that a low-discrepancy sequence says, so that after n launches model i has had
+n p_i of them, p_i its share of the weights, but for less than one:
+
+    | N_i(n) - n p_i | <= 1 - 1 / (2 m - 2)        for m models, at every n
+
+That is the best bound that any sequence has (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32,
+1980), by his rule: of the models that are due, the one whose deadline comes first; equal ones in the order given. Any
+n launches in a row differ from the shares by less than two traces. Votes of a question converge to those of the
+weighted mixture, and every policy, budget and certificate works on them as on one model's.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import gcd, lcm
+
+from pets.errors import InputError
+
+__all__ = ["Mixture"]
+
+MAX_PERIOD = 10_000  # launches, after which the sequence begins anew
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Models by their ``weights``, each more than 0; the sequence of their turns repeats itself.
+
+    >>> Mixture((2, 1)).turns, Mixture((1, 1, 1)).turns, Mixture((0.5, 1.5)).turns
+    ((0, 1, 0), (0, 1, 2), (1, 0, 1, 1))
+    >>> [Mixture((2, 1)).model_of(place) for place in range(6)]
+    [0, 1, 0, 0, 1, 0]
+    """
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.weights or not all(0 < weight < float("inf") for weight in self.weights):
+            raise InputError(f"weights of models are numbers greater than 0; got {self.weights}.")
+        if sum(_whole(self.weights)) > MAX_PERIOD:
+            raise InputError(f"the weights {self.weights} have too many digits; give smaller whole numbers.")
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The models of one period, in order."""
+        return _turns(self.weights)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each model's share of the launches."""
+        total = sum(self.weights)
+        return tuple(weight / total for weight in self.weights)
+
+    def model_of(self, place: int) -> int:
+        """The model that takes the launch at this place of the sequence."""
+        turns = self.turns
+        return turns[place % len(turns)]
+
+    def substitute_of(self, place: int, away: frozenset[int]) -> int:
+        """The model that takes the launch when those ``away`` take none: their turns go round among the others.
+
+        >>> mixture = Mixture((1, 1, 1))
+        >>> [mixture.substitute_of(place, frozenset({1})) for place in range(9)]
+        [0, 0, 2, 0, 2, 2, 0, 0, 2]
+        """
+        model = self.model_of(place)
+        if model not in away:
+            return model
+        others = [other for other in range(len(self.weights)) if other not in away]
+        if not others:
+            raise InputError("every model of the mixture is away.")
+        period, number = divmod(place, len(self.turns))
+        missed = period * sum(turn in away for turn in self.turns) + sum(turn in away for turn in self.turns[:number])
+        return others[Mixture(tuple(self.weights[other] for other in others)).model_of(missed)]
+
+
+def _whole(weights: tuple[float, ...]) -> tuple[int, ...]:
+    """The smallest whole numbers that are to each other as the weights."""
+    fractions = [Fraction(str(weight)) for weight in weights]
+    scale = lcm(*(fraction.denominator for fraction in fractions))
+    numbers = [int(fraction * scale) for fraction in fractions]
+    return tuple(number // gcd(*numbers) for number in numbers)
+
+
+@lru_cache(maxsize=256)
+def _turns(weights: tuple[float, ...]) -> tuple[int, ...]:
+    whole = _whole(weights)
+    period, spread = sum(whole), max(1, 2 * len(whole) - 2)
+    had = [0] * len(whole)
+    turns = []
+    for place in range(1, period + 1):
+        due = [(spread * (place * weight - count * period), weight) for weight, count in zip(whole, had, strict=True)]
+        deadlines = [
+            (Fraction((spread - 1) * period - lag, weight), model)
+            for model, (lag, weight) in enumerate(due)
+            if lag >= period or spread == 1
+        ]
+        model = min(deadlines)[1]
+        had[model] += 1
+        turns.append(model)
+    return tuple(turns)

@@ -1,0 +1,76 @@
+"""The turns of models: bounds of their shares, and what becomes of the turns of a model that is away."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pets.core.mixture import Mixture
+from pets.errors import InputError
+
+WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=6).map(tuple)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WEIGHTS)
+def test_after_every_launch_each_model_is_less_than_one_trace_from_its_share(weights: tuple[int, ...]) -> None:
+    mixture = Mixture(weights)
+    models = np.array([mixture.model_of(place) for place in range(2 * len(mixture.turns) + 7)])
+    bound = 1 - 1 / max(1, 2 * len(weights) - 2) if len(weights) > 1 else 0
+    for model, share in enumerate(mixture.shares):
+        counts = np.cumsum(models == model)
+        assert np.abs(counts - share * np.arange(1, len(models) + 1)).max() <= bound + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(WEIGHTS, st.integers(0, 1000), st.integers(1, 40))
+def test_launches_in_a_row_are_less_than_two_traces_from_the_shares(
+    weights: tuple[int, ...], start: int, length: int
+) -> None:
+    mixture = Mixture(weights)
+    models = [mixture.model_of(start + place) for place in range(length)]
+    for model, share in enumerate(mixture.shares):
+        assert abs(models.count(model) - share * length) < 2
+
+
+def test_equal_weights_are_turns_in_the_order_given() -> None:
+    assert [Mixture((1, 1)).model_of(place) for place in range(5)] == [0, 1, 0, 1, 0]
+    assert Mixture((7, 7, 7)).turns == (0, 1, 2)
+    assert Mixture((3,)).turns == (0,)
+
+
+def test_weights_with_decimals_are_as_good_as_whole_ones() -> None:
+    assert Mixture((0.2, 0.1)).turns == Mixture((2, 1)).turns
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5).map(tuple), st.data())
+def test_the_turns_of_a_model_that_is_away_go_to_the_others_by_their_weights(
+    weights: tuple[int, ...], data: st.DataObject
+) -> None:
+    away = data.draw(st.integers(0, len(weights) - 1))
+    mixture, gone = Mixture(weights), frozenset({away})
+    missed = [place for place in range(4000) if mixture.model_of(place) == away]
+    takers = [mixture.substitute_of(place, gone) for place in missed]
+    left = sum(weights) - weights[away]
+    for model, weight in enumerate(weights):
+        if model != away:
+            assert abs(takers.count(model) - len(missed) * weight / left) < 1
+    others = (place for place in range(200) if mixture.model_of(place) != away)
+    assert all(mixture.substitute_of(place, gone) == mixture.model_of(place) for place in others)
+
+
+@pytest.mark.parametrize("weights", [(), (1, 0), (1, -2), (float("nan"), 1), (float("inf"), 1)])
+def test_weights_that_are_none_are_refused(weights: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match="greater than 0"):
+        Mixture(weights)
+
+
+def test_a_sequence_that_would_take_too_long_to_repeat_is_refused() -> None:
+    with pytest.raises(InputError, match="too many digits"):
+        Mixture((0.123457, 1))
+
+
+def test_with_nobody_left_there_is_no_substitute() -> None:
+    with pytest.raises(InputError, match="away"):
+        Mixture((1, 1)).substitute_of(0, frozenset({0, 1}))
