@@ -2,33 +2,56 @@
 
 import contextlib
 import os
+import subprocess
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from pets.store.postgres import connect
 
-__all__ = ["postgres_schema"]
+__all__ = ["Postgres", "postgres"]
+
+STARTS = 5  # of the server: a loaded machine may take longer than the wheel allows
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """An empty schema by its URL, and the server, where it is ours to stop."""
+
+    url: str
+    server: Any = None
+
+    def stop(self) -> None:
+        """Stop the server at once, as a power cut of its own would: what is not on its disk is lost."""
+        from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
+
+        pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=self.server.pgdata, user=self.server.system_user)
+
+    def start(self) -> None:
+        """Start the server again."""
+        self.server.ensure_postgres_running()
 
 
 @contextlib.contextmanager
-def postgres_schema() -> Iterator[str]:
-    """The URL of an empty schema, which goes with the block."""
-    with _server() as server:
+def postgres() -> Iterator[Postgres]:
+    """A server with an empty schema, which goes with the block."""
+    with _server() as (uri, server):
         schema = f"bench_{uuid.uuid4().hex[:12]}"
-        url = f"{server}{'&' if '?' in server else '?'}schema={schema}"
+        url = f"{uri}{'&' if '?' in uri else '?'}schema={schema}"
         try:
-            yield url
+            yield Postgres(url, server)
         finally:
             with contextlib.closing(connect(url)) as connection:
                 connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[str]:
+def _server() -> Iterator[tuple[str, Any]]:
     if url := os.environ.get("PETS_TEST_POSTGRES"):
-        yield url
+        yield url, None
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -36,5 +59,13 @@ def _server() -> Iterator[str]:
 
         # Not a temporary directory of this user alone: where this runs as root, the server's user has to enter it.
         folder = f"{tempfile.gettempdir()}/pets-bench-pg-{os.getpid()}"
-        with get_server(folder, cleanup_mode="delete") as server:
-            yield server.get_uri()
+        for attempt in range(1, STARTS + 1):
+            try:
+                server = get_server(folder, cleanup_mode="delete")
+            except subprocess.TimeoutExpired:
+                if attempt == STARTS:
+                    raise
+            else:
+                break
+        with server:
+            yield server.get_uri(), server

@@ -36,7 +36,7 @@ BARE = 5  # requests of each client to the upstream itself
 
 
 @contextlib.contextmanager
-def gateway(upstream: str, store: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def gateway(upstream: str, store: Path | str, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The URL and the process of ``pets serve``."""
     command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "--store", str(store)]
     command += [

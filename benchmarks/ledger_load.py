@@ -19,7 +19,7 @@ from contextlib import closing
 
 import numpy as np
 
-from benchmarks._postgres import postgres_schema
+from benchmarks._postgres import postgres
 from pets.gateway.auth import ApiKey
 from pets.gateway.shared_ledger import SharedLedger, SharedWriter
 from pets.store.postgres import Connection, connect
@@ -85,7 +85,8 @@ def main() -> None:
         print(json.dumps(asyncio.run(work(args.work, share, args.clients, total))))
         return
     print(__doc__)
-    with postgres_schema() as url:
+    with postgres() as server:
+        url = server.url
         numbers = [str(args.reservations), str(args.replicas), str(args.clients)]
         command = [sys.executable, "-m", "benchmarks.ledger_load", *numbers, "--work", url]
         processes = [

@@ -91,11 +91,22 @@ def postgres_server():
         # The workers of one test run share it; the path is short, for it holds a socket, and not below pytest's own
         # folder, which the server's user cannot enter where the tests run as root.
         folder = Path(tempfile.gettempdir()) / f"pets-pg-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
-        with pgserver.get_server(folder, cleanup_mode="delete") as server:
+        with _patiently(pgserver.get_server, folder) as server:
             for setting in ("fsync = off", "full_page_writes = off", "max_connections = 300"):
                 server.psql(f"ALTER SYSTEM SET {setting}")
             server.psql("SELECT pg_reload_conf()")
             yield server.get_uri()
+
+
+def _patiently(get_server, folder, tries=5):
+    """Start a server; a loaded machine may take longer than the wheel allows, and go on by itself."""
+    for attempt in range(1, tries + 1):
+        try:
+            return get_server(folder, cleanup_mode="delete")
+        except subprocess.TimeoutExpired:
+            if attempt == tries:
+                raise
+    raise AssertionError
 
 
 @pytest.fixture

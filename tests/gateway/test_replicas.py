@@ -2,6 +2,11 @@
 
 import asyncio
 import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +47,17 @@ def test_a_keys_budget_holds_under_a_hundred_requests_spread_over_replicas(repli
         assert KeyStore(database).spent("alice") == {"traces": database.one("SELECT sum(spent) FROM ledger")[0]}
         ((spent, held),) = database.all("SELECT spent, held FROM balances WHERE name = 'key alice'")
         assert traces <= spent <= 100 and held == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_ledger_is_right_after_a_kill_a_restart_and_an_outage(postgres_server):
+    """Whole processes, by the benchmark at a small size; over a server that is not ours to stop, without the outage."""
+    outage = [] if os.environ.get("PETS_TEST_POSTGRES") else ["--outage", "3"]
+    command = [sys.executable, "-m", "benchmarks.replica_crash", "400", "16", *outage]
+    reply = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True)
+    figures = json.loads(reply.stdout.splitlines()[-1])
+    assert figures["right"], figures
+    assert (
+        figures["statuses"]["200"] > 200 and figures["statuses"]["429"] and (not outage or figures["statuses"]["503"])
+    )
