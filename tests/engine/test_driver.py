@@ -402,4 +402,4 @@ def test_a_wave_goes_on_without_a_trace_that_takes_for_ever_and_its_vote_counts_
 
 
 def test_a_wave_waits_for_a_trace_that_is_a_little_slower():
-    assert timed_batch(OKG(), FirstSlow(1.05))[1] == pytest.approx(4.05)
+    assert timed_batch(OKG(), FirstSlow(1.02))[1] == pytest.approx(4.02)

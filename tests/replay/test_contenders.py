@@ -23,6 +23,12 @@ def test_every_policy_has_its_setting():
     assert settings["dsc"] == "ranked" and settings["price"] == settings["online_grid"] == "online"
 
 
+def test_a_policy_with_waves_runs_at_each_mean_budget():
+    (okg,) = contenders(["okg:waves=4"])
+    assert (okg.setting, okg.option) == ("waves", "budget")
+    assert okg.at(ReplayConfig(budgets=(1.0, 6.0, 32.0)), 20) == (1.0, 6.0)
+
+
 def test_an_option_that_is_set_is_not_swept():
     assert len(contenders(["asc"])[0].values) > 3 and contenders(["asc:threshold=0.9"])[0].values == (0.9,)
     assert len(contenders(["asc:cap=30"])[0].values) > 3

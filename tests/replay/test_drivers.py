@@ -11,7 +11,7 @@ from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import curve_of_order
 from pets.replay.draws import draw_traces
-from pets.replay.drivers import batch_order, online_sizes, stream_sizes
+from pets.replay.drivers import batch_order, online_sizes, stream_sizes, wave_sizes
 from pets.replay.labelled import read_answers
 
 
@@ -70,3 +70,12 @@ def test_a_stream_on_the_fast_path_is_that_of_the_allocator(draw, spec):
 def test_a_budget_that_cannot_warm_all_up_is_refused_as_the_allocator_does(draw):
     with pytest.raises(BudgetError, match="warm-up of 4 traces for 4 questions"):
         online_sizes(make_policy("price"), draw, Walk(draw.traces), [5, 1, 9, 0], 15, 0)
+
+
+@pytest.mark.parametrize("waves", [1, 3])
+def test_waves_spend_each_budget_anew_and_to_the_trace(draw, waves):
+    policy = make_policy(f"okg:waves={waves}")
+    rows = [5, 1, 9, 0, 3]
+    for total in (5, 13, 40):
+        sizes = wave_sizes(policy, draw, rows, total, 0)
+        assert sizes.shape == (5,) and sizes.sum() == total and sizes.max() <= draw.size

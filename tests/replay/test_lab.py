@@ -81,6 +81,13 @@ def test_online_policies_spend_within_their_budgets(build):
         assert (result.budget_used[:, 0] > 0.5).all()
 
 
+def test_waves_run_at_each_mean_budget_beside_the_others(build):
+    (found,) = replay([build()], ["okg", "okg:waves=2"], repetitions=2, size=16, budgets=(2.0, 5.0, 9.0, 16.0))
+    result = found.result("okg:waves=2")
+    assert (result.setting, result.questions, result.values) == ("waves", 12, (2.0, 5.0, 9.0, 16.0))
+    assert (result.traces == result.values).all() and (result.consistency[:, -1] == 1.0).all()
+
+
 def test_weighted_votes(build):
     specs = ["okg_weighted:verdict=vote", "uniform", "okg", "conf_guided:warmup=8", "okg_weighted"]
     (pool_result,) = replay([build(confidence=True)], specs, repetitions=2, weighted=True)

@@ -85,6 +85,49 @@ def test_optimum_is_that_of_rules_that_remember_the_whole_sequence(counts, size,
     assert consistency[0] - price * traces[0] == pytest.approx(best, abs=1e-9)
 
 
+def brute_value_in_waves(counts, size, price, waves):
+    """The same where traces are bought in so many batches at most."""
+    weight, joint = prefixes(sequences(counts, size), size)
+
+    @cache
+    def value(prefix, left):
+        here = max(joint[prefix].values()) if prefix else 0.0
+        if left == 0:
+            return here
+        longer = ([p for p in weight if len(p) == end and p[: len(prefix)] == prefix] for end in range(size + 1))
+        paid = [price * weight[prefix] * (end - len(prefix)) for end in range(size + 1)]
+        batches = [sum(value(p, left - 1) for p in after) - cost for after, cost in zip(longer, paid, strict=True)]
+        return max(here, *batches[len(prefix) + 1 :], here)
+
+    return value((), waves)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(FULL_COUNTS, min_size=1, max_size=3), st.integers(1, 4), st.floats(0.001, 0.3), st.sampled_from([1, 2, 3])
+)
+def test_the_optimum_in_waves_is_that_of_plans_that_remember_the_whole_sequence(counts, size, price, waves):
+    size = min(size, *map(sum, counts))
+    traces, consistency = Lattice.of(counts, size).optimum([price], waves)
+    best = brute_value_in_waves(counts, size, price, waves)
+    assert consistency[0] - price * traces[0] == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 7)])
+def test_more_waves_come_nearer_to_a_look_after_every_trace(counts, size):
+    frontiers = [optimal_frontier(counts, size, waves=waves) for waves in (1, 2, 4, size, 0)]
+    for level in (0.8, 0.9, 0.97):
+        traces = [frontier.traces_at(level) for frontier in frontiers]
+        assert traces == sorted(traces, reverse=True) and traces[-2] == pytest.approx(traces[-1], abs=1e-6)
+
+
+def test_a_frontier_near_some_levels_is_the_whole_one_there():
+    whole, near = (optimal_frontier(THREE, 7, waves=2, levels=levels) for levels in (None, (0.9, 0.97)))
+    assert near.traces.size < whole.traces.size
+    for level in (0.9, 0.97):
+        assert near.traces_at(level) == pytest.approx(whole.traces_at(level), rel=1e-3)
+
+
 def test_every_stopping_rule_of_a_tiny_pool_is_under_the_frontier_and_its_corners_are_rules():
     counts, size = [(6, 0), (5, 1), (3, 3)], 4
     weight, joint = prefixes(sequences(counts, size), size)

@@ -124,7 +124,8 @@ def replay(
 
     Each repetition draws traces of every question at random; all policies see the same. Self-consistency is agreement
     with the vote of all of them, or of others with --target disjoint. Offline policies are followed trace by trace,
-    stopping rules over their thresholds, online policies over mean budgets on questions that did not train them.
+    those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
+    budgets on questions that did not train them.
     """
     check_rows_output(result.output)
     if result.plots is not None:

@@ -34,7 +34,7 @@ from scipy.special import gammaln
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.tally import Tally
 
-__all__ = ["HEADS", "STRENGTHS", "Dirichlet", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
+__all__ = ["HEADS", "OPEN_SLOTS", "STRENGTHS", "Dirichlet", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
 
 Array = NDArray[np.float64]
 

@@ -1,13 +1,47 @@
-"""Waves: what each question gets when the budget is spent in a few parallel batches of all questions."""
+"""Waves: what each question gets when the budget is spent in a few parallel batches of all questions.
+
+What a wave leaves for later ones has a value: a question that will be looked at again is bought less now. The outlook
+(:mod:`pets.core.outlook`) knows, at a price of lambda for each trace, the best size of a question's part now and what
+all waves to come are expected to take. lambda is one for all questions, such that this expected spend meets the budget
+left (Lagrange: no other plan has less expected doubt at the same expected spend). Each wave plans anew from what came
+back. In the last one nothing is left to expectation: the budget goes, to the trace, to the steepest parts of the
+convex envelopes of each question's doubt.
+
+What does not fit the outlook's lattice is made to: answers beyond the third and traces without an answer count as
+traces that do not vote, a set of more options (an open one has 8) becomes 3 of such strengths that two traces agree as
+often, and counts beyond the lattice are scaled down to half of it. Traces in flight are paid for, and come back with
+this wave.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.core.okg import voting_chance
+from pets.core.outlook import Look, Mixture, Outlook
 from pets.core.tally import Tally
 
-__all__ = ["Wave", "equal_shares"]
+__all__ = ["Wave", "equal_shares", "plan_wave"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Plan = dict[Tally, list[int]]
+
+HORIZONS = {2: 128, 3: 64}  # votes that the lattice of so many answers knows
+ENDS = (*range(1, 13), 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128)  # totals that a wave may go on to
+FAR = 0.75  # of the horizon: counts beyond it are scaled down, unless the cap ends there
+STAGES = 8  # waves that are looked ahead; with more to come the next one is hardly smaller
+PRICES = np.geomspace(1.0, 1e-9, 10)  # of a trace, in doubt
+FINE_PRICES = 10  # between two of them
+MAX_SHIFT = 16  # steps of the fine prices: the price of a vote where few traces vote
+TIE = 1 + 1e-9  # a wave that costs no more than this times waiting is not put off
+SMALLEST_GAIN = 1e-12  # of the doubt; less is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +56,36 @@ class Wave:
     cap: int | None = None
 
 
-def equal_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], wave: Wave) -> dict[Tally, list[int]]:
+def plan_wave(prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], wave: Wave, zone: float = 0.0) -> Plan:
+    """Sizes of the next wave for every question; ``states`` says how many there are of each tally.
+
+    ``prior`` is that of a tally's answer set and length class. The sum never exceeds the budget, and is all of it in
+    the last wave unless every question is at its cap.
+
+    >>> prior = lambda tally: Mixture(2, (1.0,), (1.0,))
+    >>> close, clear = Tally((2, 2), options=2), Tally((5,), options=2)
+    >>> plan = plan_wave(prior, {close: 2, clear: 1}, Wave(budget=20, left=2))
+    >>> plan[close], plan[clear]
+    ([7, 7], [0])
+    """
+    if not states:
+        return {}
+    groups = _groups(prior, states, wave.cap, zone)
+    if wave.left == 1:
+        return _spend_all(groups, wave)
+    waves, prices = min(wave.left, STAGES), PRICES
+    for fine in (True, False):
+        offers = [offer for group in groups for offer in group.offers(prices, waves)]
+        spends = np.maximum.accumulate(sum(state.questions * spend for state, _, spend in offers))
+        under = max(0, int(np.searchsorted(spends, wave.budget, side="right")) - 1)
+        over = min(under + 1, len(prices) - 1)
+        if fine:
+            prices = np.geomspace(prices[under], prices[over], FINE_PRICES) if over > under else prices[-2:]
+    part = (wave.budget - spends[under]) / max(spends[over] - spends[under], 1e-9) if over > under else 0.0
+    return _mixed(offers, (under, over, min(1.0, max(0.0, part))), wave.budget)
+
+
+def equal_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], wave: Wave) -> Plan:
     """Sizes for every question: the share 1 / left of the budget, one trace after the other where the score is highest.
 
     What was dealt is scored as pending; a score of -infinity is never dealt to.
@@ -49,3 +112,177 @@ def equal_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], w
         left -= many
         offer(place, dealt + 1, tally)
     return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """One tally as the lattice sees it: ``counts`` of its answers, and how many votes a trace is worth there.
+
+    ``room`` is how many traces more each of its questions may get.
+    """
+
+    tally: Tally
+    questions: int
+    counts: tuple[int, ...]
+    rate: float
+    room: int
+
+    @classmethod
+    def of(cls, tally: Tally, questions: int, outlook: Outlook, cap: int | None) -> "_State":
+        """The tally in this outlook's lattice."""
+        counts = tally.counts[: outlook.M]
+        votes = sum(counts)
+        rate = voting_chance(tally) * (votes + 1) / (tally.votes + 1)
+        if votes > outlook.T or (votes > FAR * outlook.T and cap != outlook.T):
+            scale = outlook.T / (2 * votes)
+            counts = tuple(sorted((round(count * scale) for count in counts), reverse=True))
+            rate *= scale
+        return cls(tally, questions, counts, rate, max(0, (1 << 40) if cap is None else cap - tally.launched))
+
+    def within_reach(self, ends: Indices) -> tuple[slice, Indices]:
+        """Which of these totals the question may go on to, and how many traces that takes beside those in flight.
+
+        The first takes none: what is in flight comes back in any case.
+        """
+        wanted = np.ceil((ends - sum(self.counts)) / self.rate - 1e-9).astype(np.int64) - self.tally.pending
+        first = int(np.flatnonzero(wanted <= 0)[-1])
+        last = int(np.searchsorted(wanted, max(self.room, wanted[first]), side="right"))
+        return slice(first, last), np.maximum(wanted[first:last], 0)
+
+
+Offer = tuple[_State, Indices, Floats]
+"""A state with, at each of some falling prices, the size of its part in this wave and the traces expected in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """States with one outlook, by their total."""
+
+    outlook: Outlook
+    states: tuple[_State, ...]
+
+    def looks(self, prices: Floats, waves: int, ends: Sequence[int]) -> Iterator[tuple[_State, Look]]:
+        """Every state with its own look: cost and votes are (E, L)."""
+        by_total: defaultdict[int, list[_State]] = defaultdict(list)
+        for state in self.states:
+            by_total[sum(state.counts)].append(state)
+        rows = {total: self.outlook.rows([state.counts for state in here]) for total, here in by_total.items()}
+        looks = self.outlook.looks(rows, prices, waves, ends)
+        for total, here in by_total.items():
+            look = looks[total]
+            for state, cost, votes in zip(here, look.cost, look.votes, strict=True):
+                yield state, Look(look.ends, cost, votes)
+
+    def offers(self, prices: Floats, waves: int) -> Iterator[Offer]:
+        """What every state would take at each price of a trace. A vote costs as many traces as it takes."""
+        step = math.log(prices[0] / prices[1])
+        shifts = {state: min(MAX_SHIFT, round(-math.log(state.rate) / step)) for state in self.states}
+        more = max(shifts.values())
+        grid = np.concatenate([prices[0] * np.exp(step * np.arange(more, 0, -1)), prices])
+        for state, look in self.looks(grid, waves, ENDS):
+            reach, sizes = state.within_reach(look.ends)
+            start = more - shifts[state]
+            cost, votes = (part[reach, start : start + len(prices)] for part in (look.cost, look.votes))
+            best = np.where(cost[0] * TIE < cost[1:].min(axis=0, initial=np.inf), 0, 1 + _argmin(cost[1:]))
+            taken = votes[best, np.arange(len(prices))] / state.rate - state.tally.pending
+            yield state, sizes[best], np.maximum(taken, sizes[best])
+
+
+def _argmin(cost: Floats) -> Indices:
+    """The row of the least cost in each column; 0 where there are no rows."""
+    return cost.argmin(axis=0) if len(cost) else np.zeros(cost.shape[1], dtype=np.int64)
+
+
+def _groups(
+    prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], cap: int | None, zone: float
+) -> list[_Group]:
+    """The states by their priors, each in its outlook."""
+    by_prior: defaultdict[Mixture, list[tuple[Tally, int]]] = defaultdict(list)
+    for tally, questions in states.items():
+        by_prior[prior(tally).of_at_most(max(HORIZONS))].append((tally, questions))
+    groups = []
+    for mixture, tallies in by_prior.items():
+        horizon = HORIZONS[mixture.M]
+        outlook = Outlook(mixture, horizon if cap is None else min(horizon, cap), zone)
+        groups.append(_Group(outlook, tuple(_State.of(*row, outlook, cap) for row in tallies)))
+    return groups
+
+
+def _mixed(offers: Sequence[Offer], between: tuple[int, int, float], budget: int) -> Plan:
+    """The sizes at one price, and for a part of the questions those at the next lower one; within the budget."""
+    under, over, part = between
+    plan: Plan = {}
+    carry = 0.5
+    for state, sizes, _ in offers:
+        carry += part * state.questions
+        many = min(state.questions, int(carry))
+        carry -= many
+        given = [int(sizes[over])] * many + [int(sizes[under])] * (state.questions - many)
+        if (total := sum(given)) > budget:
+            given = [budget // state.questions] * state.questions
+            total = sum(given)
+        budget -= total
+        plan[state.tally] = given
+    return plan
+
+
+def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
+    """The last wave: the whole budget, the steepest steps of the questions' concave envelopes first."""
+    plan: Plan = {}
+    steps: list[tuple[float, int, Tally, int]] = []
+    for group in groups:
+        for state, look in group.looks(np.zeros(1), 1, range(1, group.outlook.T + 1)):
+            plan[state.tally] = [0] * state.questions
+            reach, sizes = state.within_reach(look.ends)
+            for slope, end in _envelope(sizes.tolist(), look.cost[reach, 0].tolist()):
+                steps.append((-slope, len(steps), state.tally, end))
+    left = wave.budget
+    for _, _, tally, end in sorted(steps):
+        given = plan[tally]
+        step = end - given[0]
+        many = min(len(given), left // step)
+        given[:many] = [end] * many
+        left -= many * step
+        if many < len(given):
+            given[many] += left
+            left = 0
+            break
+    return _filled(plan, left, wave.cap)
+
+
+def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> Iterator[tuple[float, int]]:
+    """The lower convex envelope of doubt over size, step by step: doubt lost a trace, falling, and the size reached."""
+    hull: list[tuple[int, float]] = []
+    for size, doubt in zip(sizes, doubts, strict=True):
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-2], (size, doubt)):
+            hull.pop()
+        hull.append((size, doubt))
+    for before, after in pairwise(hull):
+        if (slope := _slope(before, after)) * (after[0] - before[0]) > SMALLEST_GAIN * before[1]:
+            yield slope, after[0]
+
+
+def _slope(before: tuple[int, float], after: tuple[int, float]) -> float:
+    """Doubt lost a trace."""
+    return (before[1] - after[1]) / (after[0] - before[0])
+
+
+def _filled(plan: Plan, left: int, cap: int | None) -> Plan:
+    """What no question's doubt asks for goes to those with the fewest traces."""
+    if left <= 0:
+        return plan
+    have = np.array([tally.launched + size for tally, sizes in plan.items() for size in sizes])
+    most = have.max() + left if cap is None else cap
+    low, high = int(have.min()), int(most)  # the level that all are filled up to
+    while low < high:
+        level = (low + high + 1) // 2
+        if np.maximum(np.minimum(level, most) - have, 0).sum() <= left:
+            low = level
+        else:
+            high = level - 1
+    filled = np.maximum(have, low)
+    left -= int((filled - have).sum())
+    for place in np.flatnonzero(filled < most)[:left] if low < most else ():
+        filled[place] += 1 if filled[place] == low else 0
+    extra = iter((filled - have).tolist())
+    return {tally: [size + next(extra) for size in sizes] for tally, sizes in plan.items()}

@@ -6,14 +6,16 @@ batches of traces instead of one optimistic vote (:mod:`pets.core.prior`, :mod:`
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from pets.core.okg import check_prior, check_zone, okg_index, voting_chance
+from pets.core.outlook import Mixture
 from pets.core.policy import IndexPolicy, View
-from pets.core.prior import LearnedPrior, class_tokens, fit_prior
+from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior, class_tokens, fit_prior
 from pets.core.tally import Tally
+from pets.core.waves import Wave, plan_wave
 from pets.errors import InputError
 
 __all__ = ["OKG"]
@@ -84,6 +86,16 @@ class OKG(IndexPolicy):
         tokens = class_tokens(batch, learned) if self.cost == "tokens" else ()
         edges = learned.edges if self.marks else ()
         return replace(self, shares=learned.shares, edges=edges, open_shares=learned.open_shares, tokens=tokens)
+
+    def plan_wave(self, states: Mapping[Tally, int], wave: Wave) -> Mapping[Tally, Sequence[int]]:
+        """The plan under the policy's own prior; see :mod:`pets.core.waves`."""
+        return plan_wave(self._mixture, states, wave, self.zone)
+
+    def _mixture(self, tally: Tally) -> Mixture:
+        """The prior of a tally's answer set and length class."""
+        if not isinstance(self.prior, str):
+            return Mixture(tally.slots(self.unseen), (self.prior,), (1.0,))
+        return Mixture(tally.options or OPEN_SLOTS, STRENGTHS, self.shares[min(tally.mark, len(self.shares) - 1)])
 
     @property
     def _learned(self) -> LearnedPrior:

@@ -29,7 +29,7 @@ from pets.errors import InputError
 from pets.registry import make_policy
 from pets.replay.config import ReplayConfig
 from pets.replay.draws import Draw, draw_traces
-from pets.replay.drivers import batch_order, stream_sizes
+from pets.replay.drivers import batch_order, stream_sizes, wave_sizes
 from pets.replay.labelled import LabelledPool
 
 __all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment"]
@@ -177,6 +177,8 @@ def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
     """Traces of each question at each mean budget."""
     N = len(draw.pool.questions)
     totals = [round(budget * N) for budget in budgets]
+    if policy.waves:
+        return [wave_sizes(policy, draw, range(N), total, draw.repetition) for total in totals]
     if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
         order, _ = batch_order(policy, draw, draw.repetition)
         return [np.bincount(order[:total], minlength=N) for total in totals]

@@ -1,6 +1,7 @@
 """Which policies run, and as what: one policy -> the runs of one repetition.
 
 - *offline*: an index policy (and uniform) spends all traces of all questions; a point after every trace.
+- *waves*: an index policy with waves spends each mean budget anew: what a wave takes depends on the budget.
 - *stopping*: a rule that looks at one question alone, a point for each value of its sweep.
 - *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
 - *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
@@ -21,12 +22,12 @@ from pets.registry import as_policy, spec_of
 from pets.replay.config import ReplayConfig
 from pets.replay.curves import Curve, curve_of_order, curve_of_sizes
 from pets.replay.draws import NOBODY, Draw, Outcomes
-from pets.replay.drivers import batch_order, online_sizes
+from pets.replay.drivers import batch_order, online_sizes, wave_sizes
 from pets.replay.labelled import LabelledPool
 
 __all__ = ["Contender", "Setting", "Split", "contenders", "name_of", "split"]
 
-Setting = Literal["offline", "stopping", "ranked", "online"]
+Setting = Literal["offline", "waves", "stopping", "ranked", "online"]
 
 RANKING_TRACES = 32
 
@@ -78,7 +79,7 @@ class Contender:
 
     def at(self, config: ReplayConfig, size: int) -> tuple[float, ...]:
         """The values to run in a pool with ``size`` traces per question."""
-        if self.setting != "online":
+        if self.setting not in ("online", "waves"):
             return self.values
         fewest = max(1, self.policy.warmup)
         within = tuple(budget for budget in config.budgets if fewest <= budget <= size)
@@ -92,6 +93,10 @@ class Contender:
         if self.setting == "offline":
             order, learned = batch_order(self.policy, draw, seed)
             return curve_of_order(order, draw, own_outcomes(learned, draw))
+        if self.setting == "waves":
+            everyone = range(len(draw.paths))
+            totals = [int(budget * len(everyone)) for budget in self.at(config, draw.size)]
+            return curve_of_sizes(np.array([wave_sizes(self.policy, draw, everyone, B, seed) for B in totals]), draw)
         if self.setting == "online":
             assert parts is not None
             return _online(self, draw, config, walk, parts, seed)
@@ -174,6 +179,8 @@ def _told(policy: Policy) -> Mapping[str, object]:
 
 def _contender(choice: str | Policy) -> Contender:
     policy, name = as_policy(choice), name_of(choice)
+    if policy.waves:
+        return Contender(name, policy, "waves", "budget")
     if isinstance(policy, IndexPolicy) or policy.blind:
         return Contender(name, policy, "offline")
     if policy.sweep is None and not policy.solitary:

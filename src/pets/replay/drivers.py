@@ -11,7 +11,7 @@ from pets.core.policy import Policy, QuotaPolicy
 from pets.core.queues.walk import Walk
 from pets.replay.draws import Draw
 
-__all__ = ["batch_order", "online_sizes", "stream_sizes"]
+__all__ = ["batch_order", "online_sizes", "stream_sizes", "wave_sizes"]
 
 
 def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[NDArray[np.int64], Policy]:
@@ -19,8 +19,8 @@ def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[NDArray[np.int64
 
     With it comes the policy as it has learned in the end.
 
-    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one. A blind
-    policy is asked for everything at once.
+    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one (with
+    waves it does: :func:`wave_sizes`). A blind policy is asked for everything at once.
     """
     allocator = Allocator(policy, Budget(draw.paths.size, draw.size), draw.questions(), seed=seed)
     ask, tell, traces = allocator.ask, allocator.tell, draw.traces
@@ -33,6 +33,15 @@ def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[NDArray[np.int64
             note(id)
     place = {question.id: row for row, question in enumerate(draw.pool.questions)}
     return np.fromiter(map(place.__getitem__, served), dtype=np.int64, count=len(served)), allocator.policy
+
+
+def wave_sizes(policy: Policy, draw: Draw, rows: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:
+    """Traces of each question in ``rows`` when the policy spends ``total`` in waves, each after the last is back."""
+    allocator = Allocator(policy, Budget(total, draw.size), draw.questions(rows), seed=seed)
+    while launches := allocator.ask(total):
+        for id, number in launches:
+            allocator.tell(draw.traces[id][number])
+    return np.array([verdict.traces for verdict in allocator.verdicts()], dtype=np.int64)
 
 
 def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:

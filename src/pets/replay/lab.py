@@ -129,9 +129,9 @@ def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contende
     if config.weighted and any(question.confidence is None for question in pool.questions):
         raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
     for contender in entrants:
+        contender.at(config, size)
         if contender.setting == "online":
             config.train_of(len(pool.questions))
-            contender.at(config, size)
 
 
 def _check_sendable(entrants: Sequence[Contender]) -> None:

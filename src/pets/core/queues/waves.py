@@ -38,7 +38,7 @@ class WaveQueue:
         self.policy = policy
         self.only_warmup = False
         self.waves_left = policy.waves
-        self._begun = 0  # waves
+        self._begun = 0  # waves that took something
         self._budget = budget
         self._view = View(cap=budget.cap)
         self._records: dict[int, Record] = {}
@@ -78,7 +78,7 @@ class WaveQueue:
         self._heap = [(self._records[position].spent, position) for position in self._parts]
         heapify(self._heap)
         self.waves_left = max(0, self.waves_left - 1)
-        self._begun += 1
+        self._begun += bool(self._parts)
         return True
 
     def add(self, record: Record) -> None:
@@ -88,7 +88,7 @@ class WaveQueue:
 
     def take(self, n: int) -> list[Launch]:
         """Up to n launches of the wave under way, or of the next one if that is over."""
-        if n > 0 and self.due:
+        while n > 0 and self.due:  # a wave that is planned to take nothing is over at once
             self.next_wave()
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
