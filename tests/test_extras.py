@@ -46,9 +46,9 @@ WITHOUT_AN_EXTRA = [
     ("sample math.jsonl -o pool.jsonl", "math_verify", "math"),
     ("solve starter --answer regex:x --budget 4x", "re2", "regex"),
     ("replay starter --answer math", "math_verify", "math"),
-    ("replay starter --plots plots", "matplotlib", "plots"),
+    ("replay starter --plots plots", "vl_convert", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),
-    ("figures --output figures", "matplotlib", "plots"),
+    ("figures --output figures", "vl_convert", "plots"),
     ("serve --answer math --upstream " + NOTHING, "math_verify", "math"),
 ]
 
@@ -69,7 +69,7 @@ def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_p
 
 PLAIN = """
 import sys
-names = ("math_verify", "matplotlib", "pyarrow", "datasets", "uvicorn", "starlette", "xllamacpp", "prometheus_client")
+names = ("math_verify", "vl_convert", "pyarrow", "datasets", "uvicorn", "starlette", "xllamacpp", "prometheus_client")
 sys.modules.update(dict.fromkeys(names))
 import click
 from pets.answers.auto import choose_type

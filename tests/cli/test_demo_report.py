@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pets.cli.demo_report import LivePart, RecordedPart, compare_recorded, print_live
+from pets.cli.demo_report import BandedCurve, LivePart, RecordedPart, compare_recorded, print_live
 from pets.engine import Answer
 from pets.pools import Pool, PooledQuestion
-from pets.report.html import BandedCurve
 
 RECORDED = RecordedPart(
     300,

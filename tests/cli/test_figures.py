@@ -36,7 +36,8 @@ def test_without_pools_two_figures_are_written_and_named(tmp_path):
     result = run("figures", "--output", tmp_path / "new" / "out", "--batches", 2)
     out = tmp_path / "new" / "out"
     written = {path.name for path in out.iterdir()}
-    assert written == {"voting_curves.png", "voting_curves.csv", "budget_plan.png", "budget_plan.csv"}
+    suffixes = ("png", "svg", "pdf", "csv")
+    assert written == {f"{name}.{suffix}" for name in ("voting_curves", "budget_plan") for suffix in suffixes}
     assert all(f"{out / name} written." in result.stderr for name in written)
     assert result.stdout == "" and "No pools" in result.stderr
     assert all(path.read_bytes().startswith(PNG) for path in out.glob("*.png"))
@@ -65,14 +66,14 @@ def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, m
 
 
 @pytest.mark.parametrize("verb", ["figures", "replay"])
-def test_missing_matplotlib_is_one_line_and_exit_2(verb, file, tmp_path):
+def test_a_missing_drawing_library_is_one_line_and_exit_2(verb, file, tmp_path):
     args = ["figures", "--output", "out"] if verb == "figures" else ["replay", str(file), "--plots", "out"]
-    code = "import sys; sys.modules['matplotlib'] = None; from pets.cli.main import main; main()"
+    code = "import sys; sys.modules['vl_convert'] = None; from pets.cli.main import main; main()"
     found = subprocess.run(
         [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert found.returncode == 2 and found.stdout == "" and not (tmp_path / "out").exists()
-    assert found.stderr == 'pets: matplotlib is not installed. Try: pip install "pets-llm[plots]"\n'
+    assert found.stderr == 'pets: vl-convert-python is not installed. Try: pip install "pets-llm[plots]"\n'
 
 
 @pytest.mark.parametrize("pools", ["", "one.jsonl two.jsonl"])

@@ -3,35 +3,52 @@
 import numpy as np
 
 from pets.report.curves import draw_curves, series
-from pets.report.style import save
-
-PNG = b"\x89PNG\r\n\x1a\n"
+from pets.report.look import drawn_svg
 
 
-def test_streams_have_a_row_of_their_own(pool_result, tmp_path):
-    figure = draw_curves(pool_result)
-    assert len(figure.axes) == 4
-    labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes[::2]]
-    assert labels == [["uniform", "okg:prior=1", "asc", "dsc"], ["online_grid (stream)", "uniform (stream)"]]
-    assert figure.get_suptitle().startswith(
-        "toy: how often a vote is the vote of all traces drawn\n14 questions x 16 traces"
-    )
-    assert save(figure, tmp_path / "toy.png").read_bytes().startswith(PNG)
+def policies(panel):
+    return list(dict.fromkeys(row["label"] for row in panel["data"]["values"]))
+
+
+def names(panel):
+    """The names of the bounds in a panel."""
+    layers = [layer for layer in panel["layer"] if layer["mark"]["type"] == "text"]
+    return {layer["data"]["values"][0]["name"] for layer in layers}
+
+
+def test_streams_have_a_row_of_their_own(pool_result):
+    chart = draw_curves(pool_result)
+    rows = chart["vconcat"]
+    assert [policies(row["hconcat"][0]) for row in rows] == [
+        ["uniform", "okg:prior=1", "asc", "dsc"],
+        ["online_grid", "uniform"],
+    ]
+    assert chart["title"]["text"] == "How often the vote is the answer of all traces drawn"
+    assert chart["title"]["subtitle"][0] == "toy: 14 questions, 16 traces each, 2 draws."
+    assert "uniform" in drawn_svg(chart)
+
+
+def test_a_stopping_rule_is_points_and_joins_none(pool_result):
+    panel = draw_curves(pool_result)["vconcat"][0]["hconcat"][0]
+    swept = {row["label"] for row in panel["data"]["values"] if row["swept"]}
+    assert swept == {"asc", "dsc"}
+    lines = [layer for layer in panel["layer"] if layer["mark"]["type"] in ("line", "area")]
+    assert lines and all({"filter": "!datum.swept"} in layer["transform"] for layer in lines)
 
 
 def test_accuracy_is_bounded_by_pass_at_1_and_the_full_vote(pool_result):
-    axes = draw_curves(pool_result).axes[1]
-    labels = {text.get_text() for text in axes.texts}
-    assert labels == {f"pass@1 {pool_result.pass_at_1:.3f}", f"vote of the full pool {pool_result.vote_accuracy:.3f}"}
-    low, high = axes.get_ylim()
-    assert low < pool_result.pass_at_1 < high and low < pool_result.vote_accuracy < high
+    panel = draw_curves(pool_result)["vconcat"][0]["hconcat"][1]
+    full = f"vote of the full pool {pool_result.vote_accuracy:.1%}"
+    assert names(panel) == {f"one trace (pass@1) {pool_result.pass_at_1:.1%}", full}
+    low, high = panel["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low < pool_result.pass_at_1 < high and low < pool_result.vote_accuracy <= high
 
 
 def test_without_gold_there_is_no_accuracy(without_gold):
-    figure = draw_curves(without_gold)
-    assert len(figure.axes) == 1 and "the policy cannot draw" in figure.get_suptitle()
-    (ceiling,) = figure.axes[0].texts
-    assert ceiling.get_text().endswith(f"{without_gold.ceiling.mean():.3f}")
+    chart = draw_curves(without_gold)
+    (panel,) = chart["vconcat"][0]["hconcat"]
+    assert "the policy cannot draw" in chart["title"]["text"]
+    assert names(panel) == {f"all traces of the policy's half {without_gold.ceiling.mean():.1%}"}
 
 
 def test_a_curve_runs_from_one_trace_a_question_to_all_of_them(pool_result):
@@ -50,10 +67,6 @@ def test_a_sweep_has_every_value_cheapest_first(pool_result):
     assert np.isclose(line.mean.mean(), result.accuracy.mean())
 
 
-def test_streams_say_so_and_one_repetition_has_no_band(pool_result, without_gold):
-    assert (
-        series(pool_result.result("online_grid"), pool_result.result("online_grid").consistency).label
-        == "online_grid (stream)"
-    )
+def test_one_repetition_has_no_band(without_gold):
     result = without_gold.result("uniform")
     assert not series(result, result.consistency).deviation.any()

@@ -5,6 +5,7 @@ import pytest
 
 from pets.replay import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.report.difficulty import draw_difficulty, leader_share, spreads
+from pets.report.look import drawn_svg
 
 
 def test_a_curve_spends_what_its_mean_curve_needs(pool_result):
@@ -30,9 +31,16 @@ def test_streams_leave_training_questions_out(pool):
 
 def test_a_level_that_is_never_reached_is_said(pool):
     (pool_result,) = replay([pool], ["uniform", "online_grid"], config=ReplayConfig(1, 16, budgets=(4.0,)))
-    figure = draw_difficulty(pool_result, read_answers(pool), level=1.0)
+    chart = draw_difficulty(pool_result, read_answers(pool), level=1.0)
     assert spreads(pool_result, 1.0)[1].traces is None
-    assert [text.get_text() for text in figure.axes[1].texts] == ["never reaches 1"]
+    assert chart["concat"][1]["mark"]["text"] == "never gets there"
+
+
+def test_every_question_is_a_dot_with_its_traces(pool, pool_result):
+    uniform, *_ = draw_difficulty(pool_result, read_answers(pool))["concat"]
+    dots = uniform["layer"][0]["data"]["values"]
+    assert [dot["id"] for dot in dots] == [question.id for question in pool.questions]
+    assert "Where the traces went" in drawn_svg(draw_difficulty(pool_result, read_answers(pool)))
 
 
 def test_difficulty_is_the_leaders_share_of_the_votes(pool):

@@ -5,6 +5,7 @@ import pytest
 
 from pets.core.consistency import SC_curve
 from pets.core.probit import sup_error
+from pets.report.look import drawn_svg
 from pets.report.paper_figures import MEANS, THETAS, budget_plan, draw_plan, draw_voting, voting_curves
 
 
@@ -28,11 +29,12 @@ def test_the_plans_grow_alike():
 
 
 def test_the_plan_has_a_panel_a_mean_budget():
-    figure = draw_plan(budget_plan((2, 4), batches=2))
-    assert [axes.get_title() for axes in figure.axes] == ["mean budget 2", "mean budget 4"] and len(MEANS) == 4
-    assert [bar.get_height() for bar in figure.axes[0].patches][9:] == [
-        row.online for row in budget_plan((2,), batches=1)
-    ]
+    chart = draw_plan(budget_plan((2, 4), batches=2))
+    panels = chart["hconcat"]
+    assert [panel["title"]["text"] for panel in panels] == ["mean budget 2", "mean budget 4"] and len(MEANS) == 4
+    bars = [bar["traces"] for bar in panels[0]["data"]["values"] if bar["plan"].startswith("online")]
+    assert bars == [row.online for row in budget_plan((2,), batches=1)]
+    assert "Budget plan" in drawn_svg(chart)
 
 
 def test_voting_panels_show_exact_curves_and_both_fits():
@@ -41,6 +43,9 @@ def test_voting_panels_show_exact_curves_and_both_fits():
     linear = next(curve for curve in curves if (curve.options, curve.name) == (4, "linear"))
     assert np.array_equal(linear.exact, SC_curve([0.4, 0.3, 0.2, 0.1], 64))
     assert linear.row()["l1_sup_error"] == sup_error(linear.l1, linear.exact) < 0.1
-    figure = draw_voting(curves)
-    assert [axes.get_title() for axes in figure.axes] == ["M = 2 options", "M = 4 options", "M = 10 options"]
-    assert np.array_equal(figure.axes[1].lines[6].get_ydata(), linear.exact[1:])
+    chart = draw_voting(curves)
+    panels = chart["hconcat"]
+    assert [panel["title"]["text"] for panel in panels] == ["M = 2 options", "M = 4 options", "M = 10 options"]
+    dots = [dot["SC"] for dot in panels[1]["layer"][0]["data"]["values"] if dot["label"] == "linear"]
+    assert dots == linear.exact[1:].tolist()
+    assert "head-heavy" in drawn_svg(chart)

@@ -5,7 +5,8 @@ import pytest
 
 from pets.replay import ReplayConfig, replay
 from pets.replay.calibration import Certified, calibrate
-from pets.report.reliability import draw_reliability
+from pets.report.look import drawn_svg
+from pets.report.reliability import draw_reliability, wilson
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +17,16 @@ def certified(pool):
 def test_a_dot_a_bin_that_is_not_empty():
     right = np.array([True, True, False])
     calibration = calibrate([Certified("p", "okg", 4.0, np.array([0.95, 0.91, 0.15]), np.ones(3), right)])
-    above, below = draw_reliability({"okg": calibration}, "toy").axes
-    _, line = above.lines
-    assert line.get_xydata().tolist() == [pytest.approx([0.15, 0.0]), pytest.approx([0.93, 1.0])]
-    assert line.get_label() == f"okg: calibration error {calibration.error:.4f}"
-    assert below.patches[0].get_data().values.tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2]
+    chart = draw_reliability({"okg": calibration}, "toy")
+    rows = chart["data"]["values"]
+    dots = [(row["certificate"], row["right"]) for row in rows if "right" in row]
+    assert dots == [pytest.approx((0.15, 0.0)), pytest.approx((0.93, 1.0))]
+    assert rows[0]["label"] == f"okg ({calibration.error:.3f})"
+    assert [row["count"] for row in rows] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 2]  # the last bin ends at 1
+    assert "toy" in drawn_svg(chart)
+
+
+def test_a_bin_of_few_certificates_has_a_wide_interval():
+    low, high = wilson(0.0, 2)
+    assert low == 0.0 and high > 0.6
+    assert wilson(0.5, 10_000) == pytest.approx((0.49, 0.51), abs=1e-3)

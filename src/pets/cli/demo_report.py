@@ -16,8 +16,10 @@ from pets.errors import InputError
 from pets.pools import Pool
 from pets.questions import question_set
 from pets.replay import PoolResult, Result, read_answers, replay, traces_at_mean
+from pets.report.curves import Bound, Series, curve_panel
 from pets.report.difficulty import leader_share
-from pets.report.html import BandedCurve, DemoPage, DifficultyClass, VotedQuestion, demo_page
+from pets.report.look import colour_of, line_styles
+from pets.report.page import Page, Tile, VotedQuestion
 
 __all__ = ["OURS", "LivePart", "RecordedPart", "compare_recorded", "print_live", "print_recorded", "write_page"]
 
@@ -33,6 +35,32 @@ CLASSES = (
     ("no answer has a third", 0.0),
 )
 """How difficult a question is, by the share of its recorded votes that the leading answer has at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class BandedCurve:
+    """A policy's self-consistency against mean traces per question: (traces, mean, deviation) at each point.
+
+    ``crossing`` is where the mean curve reaches the page's level, ``None`` where it never does.
+    """
+
+    name: str
+    points: tuple[tuple[float, float, float], ...]
+    crossing: float | None
+
+    def series(self) -> Series:
+        """As a chart has it."""
+        traces, mean, deviation = np.array(self.points).T
+        return Series(self.name, False, traces, mean, deviation)
+
+
+@dataclass(frozen=True, slots=True)
+class DifficultyClass:
+    """Questions of one difficulty, and the traces per question that each policy gave them."""
+
+    label: str
+    questions: int
+    traces: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +117,12 @@ class LivePart:
         texts = {problem.id: str(problem.prompt.content) for problem in question_set("starter").problems}
         return tuple(
             VotedQuestion(
+                row.id,
                 texts[row.id].rsplit("Question: ", 1)[1].removesuffix("\nAnswer:"),
                 row.answer,
-                tuple((answer, round(votes)) for answer, votes in row.votes.items()),
-                row.certificate or 0.0,
-                self.population[row.id],
-                row.gold,
+                tuple(row.votes.items()),
+                row.certificate,
+                (f"recorded vote: {self.population[row.id] or 'none'}", f"right: {row.gold}"),
             )
             for row in self.answers
         )
@@ -171,8 +199,8 @@ def print_live(live: LivePart, console: Console) -> None:
     console.print(f"\nLive: {live.words}", markup=False)
     for question in live.questions():
         answer = "no answer" if question.answer is None else question.answer
-        votes = ", ".join(f"{label} ×{number}" for label, number in question.shown()) or "no votes"
-        console.print(f"  {question.text} {answer} (certain {question.certificate:.0%}): {votes}", markup=False)
+        votes = ", ".join(f"{label} ×{number:g}" for label, number in question.shown()) or "no votes"
+        console.print(f"  {question.text} {answer} (certain {question.certificate or 0.0:.0%}): {votes}", markup=False)
     if live.answers:
         console.print(live.verdict, markup=False)
 
@@ -186,23 +214,35 @@ def write_page(path: Path, recorded: RecordedPart, live: LivePart) -> None:
         "The live questions are the first of the set, none left out.",
         "Certain: the probability that the answer is the vote over infinitely many traces. Recorded vote: that of 128.",
     )
-    text = demo_page(
-        DemoPage(
-            recorded.title,
-            " ".join(recorded.sentences),
-            recorded.curves,
-            LEVEL,
-            _given(recorded),
-            recorded.classes,
-            f"{live.words} {live.verdict}" if live.answers else live.words,
-            live.questions(),
-            notes,
-        )
-    )
+    page = Page(recorded.title, " ".join(recorded.sentences))
+    page.tiles(_tiles(recorded))
+    styles = line_styles(POLICIES)
+    curves, bound = [curve.series() for curve in recorded.curves], Bound(LEVEL, "level")
+    panel = curve_panel(curves, styles, "questions with the answer of all traces", recorded.size, [bound])
+    page.charts([panel], " ".join(recorded.sentences))
+    page.section("Where the traces went", _given(recorded))
+    most = max((traces for group in recorded.classes for _, traces in group.traces), default=1.0)
+    for group in recorded.classes:
+        bars = [(policy, colour_of(policy), traces) for policy, traces in group.traces]
+        page.bars(group.label, f"{group.questions} questions", bars, most)
+    page.section("Live, on this machine", f"{live.words} {live.verdict}" if live.answers else live.words)
+    page.questions(live.questions())
+    page.section("What this is")
+    page.notes(notes)
+    text = page.html()
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise InputError(f'the report "{path}" cannot be written ({error.strerror}). Name another: --report.') from None
+
+
+def _tiles(recorded: RecordedPart) -> list[Tile]:
+    tiles = []
+    for curve in recorded.curves:
+        number = "never" if curve.crossing is None else f"{curve.crossing:.1f}"
+        note = f"traces per question for {LEVEL:.0%} of the answers"
+        tiles.append(Tile(curve.name, number, note, sells=curve.name == OURS))
+    return tiles
 
 
 def _after(curve: BandedCurve) -> str:

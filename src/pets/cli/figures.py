@@ -21,7 +21,7 @@ from pets.report import (
     PREDICTOR,
     bin_sweep,
     budget_plan,
-    check_matplotlib,
+    charts_library,
     clock_table,
     draw_plan,
     draw_voting,
@@ -72,13 +72,13 @@ class TableOptions:
 
 @verb()
 def figures(drawing: FigureOptions, tables: TableOptions) -> None:
-    """Write the paper's figures: the voting curves and the budget plan, as PNG and as CSV.
+    """Write the paper's figures: the voting curves and the budget plan, as PNG, SVG, PDF and CSV.
 
     With --pools also its tables: PETS-Offline and PETS-Online against their baselines, with the (conf) rows where the
     pools have confidences, the sweeps over the number of difficulty grids, and the seconds that deciding takes. What
     the pools do not allow is said.
     """
-    check_matplotlib()
+    charts_library()
     folder = drawing.output
     files = pool_files(tables.pools) if tables.pools else []
     pools = [PoolOptions(skip_bad=tables.skip_bad).read(path) for path in files]
@@ -86,9 +86,9 @@ def figures(drawing: FigureOptions, tables: TableOptions) -> None:
     pools = [pool for pool in pools if _fits(pool, protocol)]
     folder.mkdir(parents=True, exist_ok=True)
     curves, plan = voting_curves(), budget_plan(batches=drawing.batches, seed=drawing.seed)
-    _print_written(save(draw_voting(curves), folder / "voting_curves.png"))
+    _print_written(*save(draw_voting(curves), folder / "voting_curves"))
     _print_written(write_csv(folder / "voting_curves.csv", curves))
-    _print_written(save(draw_plan(plan), folder / "budget_plan.png"))
+    _print_written(*save(draw_plan(plan), folder / "budget_plan"))
     _print_written(write_csv(folder / "budget_plan.csv", plan))
     if pools:
         _tables(pools, protocol, folder, tables.workers or os.cpu_count() or 1)
@@ -134,5 +134,6 @@ def _tables(pools: Sequence[Pool], protocol: ReplayConfig, folder: Path, workers
     _print_written(write_csv(folder / "wall_clock.csv", clocks))
 
 
-def _print_written(path: Path) -> None:
-    click.echo(f"{path} written.", err=True)
+def _print_written(*paths: Path) -> None:
+    for path in paths:
+        click.echo(f"{path} written.", err=True)

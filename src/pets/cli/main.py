@@ -28,6 +28,7 @@ VERBS: Mapping[str, str] = {
     "pools": "Summarize, check and convert recorded pools.",
     "questions": "Print questions as they are asked.",
     "replay": "Compare policies on recorded answers.",
+    "report": "Write a page about a run, or about a replay.",
     "runs": "List, show, compare, export and delete runs.",
     "sample": "Record traces of every question as a pool.",
     "serve": "Serve a gateway that answers by vote.",

@@ -28,13 +28,14 @@ from pets.replay.calibration import CERTIFIED_AT
 from pets.replay.config import Target
 from pets.report import (
     certificate_table,
-    check_matplotlib,
+    charts_library,
     draw_curves,
     draw_difficulty,
     draw_reliability,
     pool_table,
     save,
 )
+from pets.report.look import Chart
 
 __all__ = ["replay"]
 
@@ -108,7 +109,7 @@ class ResultOptions:
         "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output"), kind=FILE
     )
     certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
-    plots: Path | None = option("Write plots of each pool to this folder.", kind=FOLDER)
+    plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER)
 
 
 @verb()
@@ -129,7 +130,7 @@ def replay(
     """
     check_rows_output(result.output)
     if result.plots is not None:
-        check_matplotlib()
+        charts_library()
     protocol = _protocol(contenders, draws, result)
     pools = [reading.read(path) for path in pool_files(paths)]
     specs = contenders.policies or _default_policies(pools, protocol)
@@ -211,9 +212,12 @@ def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], an
     for pool, result in zip(pools, results, strict=True):
         pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
         if reliability := certificates([result]):
-            pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: certificates")
+            pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: are certificates what they say?")
         for name, picture in pictures.items():
-            click.echo(f"{save(picture, folder / f'{pool.name}.{name}.png')} written.", err=True)
+            _save(picture, folder / f"{pool.name}.{name}")
     if len(results) > 1 and (reliability := certificates(results)):
-        picture = draw_reliability(reliability, f"certificates of {len(results)} pools")
-        click.echo(f"{save(picture, folder / 'reliability.png')} written.", err=True)
+        _save(draw_reliability(reliability, f"Certificates of {len(results)} pools"), folder / "reliability")
+
+
+def _save(picture: Chart, path: Path) -> None:
+    click.echo(f"{', '.join(map(str, save(picture, path)))} written.", err=True)

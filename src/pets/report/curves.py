@@ -5,21 +5,18 @@ A :class:`Series` is what a line shows: the mean of one metric over repetitions 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from pets.replay import PoolResult
 from pets.replay.results import Floats, Result
-from pets.report.style import GREY, blank, places_of, quiet_grid, style_of, trace_axis
+from pets.report.look import GREY, Chart, LineStyle, by_label, line_styles, titled, trace_axis
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+__all__ = ["Bound", "Series", "curve_panel", "draw_curves", "series", "title_of"]
 
-__all__ = ["Series", "draw_curves", "series", "title_of"]
-
-MAX_POINTS = 400  # of a curve with a point for every trace: more than a plot is wide
+MAX_POINTS = 160  # of a curve with a point for every trace
+PANEL_WIDTH, PANEL_HEIGHT = 420, 280
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +29,30 @@ class Series:
     mean: Floats
     deviation: Floats
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The points of the line, as a chart's data; those without a mean or before the first trace left out."""
+        columns = zip(self.traces.tolist(), self.mean.tolist(), self.deviation.tolist(), strict=True)
+        return [
+            {
+                "label": self.label,
+                "swept": self.swept,
+                "traces": round(traces, 3),
+                "mean": round(mean, 5),
+                "low": round(max(0.0, mean - deviation), 5),
+                "high": round(min(1.0, mean + deviation), 5),
+            }
+            for traces, mean, deviation in columns
+            if np.isfinite(mean) and traces > 0
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A horizontal line with its name."""
+
+    value: float
+    name: str
+
 
 def series(result: Result, values: Floats) -> Series:
     """The line of ``values`` (R, V) of a result; a curve is thinned to the points that a plot can show.
@@ -42,8 +63,7 @@ def series(result: Result, values: Floats) -> Series:
     traces, values = result.traces[:, points].mean(axis=0), values[:, points]
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(points))
     order = np.argsort(traces, kind="stable")
-    label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
-    return Series(label, result.option is not None, traces[order], values.mean(axis=0)[order], deviation[order])
+    return Series(result.policy, result.option is not None, traces[order], values.mean(axis=0)[order], deviation[order])
 
 
 def _points(result: Result) -> list[int]:
@@ -57,102 +77,102 @@ def _points(result: Result) -> list[int]:
     return points
 
 
-TARGETS = {"whole": "the vote of all traces drawn", "disjoint": "the vote of traces the policy cannot draw"}
+TARGETS = {"whole": "the answer of all traces drawn", "disjoint": "the answer of traces that the policy cannot draw"}
 
 
-def draw_curves(pool: PoolResult) -> "Figure":
+def draw_curves(pool: PoolResult) -> Chart:
     """A panel of self-consistency and, where gold is known, one of accuracy; streams have a row of their own.
 
-    Bands and whiskers are one deviation over repetitions. A policy followed trace by trace is a line with a band, a
-    swept one has a dot at each value of its sweep. Pass@1 and the vote of all recorded traces bound the accuracy.
+    Bands and whiskers are one deviation over draws. A policy followed trace by trace is a line with a band; a stopping
+    rule is the points that its thresholds give. Pass@1 and the vote of all recorded traces bound the accuracy.
     """
     streams = [result for result in pool.results if result.setting == "online"]
     batches = [result for result in pool.results if result.setting != "online"]
     parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
-    shown = {name: results for name, results in parts.items() if results}
-    judged = pool.pass_at_1 is not None
-    figure = blank(13 if judged else 7, 4.5 * len(shown) + 0.7)
-    grid = figure.subplots(len(shown), 1 + judged, squeeze=False)
-    places = places_of(dict.fromkeys(r.policy for r in pool.results))
-    for row, (name, results) in zip(grid, shown.items(), strict=True):
-        _consistency(row[0], pool, results, places)
-        row[0].set_title(name, fontsize=10, loc="left")
-        if judged:
-            _accuracy(row[1], pool, results, places)
-    figure.suptitle(title_of(pool), fontsize=11)
-    return figure
+    styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
+    panels = [_row(pool, name, results, styles) for name, results in parts.items() if results]
+    title, subtitle = title_of(pool)
+    return titled({"vconcat": panels}, title, subtitle)
 
 
-def title_of(pool: PoolResult) -> str:
-    """Pool, target, and what was averaged."""
+def title_of(pool: PoolResult) -> tuple[str, list[str]]:
+    """What is shown, in a reader's words; the pool and what was averaged."""
     config = pool.config
-    weights = ", weighted by confidence" if config.weighted else ""
-    return (
-        f"{pool.pool}: how often a vote is {TARGETS[config.target]}{weights}\n"
-        f"{pool.questions} questions x {pool.size} traces, {config.repetitions} repetitions"
-    )
+    weights = ", votes weighted by confidence" if config.weighted else ""
+    return f"How often the vote is {TARGETS[config.target]}{weights}", [
+        f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {config.repetitions} draws.",
+        "Bands and whiskers: one standard deviation over draws.",
+    ]
 
 
-def _consistency(axes: "Axes", pool: PoolResult, results: Sequence[Result], places: Mapping[str, int]) -> None:
-    _lines(axes, [(places[r.policy], series(r, r.consistency)) for r in results], pool.size)
-    axes.set_ylabel("self-consistency")
-    if pool.config.target == "disjoint":
-        _bound(axes, float(results[0].ceiling.mean()), "ceiling: all traces of the policy's half")
-    axes.legend(loc="lower right", fontsize=8, framealpha=0.8, edgecolor="none").set_zorder(6)
-
-
-def _accuracy(axes: "Axes", pool: PoolResult, results: Sequence[Result], places: Mapping[str, int]) -> None:
-    _lines(axes, [(places[r.policy], series(r, r.accuracy)) for r in results], pool.size)
-    axes.set_ylabel("accuracy")
-    if pool.vote_accuracy is not None:
-        _bound(axes, pool.vote_accuracy, "vote of the full pool")
+def _row(pool: PoolResult, name: str, results: Sequence[Result], styles: Mapping[str, LineStyle]) -> Chart:
+    """The panels of one setting beside each other, with a legend in common."""
+    consistency = [series(result, result.consistency) for result in results]
+    ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
+    bounds = ceiling if pool.config.target == "disjoint" else []
+    panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds)]
     if pool.pass_at_1 is not None:
-        _bound(axes, pool.pass_at_1, "pass@1", right=True)
+        accuracy = [series(result, result.accuracy) for result in results]
+        known = {"vote of the full pool": pool.vote_accuracy, "one trace (pass@1)": pool.pass_at_1}
+        bounds = [Bound(value, name) for name, value in known.items() if value is not None]
+        panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds))
+    return {"title": {"text": name, "fontSize": 13}, "hconcat": panels}
 
 
-def _lines(axes: "Axes", lines: Sequence[tuple[int, Series]], size: int) -> None:
-    for place, line in lines:
-        style = style_of(place)
-        low, high = line.mean - line.deviation, line.mean + line.deviation
-        if line.swept:
-            axes.plot(line.traces, line.mean, label=line.label, linewidth=1.0, markersize=4, zorder=3, **style)
-            axes.vlines(line.traces, low, high, color=style["color"], linewidth=0.8, alpha=0.35, zorder=2)
-        else:
-            style["marker"] = ""
-            axes.plot(line.traces, line.mean, label=line.label, linewidth=1.7, zorder=3, **style)
-            axes.fill_between(line.traces, low, high, color=style["color"], alpha=0.13, linewidth=0, zorder=1)
-    trace_axis(axes, 0.97, max(2, size) * 1.05)
-    axes.set_ylim(*_span([line for _, line in lines]))
-    axes.set_xlabel("mean traces per question")
-    quiet_grid([axes])
+def curve_panel(
+    lines: Sequence[Series], styles: Mapping[str, LineStyle], name: str, size: float, bounds: Sequence[Bound] = ()
+) -> Chart:
+    """One panel: lines with bands, points with whiskers, bounds with their names."""
+    rows = [row for line in lines for row in line.rows()]
+    y = {"type": "quantitative", "title": name, "axis": {"format": ".0%"}, "scale": {"domain": _span(rows, bounds)}}
+    x = trace_axis(size)
+    colour = by_label(styles)
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "traces", "title": "traces per question", "format": ".2f"},
+        {"field": "mean", "title": name, "format": ".1%"},
+        {"field": "low", "title": "one deviation less", "format": ".1%"},
+        {"field": "high", "title": "one deviation more", "format": ".1%"},
+    ]
+    spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour["color"]}
+    followed, swept = {"filter": "!datum.swept"}, {"filter": "datum.swept"}
+    layers: list[Chart] = [
+        {"transform": [followed], "mark": {"type": "area", "opacity": 0.15, "clip": True}, "encoding": spread},
+        {"transform": [swept], "mark": {"type": "rule", "opacity": 0.4, "clip": True}, "encoding": spread},
+        {
+            "transform": [followed],
+            "mark": {"type": "line", "strokeWidth": 2, "clip": True},
+            "encoding": {"x": x, "y": {"field": "mean", **y}, **colour, "tooltip": tooltip},
+        },
+        {
+            "transform": [swept],
+            "mark": {"type": "point", "filled": True, "size": 36, "clip": True, "opacity": 1},
+            "encoding": {"x": x, "y": {"field": "mean", **y}, "color": colour["color"], "tooltip": tooltip},
+        },
+        {
+            "transform": [followed],
+            "mark": {"type": "point", "size": 60, "opacity": 0, "clip": True},
+            "encoding": {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip},
+        },
+    ]
+    layers += [layer for bound in bounds for layer in _bound(bound, y)]
+    return {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers}
 
 
-def _span(lines: Sequence[Series]) -> tuple[float, float]:
+def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float]:
     """All means and most of the bands, with some air: a few wide bands must not press the lines flat."""
-    means = np.concatenate([line.mean for line in lines])
-    below = np.nanquantile(np.concatenate([line.mean - line.deviation for line in lines]), 0.2)
-    above = np.nanquantile(np.concatenate([line.mean + line.deviation for line in lines]), 0.8)
-    low, high = float(min(np.nanmin(means), below)), float(max(np.nanmax(means), above))
+    means = [row["mean"] for row in rows] + [bound.value for bound in bounds]
+    low = min(*means, float(np.quantile([row["low"] for row in rows], 0.2)))
+    high = max(*means, float(np.quantile([row["high"] for row in rows], 0.8)))
     air = 0.05 * max(high - low, 0.02)
-    return low - air, min(high, 1.0) + air
+    return [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
 
 
-def _bound(axes: "Axes", value: float, name: str, *, right: bool = False) -> None:
-    """A horizontal line with its name inside the picture, at the end that the rising lines leave free."""
-    low, high = axes.get_ylim()
-    air = 0.05 * (high - low)
-    axes.set_ylim(min(low, value - air), max(high, value + air))
-    axes.axhline(value, color=GREY, linewidth=1.2, linestyle=(0, (6, 3)), zorder=2)
-    above = value < high - 2 * air  # over the line, unless that leaves the picture
-    axes.annotate(
-        f"{name} {value:.3f}",
-        (int(right), value),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2 if right else 4, 4 if above else -4),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="bottom" if above else "top",
-        fontsize=8,
-        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
-        zorder=5,
-    )
+def _bound(bound: Bound, y: dict[str, Any]) -> list[Chart]:
+    data = {"values": [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]}
+    place = {"y": {"field": "mean", **y}}
+    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3, "color": GREY}
+    return [
+        {"data": data, "mark": {"type": "rule", "color": GREY, "strokeDash": [6, 3]}, "encoding": place},
+        {"data": data, "mark": text, "encoding": {**place, "x": {"value": 0}, "text": {"field": "name"}}},
+    ]

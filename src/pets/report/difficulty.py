@@ -5,24 +5,21 @@ A few repetitions are enough to see a shape.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from pets.replay import PoolResult, mean_curve, traces_at_mean
 from pets.replay.labelled import LabelledPool, LabelledQuestion
 from pets.replay.results import Floats, Result
-from pets.report.curves import title_of
-from pets.report.style import GREY, PALETTE, blank, quiet_grid
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from pets.report.look import GREY, Chart, colour_of, titled
 
 __all__ = ["Spread", "draw_difficulty", "spreads"]
 
 LEVEL = 0.99
 NO_TRACE_AT = 0.5  # where no trace at all stands on a logarithmic axis
+PANELS_PER_ROW = 4
+PANEL_PIXELS = 190
 MAX_DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
 
 
@@ -52,26 +49,24 @@ def leader_share(question: LabelledQuestion) -> float:
     return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
 
 
-def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVEL) -> "Figure":
+def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVEL) -> Chart:
     """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
     panels = spreads(results, level)
     shares = np.array([leader_share(question) for question in pool.questions])
-    columns = min(4, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = blank(3.1 * columns, 2.5 * rows + 1.0)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    _trace_ticks(grid[0], panels, results.size)
-    for axes, spread in zip(grid, panels, strict=False):
-        _panel(axes, spread, shares, level)
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    of = " of the ceiling" if results.config.target == "disjoint" else ""
-    figure.suptitle(
-        f"{title_of(results)}\ntraces per question where mean self-consistency is {level:g}{of}", fontsize=11
+    y = _trace_ticks(panels, results.size)
+    x = {"type": "quantitative", "scale": {"domain": [min(0.95, float(shares.min())) - 0.03, 1.03], "nice": False}}
+    x |= {"axis": {"format": ".0%", "tickCount": 4}, "title": "votes for the leading answer"}
+    of = " of what is attainable" if results.config.target == "disjoint" else ""
+    return titled(
+        {
+            "concat": [_panel(spread, pool, shares, x, y) for spread in panels],
+            "columns": PANELS_PER_ROW,
+            "resolve": {"scale": {"x": "shared", "y": "shared"}},
+        },
+        f"Where the traces went: easy questions are on the right, hard ones on the left ({results.pool})",
+        f"Traces of each question where {level:.0%}{of} of the votes are those of all {results.size} traces; "
+        "lines: mean of each tenth.",
     )
-    figure.supxlabel("the leader's share of all recorded votes (right: easy)", fontsize=10)
-    figure.supylabel("traces", fontsize=10)
-    return figure
 
 
 def _point(result: Result, level: float) -> int | None:
@@ -88,27 +83,51 @@ def _mean(rows: Sequence[Floats]) -> Floats:
     )
 
 
-def _trace_ticks(axes: "Axes", panels: Sequence[Spread], size: int) -> None:
+def _trace_ticks(panels: Sequence[Spread], size: int) -> dict[str, Any]:
     """A logarithmic axis of traces; a question that got none stands at a tick of its own."""
-    ticks = [2**power for power in range(20) if 2**power <= size]
-    names = list(map(str, ticks))
     none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
-    axes.set_yscale("log", base=2)
-    axes.set_yticks([NO_TRACE_AT] * none + ticks, labels=["<1"] * none + names)
-    axes.set_ylim(0.8 * (NO_TRACE_AT if none else 1), size * 1.25)
+    ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= size]
+    least = 0.8 * (NO_TRACE_AT if none else 1)
+    return {
+        "type": "quantitative",
+        "title": "traces",
+        "scale": {"type": "log", "base": 2, "domain": [least, size * 1.25], "nice": False},
+        "axis": {"values": ticks, "labelExpr": "datum.value < 1 ? '<1' : format(datum.value, 'd')"},
+    }
 
 
-def _panel(axes: "Axes", spread: Spread, shares: Floats, level: float) -> None:
-    axes.set_xlim(min(0.95, float(shares.min())) - 0.03, 1.03)
-    quiet_grid([axes])
-    axes.set_title(spread.label, fontsize=10)
+def _panel(spread: Spread, pool: LabelledPool, shares: Floats, x: dict[str, Any], y: dict[str, Any]) -> Chart:
+    """The dots of one policy and the means of tenths; words where it never comes to the level."""
+    size = {"width": PANEL_PIXELS, "height": PANEL_PIXELS}
     if spread.traces is None:
-        axes.text(0.5, 0.5, f"never reaches {level:g}", transform=axes.transAxes, ha="center", color=GREY)
-        return
+        text = {"type": "text", "color": GREY, "text": "never gets there"}
+        return {"title": spread.label, "data": {"values": [{}]}, "mark": text, **size}
     finite = np.isfinite(spread.traces)
-    x, y = shares[finite], spread.traces[finite]
-    axes.set_title(f"{spread.label}: mean {y.mean():.1f}", fontsize=10)
-    axes.scatter(x, np.maximum(y, NO_TRACE_AT), s=12, alpha=0.3, color=PALETTE[0], linewidths=0)
-    tenths = np.minimum((x * 10).astype(int), 9)
-    means = [(x[tenths == t].mean(), y[tenths == t].mean()) for t in np.unique(tenths).tolist()]
-    axes.plot(*zip(*means, strict=True), color=PALETTE[1], linewidth=1.6, marker="o", markersize=3)
+    share, traces = shares[finite], np.maximum(spread.traces[finite], NO_TRACE_AT)
+    ids = [question.id for question, there in zip(pool.questions, finite.tolist(), strict=True) if there]
+    columns = zip(ids, share.tolist(), traces.tolist(), strict=True)
+    dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
+    tenths = np.minimum((share * 10).astype(int), 9)
+    means = [
+        {"share": float(share[tenths == t].mean()), "traces": float(spread.traces[finite][tenths == t].mean())}
+        for t in np.unique(tenths).tolist()
+    ]
+    places = {"x": {"field": "share", **x}, "y": {"field": "traces", **y}}
+    tooltip = [{"field": "id"}, {"field": "share", "format": ".0%"}, {"field": "traces"}]
+    colour = colour_of(spread.label)
+    return {
+        "title": {"text": f"{spread.label}: {spread.traces[finite].mean():.1f} per question", "fontSize": 12},
+        **size,
+        "layer": [
+            {
+                "data": {"values": dots},
+                "mark": {"type": "circle", "opacity": 0.35, "size": 18, "color": colour},
+                "encoding": {**places, "tooltip": tooltip},
+            },
+            {
+                "data": {"values": means},
+                "mark": {"type": "line", "point": {"color": "#444444", "size": 18}, "color": "#444444"},
+                "encoding": places,
+            },
+        ],
+    }

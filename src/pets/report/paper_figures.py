@@ -7,7 +7,6 @@ grows the shares become alike (Liu et al., PETS, figure "budget plan").
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,15 @@ from pets.core.consistency import SC_curve
 from pets.core.greedy import binary_steps, greedy
 from pets.core.probit import PANELS, Probit, fit_probit_l1, fit_probit_regression, sup_error
 from pets.registry import make_policy
-from pets.report.style import GREY, PALETTE, blank, quiet_grid, trace_axis
+from pets.report.look import PALETTE, Chart, colour_of, titled, trace_axis
 from pets.types import Question, Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["MEANS", "THETAS", "PlanRow", "VotingCurve", "budget_plan", "draw_plan", "draw_voting", "voting_curves"]
 
 Floats = NDArray[np.float64]
 
 B_MAX = 64
-STYLES = (("regression in probit space", "-"), ("least L1 loss", ":"))
+FITS = ["regression", "l1"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,36 +62,52 @@ def voting_curves() -> list[VotingCurve]:
     return curves
 
 
-def draw_voting(curves: Sequence[VotingCurve]) -> "Figure":
+def draw_voting(curves: Sequence[VotingCurve]) -> Chart:
     """A panel for each M: dots are exact, lines are the fits."""
-    figure = blank(13, 4.9)
     panels = sorted({curve.options for curve in curves})
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0].tolist()
-    for axes, M in zip(row, panels, strict=True):
-        _voting_panel(axes, [curve for curve in curves if curve.options == M])
-        axes.set_title(f"M = {M} options", fontsize=11)
-    row[0].set_ylabel("self-consistency SC(θ; B)")
-    figure.suptitle(
-        "Self-consistency of a vote over B traces: exact (dots) and its probit stand-in Φ(a√B + b) (lines)", fontsize=12
+    charts = [_voting_panel([curve for curve in curves if curve.options == M], M) for M in panels]
+    return titled(
+        {"hconcat": charts, "resolve": {"scale": {"color": "independent"}}},
+        "Self-consistency of a vote over B traces, and its probit stand-in Φ(a√B + b)",
+        "Dots: exact. Solid lines: regression in probit space. Dotted lines: least L1 loss.",
     )
-    for label, dashes in STYLES:
-        row[0].plot([], [], color=GREY, linestyle=dashes, label=label)
-    handles, labels = row[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False, fontsize=9)
-    return figure
 
 
-def _voting_panel(axes: "Axes", curves: Sequence[VotingCurve]) -> None:
-    B = np.arange(1, B_MAX + 1)
-    fine = np.geomspace(1, B_MAX, 200)
-    for colour, curve in zip(PALETTE, curves, strict=False):
-        axes.plot(B, curve.exact[1:], "o", color=colour, markersize=3, alpha=0.55, linewidth=0, label=curve.name)
-        for fit, (_, dashes) in zip((curve.regression, curve.l1), STYLES, strict=True):
-            axes.plot(fine, fit.curve(fine), color=colour, linestyle=dashes, linewidth=1.5)
-    trace_axis(axes, 0.95, B_MAX * 1.05)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("traces B")
-    quiet_grid([axes])
+def _voting_panel(curves: Sequence[VotingCurve], options: int) -> Chart:
+    fine = np.geomspace(1, B_MAX, 100)
+    names = [curve.name for curve in curves]
+    dots = [
+        {"label": curve.name, "traces": B, "SC": float(curve.exact[B])} for curve in curves for B in range(1, B_MAX + 1)
+    ]
+    fits = [
+        {"label": curve.name, "traces": round(x, 3), "SC": y, "fit": fit}
+        for curve in curves
+        for fit, probit in zip(FITS, (curve.regression, curve.l1), strict=True)
+        for x, y in zip(fine.tolist(), probit.curve(fine).tolist(), strict=True)
+    ]
+    x = trace_axis(B_MAX, "traces B")
+    y = {"field": "SC", "type": "quantitative", "title": "self-consistency SC(θ; B)", "scale": {"domain": [0, 1]}}
+    legend = {"orient": "bottom", "columns": 3, "title": None}
+    colour = {"field": "label", "type": "nominal", "legend": legend}
+    colour["scale"] = {"domain": names, "range": list(PALETTE[: len(names)])}
+    dashes = {"field": "fit", "type": "nominal", "legend": None, "scale": {"domain": FITS, "range": [[1, 0], [2, 2]]}}
+    return {
+        "title": {"text": f"M = {options} options", "fontSize": 13},
+        "width": 300,
+        "height": 280,
+        "layer": [
+            {
+                "data": {"values": dots},
+                "mark": {"type": "circle", "size": 14, "opacity": 0.6},
+                "encoding": {"x": x, "y": y, "color": colour, "tooltip": [{"field": "label"}, {"field": "traces"}, y]},
+            },
+            {
+                "data": {"values": fits},
+                "mark": {"type": "line", "strokeWidth": 1.5},
+                "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dashes},
+            },
+        ],
+    }
 
 
 def _short(share: float) -> str:
@@ -106,6 +117,7 @@ def _short(share: float) -> str:
 THETAS = (0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
 MEANS = (4, 16, 64, 256)
 OFFLINE = "okg:prior=1"
+ONLINE = "online: greedy plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,30 +172,53 @@ def online_sizes(mean: int) -> Floats:
     return (1 - plan.rho) * np.array(plan.low) + plan.rho * np.array(plan.high)
 
 
-def draw_plan(rows: Sequence[PlanRow]) -> "Figure":
+def draw_plan(rows: Sequence[PlanRow]) -> Chart:
     """A panel for each mean budget: bars side by side, whiskers one deviation over batches."""
     means = sorted({row.mean_budget for row in rows})
-    figure = blank(3.4 * len(means), 4.0)
-    panels = figure.subplots(1, len(means), squeeze=False)[0].tolist()
-    for axes, mean in zip(panels, means, strict=True):
-        _plan_panel(axes, [row for row in rows if row.mean_budget == mean])
-        axes.set_title(f"mean budget {mean}", fontsize=11)
-    panels[0].set_ylabel("traces")
-    figure.suptitle("Budget plan of nine binary questions", fontsize=12)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return figure
+    charts = [_plan_panel([row for row in rows if row.mean_budget == mean], mean) for mean in means]
+    return titled(
+        {"hconcat": charts},
+        "Budget plan of nine binary questions",
+        "Offline: mean of simulated batches, whiskers one deviation. Online: the greedy plan, θ known.",
+    )
 
 
-def _plan_panel(axes: "Axes", rows: Sequence[PlanRow]) -> None:
-    at = np.arange(len(rows))
-    offline, spread = [row.offline for row in rows], [row.offline_sd for row in rows]
-    below = list(map(min, offline, spread))  # a whisker does not go under no trace
-    label = f"offline: {OFFLINE} (mean and deviation of simulated batches)"
-    axes.bar(at - 0.2, offline, 0.4, color=PALETTE[0], label=label)
-    axes.errorbar(at - 0.2, offline, (below, spread), fmt="none", ecolor="#444444", elinewidth=0.8)
-    axes.bar(at + 0.2, [row.online for row in rows], 0.4, color=PALETTE[4], label="online: greedy plan, θ known")
-    axes.set_xticks(at, labels=[f"{row.theta:.2f}"[1:] for row in rows], fontsize=9)
-    axes.set_xlabel("θ, the leader's probability")
-    quiet_grid([axes])
-    axes.grid(False, axis="x")
+def _plan_panel(rows: Sequence[PlanRow], mean: int) -> Chart:
+    offline = f"offline: {OFFLINE}"
+    bars = [
+        {"theta": f"{row.theta:.2f}", "plan": plan, "traces": traces, "low": max(0.0, traces - sd), "high": traces + sd}
+        for row in rows
+        for plan, traces, sd in ((offline, row.offline, row.offline_sd), (ONLINE, row.online, 0.0))
+    ]
+    scale = {"domain": [offline, ONLINE], "range": [colour_of(OFFLINE), colour_of("oracle")]}
+    legend = {"orient": "bottom", "title": None}
+    x = {"field": "theta", "type": "nominal", "title": "θ, the leader's probability", "axis": {"labelAngle": 0}}
+    offset = {"field": "plan", "sort": [offline, ONLINE]}
+    return {
+        "title": {"text": f"mean budget {mean}", "fontSize": 13},
+        "data": {"values": bars},
+        "width": 260,
+        "height": 240,
+        "layer": [
+            {
+                "mark": "bar",
+                "encoding": {
+                    "x": x,
+                    "xOffset": offset,
+                    "y": {"field": "traces", "type": "quantitative", "title": "traces"},
+                    "color": {"field": "plan", "type": "nominal", "scale": scale, "legend": legend},
+                    "tooltip": [{"field": "plan"}, {"field": "theta"}, {"field": "traces", "format": ".1f"}],
+                },
+            },
+            {
+                "transform": [{"filter": f"datum.plan === '{offline}'"}],
+                "mark": {"type": "rule", "color": "#444444"},
+                "encoding": {
+                    "x": x,
+                    "xOffset": offset,
+                    "y": {"field": "low", "type": "quantitative"},
+                    "y2": {"field": "high"},
+                },
+            },
+        ],
+    }

@@ -1,0 +1,53 @@
+"""``pets report``: one page of HTML about a run, or about what a replay found."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from pets.cli._groups import option, verb
+from pets.cli._output import check_output
+from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
+from pets.errors import InputError
+from pets.report.look import charts_library
+from pets.report.replay_report import read_rows, replay_page
+from pets.report.run_report import run_page
+from pets.store import Store
+
+__all__ = ["report"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """Where the page goes."""
+
+    title: ClassVar[str] = "Output"
+
+    output: Path = option("The page to write.", Path("report.html"), flags=("-o", "--output"), kind=FILE)
+
+
+@verb()
+@click.argument("what", default="last", metavar="RUN|ROWS")
+def report(what: str, source: StoreOptions, page: ReportOptions) -> None:
+    """Write a page about RUN, a number of `pets runs` or "last", or about ROWS, a file that `pets replay -o` wrote.
+
+    \b
+    pets report last -o report.html
+    pets replay starter -o rows.jsonl && pets report rows.jsonl
+
+    The page is one file that needs nothing else: what was bought and what it saved, where the budget went, how sure
+    the answers are, the questions to look at, and how to make it again. Of a replay: the policies side by side.
+    """
+    charts_library()
+    check_output(page.output)
+    if Path(what).suffix:
+        html = replay_page(read_rows(Path(what)))
+    else:
+        with Store.open(source.store or DEFAULT_STORE, create=False) as store:
+            html = run_page(store.view(what))
+    try:
+        page.output.write_text(html, "utf-8")
+    except OSError as error:
+        raise InputError(f'"{page.output}" cannot be written ({error.strerror}); name another with -o.') from None
+    click.echo(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.", err=True)

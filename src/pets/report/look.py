@@ -1,0 +1,176 @@
+"""The one look of every figure and page: a policy's colour, the theme, and how a chart becomes a file.
+
+A chart is a Vega-Lite specification: plain data, which a page shows with hover and a file gets as PNG, SVG or PDF. They
+are drawn by vl-convert, an extra, imported only when something is drawn.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pets._extras import missing
+
+__all__ = ["GREY", "PALETTE", "Chart", "LineStyle", "by_label", "charts_library", "colour_of", "drawn_svg", "save"]
+__all__ += ["javascript", "line_styles", "titled", "trace_axis"]
+
+Chart = dict[str, Any]
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F")
+"""Okabe and Ito's colours, told apart by colour-blind readers, without the two that white or black paper swallows."""
+GREY = "#7F7F7F"
+BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, _ = PALETTE
+SOLID, DASHED, DOTTED, MIXED = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2))
+FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "okg": (VERMILION, SOLID),
+    "uniform": (BLUE, SOLID),
+    "price": (GREEN, SOLID),
+    "asc": (PURPLE, SOLID),
+    "esc": (SKY, SOLID),
+    "boinf": (ORANGE, SOLID),
+    "lead": (GREY, SOLID),
+    "okg_weighted": (VERMILION, MIXED),
+    "online_grid": (GREEN, MIXED),
+    "its_adaptive": (PURPLE, MIXED),
+    "dsc": (SKY, MIXED),
+    "conf_guided": (ORANGE, MIXED),
+    "oracle": (GREY, MIXED),
+}
+"""Colour and dashes of each policy, on every page and in every figure."""
+FORMATS = ("png", "svg", "pdf")
+PNG_SCALE = 2  # pixels for each unit of a chart
+PLOT_FONT = "Liberation Sans, Arial, sans-serif"
+THEME: Chart = {
+    "background": None,
+    "font": PLOT_FONT,
+    "view": {"stroke": None},
+    "axis": {"grid": True, "domain": False, "tickSize": 4, "labelFontSize": 12, "titleFontSize": 12},
+    "legend": {"labelFontSize": 12, "titleFontSize": 12, "symbolStrokeWidth": 3, "symbolSize": 200, "labelLimit": 260},
+    "header": {"labelFontSize": 12, "labelFontWeight": "bold"},
+    "title": {"anchor": "start", "fontSize": 15, "subtitleFontSize": 12, "subtitlePadding": 4, "offset": 12},
+}
+INK, FAINT, LINE = ("#1b1f24", "#5f6875", "#e5e7eb")
+PAGE_INK, PAGE_FAINT, PAGE_LINE = ("var(--ink)", "var(--faint)", "var(--line)")  # a page has a light and a dark side
+
+
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """Colour and dashes of one line; no dashes are a solid one."""
+
+    colour: str
+    dashes: tuple[int, ...] = ()
+
+
+def line_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
+    """The style of each policy: options of one policy share its colour and differ in their dashes.
+
+    >>> styles = line_styles(["okg:prior=1", "okg", "mine"])
+    >>> styles["okg"].colour == styles["okg:prior=1"].colour, styles["okg:prior=1"].dashes
+    (True, (6, 3))
+    """
+    styles: dict[str, LineStyle] = {}
+    variants: dict[str, int] = {}
+    for policy in policies:
+        name = policy.partition(":")[0].partition(" ")[0]
+        colour, dashes = FIXED.get(name, (PALETTE[len(variants) % len(PALETTE)], DOTTED))
+        if policy != name and policy not in FIXED:
+            variants[name] = variants.get(name, 0) + 1
+            dashes = DASHES[variants[name] % len(DASHES)]
+        elif name not in FIXED:
+            variants[name] = variants.get(name, 0)
+        styles[policy] = LineStyle(colour, dashes)
+    return styles
+
+
+def colour_of(policy: str) -> str:
+    """The colour that a policy has everywhere."""
+    return line_styles([policy])[policy].colour
+
+
+def by_label(styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+    """Colour and dashes by the field ``label``, as the encoding of a chart; one legend for both."""
+    labels = list(styles)
+    legend: Chart | None = {"orient": "bottom", "columns": 4, "title": None, "symbolType": "stroke", "symbolOpacity": 1}
+    legend = None if len(labels) == 1 else legend
+    colours = {"domain": labels, "range": [styles[label].colour for label in labels]}
+    dashes = {"domain": labels, "range": [list(styles[label].dashes) or [1, 0] for label in labels]}
+    return {
+        "color": {"field": "label", "type": "nominal", "scale": colours, "legend": legend},
+        "strokeDash": {"field": "label", "type": "nominal", "scale": dashes, "legend": legend},
+    }
+
+
+def trace_axis(size: float, title: str = "traces per question, on average", least: float = 1.0) -> Chart:
+    """A logarithmic axis of the field ``traces``, doubling from tick to tick up to ``size``."""
+    ticks = [2**power for power in range(20) if least <= 2**power <= size]
+    return {
+        "field": "traces",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"type": "log", "base": 2, "domain": [least, max(2.0, size)], "nice": False},
+        "axis": {"values": ticks, "format": "d", "grid": False},
+    }
+
+
+def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Chart:
+    """The chart under its title."""
+    words: Chart = {"text": title}
+    if subtitle:
+        words["subtitle"] = subtitle if isinstance(subtitle, str) else list(subtitle)
+    return {"title": words, **chart}
+
+
+def charts_library() -> Any:
+    """vl-convert; says what to install where it is not there, before any work is done."""
+    try:
+        return import_module("vl_convert")
+    except ImportError:
+        raise missing("vl-convert-python", "plots") from None
+
+
+def save(chart: Chart, path: Path) -> tuple[Path, ...]:
+    """Write a chart as PNG, SVG and PDF beside one another, and hand back where; the suffix of ``path`` is replaced."""
+    library, specification = charts_library(), json.dumps(themed(chart, INK, FAINT, LINE, paper="#ffffff"))
+    pictures = {
+        "png": lambda: library.vegalite_to_png(specification, scale=PNG_SCALE),
+        "svg": lambda: library.vegalite_to_svg(specification).encode(),
+        "pdf": lambda: library.vegalite_to_pdf(specification),
+    }
+    paths = tuple(path.with_name(f"{path.name}.{suffix}") for suffix in FORMATS)
+    for suffix, target in zip(FORMATS, paths, strict=True):
+        target.write_bytes(pictures[suffix]())
+    return paths
+
+
+def drawn_svg(chart: Chart) -> str:
+    """The chart as an SVG element for a page, in the page's own colours."""
+    drawing: str = charts_library().vegalite_to_svg(json.dumps(page_chart(chart)))
+    return drawing
+
+
+@cache
+def javascript() -> str:
+    """Vega, Vega-Lite and Vega-Embed (BSD licences) in one script, as the function ``vegaEmbed``."""
+    script: str = charts_library().javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return script
+
+
+def page_chart(chart: Chart) -> Chart:
+    """The chart with the page's colours, light and dark."""
+    return themed(chart, PAGE_INK, PAGE_FAINT, PAGE_LINE)
+
+
+def themed(chart: Chart, ink: str, faint: str, line: str, paper: str | None = None) -> Chart:
+    """The chart with the common theme in these colours."""
+    theme = {name: dict(part) if isinstance(part, dict) else part for name, part in THEME.items()}
+    theme["background"] = paper
+    theme["axis"] |= {"labelColor": faint, "titleColor": faint, "gridColor": line, "tickColor": line}
+    theme["axis"] |= {"titleFontWeight": "normal"}
+    theme["legend"] |= {"labelColor": ink, "titleColor": faint}
+    theme["header"] |= {"labelColor": ink, "titleColor": faint}
+    theme["title"] |= {"color": ink, "subtitleColor": faint}
+    theme["text"] = {"color": ink, "fontSize": 12}
+    return {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "padding": 8, "config": theme, **chart}

@@ -1,0 +1,227 @@
+"""One self-contained page of HTML: light and dark, readable on a phone and in print, nothing from outside.
+
+Every text is escaped: what a model or a question says stays text. Charts are drawn when the page is made, so they are
+there without JavaScript; with it they answer to the pointer, and tables can be sorted, filtered and searched.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from itertools import count
+
+from pets.report.look import Chart, drawn_svg, javascript, page_chart
+
+__all__ = ["Cell", "Page", "Tile", "VotedQuestion", "cut", "cut_head"]
+
+VOTES_SHOWN = 4  # answers with a part of the bar of their own; the others share the last one
+ANSWER_CHARACTERS = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure of the first line: what it is, the number, and what to know of it; ``sells`` is the one to see first."""
+
+    name: str
+    number: str
+    note: str = ""
+    sells: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table: what is shown, what it is sorted by, and whether it is a number."""
+
+    text: str
+    value: float | None = None
+    html: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is set as numbers are."""
+        return self.value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class VotedQuestion:
+    """One question and its votes, with what is known of its answer."""
+
+    id: str
+    text: str
+    answer: str | None
+    votes: tuple[tuple[str, float], ...]
+    certificate: float | None
+    facts: tuple[str, ...] = ()
+    wrong: bool = False
+    traces: tuple[tuple[str, str], ...] = ()
+
+    def shown(self) -> list[tuple[str, float]]:
+        """The leading answers with their votes, and what all others have together."""
+        ranked = sorted(self.votes, key=lambda vote: -vote[1])
+        rest = sum(number for _, number in ranked[VOTES_SHOWN:])
+        number = len(ranked) - VOTES_SHOWN
+        others = [(f"{number} other{'' if number == 1 else 's'}", rest)] if rest else []
+        return [(cut(answer), number) for answer, number in ranked[:VOTES_SHOWN]] + others
+
+    def bar(self) -> str:
+        """The votes as a bar whose parts add up to all of them, with the counts in words."""
+        shown = self.shown()
+        total = sum(number for _, number in shown)
+        parts = "".join(
+            f'<span style="width:{number / total:.4%}" title="{escape(f"{answer}: {number:g} of {total:g}")}" '
+            f'data-votes="{number:g}"></span>'
+            for answer, number in shown
+        )
+        return f'<div class="bar" role="img" aria-label="{escape(self.counts())}">{parts}</div>'
+
+    def counts(self) -> str:
+        """The votes in words."""
+        return ", ".join(f"{answer} ×{number:g}" for answer, number in self.shown()) or "no votes"
+
+
+class Page:
+    """A page under construction: parts in their order; :meth:`html` is the whole."""
+
+    def __init__(self, title: str, lead: str) -> None:
+        self.title = title
+        self._parts = [f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>"]
+        self._numbers = count(1)
+        self._has_charts = False
+
+    def tiles(self, tiles: Sequence[Tile]) -> None:
+        """The figures of the first line."""
+        cells = "".join(
+            f"<div{' class=sells' if tile.sells else ''}><dt>{escape(tile.name)}</dt>"
+            f"<dd>{escape(tile.number)}<small>{escape(tile.note)}</small></dd></div>"
+            for tile in tiles
+        )
+        self._parts.append(f'<dl class="tiles">{cells}</dl>')
+
+    def section(self, title: str, words: str = "") -> None:
+        """A heading, and a sentence under it."""
+        self._parts.append(f"<h2>{escape(title)}</h2>" + (f'<p class="faint">{escape(words)}</p>' if words else ""))
+
+    def subsection(self, title: str) -> None:
+        """A heading within a section."""
+        self._parts.append(f"<h3>{escape(title)}</h3>")
+
+    def charts(self, charts: Sequence[Chart], words: str) -> None:
+        """Charts side by side where there is room; ``words`` say what they show to whoever cannot see them."""
+        self._has_charts = True
+        self._parts.append('<div class="charts">')
+        for chart in charts:
+            place = f"chart{next(self._numbers)}"
+            self._parts.append(
+                f'<figure data-chart="{place}" role="group" aria-label="{escape(words)}">{drawn_svg(chart)}</figure>'
+                f'<script type="application/json" id="{place}">{_json(page_chart(chart))}</script>'
+            )
+        self._parts.append("</div>")
+
+    def questions(self, questions: Sequence[VotedQuestion]) -> None:
+        """Questions with their votes, and the traces that can be read."""
+        self._parts += [_question(question) for question in questions]
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        kinds: Mapping[str, str] | None = None,
+        row_kinds: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """A table to sort; with ``kinds`` (name to words) also to search and to filter by the kinds of its rows."""
+        place = f"table{next(self._numbers)}"
+        numbers = [bool(rows) and rows[0][column].is_number for column in range(len(columns))]
+        heads = "".join(
+            f'<th scope="col"{" class=number" if number else ""}><button type="button">{escape(name)}</button></th>'
+            for name, number in zip(columns, numbers, strict=True)
+        )
+        kinds_of = row_kinds or [()] * len(rows)
+        body = "".join(
+            f'<tr data-kinds="{" ".join(kind)}">{"".join(map(_cell, cells))}</tr>'
+            for cells, kind in zip(rows, kinds_of, strict=True)
+        )
+        self._parts.append(
+            (_tools(place, kinds) if kinds is not None else "")
+            + f'<div class="scroll" tabindex="0" role="region" aria-label="table"><table id="{place}" data-sortable>'
+            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+    def bars(self, label: str, note: str, bars: Sequence[tuple[str, str, float]], most: float) -> None:
+        """Named bars of one kind under a label: (name, colour, value) each."""
+        drawn = "".join(
+            f'<div class="given"><span>{escape(name)}</span>'
+            f'<i style="background:{colour};width:{value / most:.2%}"></i><b>{value:.1f}</b></div>'
+            for name, colour, value in bars
+        )
+        self._parts.append(f'<div class="row">{escape(label)} <span class="faint">({escape(note)})</span>{drawn}</div>')
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Sentences as a list."""
+        self._parts.append(f'<ul class="faint">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>')
+
+    def code(self, text: str) -> None:
+        """Commands or settings, to copy."""
+        self._parts.append(f"<pre tabindex=0>{escape(text)}</pre>")
+
+    def html(self) -> str:
+        """The page."""
+        folder = files("pets.report")
+        style = folder.joinpath("page.css").read_text("utf-8")
+        script = folder.joinpath("page.js").read_text("utf-8")
+        library = f"<script>{_script(javascript())}</script>" if self._has_charts else ""
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<style>{style}</style></head><body><main>{''.join(self._parts)}</main>{library}"
+            f'<script type="module">{_script(script)}</script></body></html>\n'
+        )
+
+
+def cut(answer: str, characters: int = ANSWER_CHARACTERS) -> str:
+    """The text in one line, shortened where it is long."""
+    line = " ".join(answer.split())
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"
+
+
+def cut_head(text: str, characters: int) -> str:
+    """The end of a text in one line: what is asked last is the question."""
+    line = " ".join(text.split())
+    return line if len(line) <= characters else f"…{line[1 - characters :]}"
+
+
+def _json(chart: Chart) -> str:
+    """Data for a script element: nothing in it can end the element."""
+    return json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _script(text: str) -> str:
+    return text.replace("</script", "<\\/script")
+
+
+def _cell(cell: Cell) -> str:
+    value = "" if cell.value is None else f' class=number data-value="{cell.value:.10g}"'
+    return f"<td{value}>{escape(cell.text)}{cell.html}</td>"
+
+
+def _tools(place: str, kinds: Mapping[str, str]) -> str:
+    choices = "".join(f'<option value="{kind}">{escape(words)}</option>' for kind, words in kinds.items())
+    return (
+        f'<div class="tools" data-for="{place}"><input type="search" placeholder="search" aria-label="search">'
+        f'<select aria-label="which rows">{choices}</select><output></output></div>'
+    )
+
+
+def _question(question: VotedQuestion) -> str:
+    answer = "no answer" if question.answer is None else escape(cut(question.answer))
+    certain = [] if question.certificate is None else [f"certain {question.certificate:.0%}"]
+    facts = "; ".join(map(escape, [*certain, *question.facts]))
+    traces = "".join(
+        f"<details><summary>{escape(name)}</summary><pre tabindex=0>{escape(text)}</pre></details>"
+        for name, text in question.traces
+    )
+    return (
+        f'<div class="row">{escape(question.text)} <b{" class=bad" if question.wrong else ""}>{answer}</b> '
+        f'<span class="faint">{facts}</span>{question.bar()}'
+        f'<span class="faint">{escape(question.counts())}</span>{traces}</div>'
+    )

@@ -1,0 +1,155 @@
+"""The report of a replay: policies side by side on each pool, from the rows that `pets replay -o` wrote."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pets.errors import InputError
+from pets.replay import Row
+from pets.report.curves import Bound, Series, curve_panel
+from pets.report.look import line_styles
+from pets.report.page import Cell, Page, Tile
+from pets.report.tables import COLUMNS
+from pets.tabular import read_rows as read_records
+
+__all__ = ["read_rows", "replay_page"]
+
+OURS, EQUAL = "okg", "uniform"
+TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over"}
+COUNTS = {"reached", "repetitions", "questions"}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file that `pets replay -o` wrote."""
+    names = [field.name for field in fields(Row)]
+    rows = []
+    for record in read_records(path, noun="rows"):
+        values = record.value if isinstance(record.value, Mapping) else {}
+        if record.problem or not {"pool", "policy", "metric", "mean"} <= set(values):
+            raise InputError(
+                f'"{path}" has no rows of a replay ({record.place}); make some: pets replay POOL -o {path}'
+            )
+        rows.append(Row(**{name: _value(name, values.get(name)) for name in names}))
+    if not rows:
+        raise InputError(f'"{path}" is empty; make it with: pets replay POOL -o {path}')
+    return rows
+
+
+def _value(name: str, value: Any) -> Any:
+    """As the row has it: CSV knows texts alone."""
+    if name in TEXTS:
+        return value or ("" if name in ("pool", "policy", "setting") else None)
+    if value in (None, ""):
+        return None
+    return int(float(value)) if name in COUNTS else float(value)
+
+
+def replay_page(rows: Sequence[Row]) -> str:
+    """The report as one page of HTML."""
+    pools = list(dict.fromkeys(row.pool for row in rows if row.pool))
+    policies = list(dict.fromkeys(row.policy for row in rows if row.policy))
+    names = pools[0] if len(pools) == 1 else f"{len(pools)} pools"
+    page = Page(
+        f"Policies on {names}",
+        f"{len(policies)} policies on recorded answers, all on the same draws. Self-consistency is the share of "
+        "questions whose vote is that of all traces.",
+    )
+    page.tiles(_tiles(rows, pools))
+    for pool in pools:
+        _pool_section(page, pool, [row for row in rows if row.pool == pool])
+    page.section("How to make it again")
+    specs = " ".join(f"--policy {policy}" for policy in policies)
+    page.code(f"pets replay {' '.join(pools)} {specs} -o rows.jsonl\npets report rows.jsonl")
+    return page.html()
+
+
+def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
+    """What okg needs of uniform's traces on each pool, as far as both are there."""
+    at = {
+        (row.pool, row.policy): row.mean for row in rows if row.metric == "traces_at_mean_0.95" and row.option is None
+    }
+    tiles = []
+    for pool in pools:
+        ours, equal = at.get((pool, OURS)), at.get((pool, EQUAL))
+        if ours is not None and equal is not None:
+            note = f"{ours:.1f} traces per question against {equal:.1f}, for 95 % of the votes"
+            tiles.append(Tile(f"{pool}: {OURS} of {EQUAL}", f"{ours / equal:.0%}", note, sells=True))
+    return tiles
+
+
+def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
+    questions = max(row.questions for row in rows)
+    repetitions = max(row.repetitions for row in rows)
+    page.section(
+        pool, f"{questions} questions, {repetitions} draws. Bands and whiskers: one standard deviation over draws."
+    )
+    parts = {
+        "All questions at once": [row for row in rows if row.setting != "online"],
+        "Questions one by one, after training on others": [row for row in rows if row.setting == "online"],
+    }
+    policies = list(dict.fromkeys(row.policy for row in rows if row.policy))
+    styles = line_styles(policies)
+    names = {row.metric: row.mean for row in rows if not row.policy}
+    for name, part in parts.items():
+        panels = []
+        for metric, title in (("consistency", "self-consistency"), ("accuracy", "accuracy")):
+            if lines := _lines(part, metric):
+                size = max(float(line.traces.max()) for line in lines)
+                bounds = _bounds(names) if metric == "accuracy" else []
+                panels.append(curve_panel(lines, styles, title, size, bounds))
+        if panels:
+            page.subsection(name)
+            page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
+    _table(page, rows)
+
+
+def _bounds(means: Mapping[str, float | None]) -> list[Bound]:
+    known = {"vote of the full pool": means.get("vote_accuracy"), "one trace (pass@1)": means.get("pass_at_1")}
+    return [Bound(value, name) for name, value in known.items() if value is not None]
+
+
+def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
+    """A line for each policy with points of this metric."""
+    lines = []
+    for policy in dict.fromkeys(row.policy for row in rows):
+        mine = [row for row in rows if row.policy == policy and row.option is not None]
+        spent = {row.value: row.mean for row in mine if row.metric == "traces"}
+        points = [
+            (spent.get(row.value, row.value), row.mean, row.sd or 0.0)
+            for row in mine
+            if row.metric == metric and row.mean is not None
+        ]
+        if points:
+            columns = np.array(sorted(points), dtype=float).T
+            lines.append(Series(policy, bool(spent), *columns))
+    return lines
+
+
+def _table(page: Page, rows: Sequence[Row]) -> None:
+    """The metrics of the terminal's table, to sort."""
+    cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
+    metrics = {name: metric for name, metric in COLUMNS.items() if any(key[2] == metric for key in cells)}
+    keys = dict.fromkeys(key[:2] for key in cells)
+    page.table(
+        ["policy", "setting", *metrics],
+        [
+            [
+                Cell(policy),
+                Cell(setting),
+                *(_metric(cells.get((policy, setting, metric))) for metric in metrics.values()),
+            ]
+            for key in keys
+            for policy, setting in [key]
+        ],
+    )
+
+
+def _metric(row: Row | None) -> Cell:
+    if row is None or row.mean is None:
+        return Cell("-", float("nan"))
+    spread = "" if row.sd is None else f" ± {row.sd:.3g}"
+    partly = "" if row.reached == row.repetitions else f" ({row.reached} of {row.repetitions})"
+    return Cell(f"{row.mean:.4g}{spread}{partly}", row.mean)
