@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, gammaln
 
-__all__ = ["BATCHES", "batch_gains"]
+__all__ = ["BATCHES", "bar_weights", "bars", "batch_gains"]
 
 Array = NDArray[np.float64]
 
@@ -114,16 +114,32 @@ def _pair_gains(
         gains: Array = (1.0 - part) * table[at] + part * table[after]
         return gains
 
-    if not zone:
-        return under(0.5)
-    place = ((share - zone) / (1.0 - zone)).clip(0.0, 1.0)
     gains = np.zeros(pair.shape)
-    for left, knot, right in zip(ZONE_KNOTS[:-1], ZONE_KNOTS[1:], (*ZONE_KNOTS[2:], 2.0), strict=True):
-        weight = np.minimum((place - left) / (knot - left), (right - place) / (right - knot)).clip(0.0, 1.0)
+    for bar, weight in zip(bars(zone), bar_weights(share, zone), strict=True):
         if weight.any():
-            S = zone + knot * (1.0 - zone)
-            gains += weight[:, :, None] * under((1.0 - zone / S) / 2.0)
+            gains += weight[:, :, None] * under(bar)
     return gains
+
+
+def bars(zone: float) -> tuple[float, ...]:
+    """The bars that gains are known for: 1/2 without a zone, else those of a few shares S of a pair."""
+    if not zone:
+        return (0.5,)
+    return tuple((1.0 - zone / (zone + knot * (1.0 - zone))) / 2.0 for knot in ZONE_KNOTS[1:])
+
+
+def bar_weights(share: Array, zone: float) -> Array:
+    """The weights of :func:`bars` for pairs of these shares, (bars, *share.shape); less than 1 in all near the zone."""
+    if not zone:
+        return np.ones((1, *share.shape))
+    place = ((share - zone) / (1.0 - zone)).clip(0.0, 1.0)
+    hats = zip(ZONE_KNOTS[:-1], ZONE_KNOTS[1:], (*ZONE_KNOTS[2:], 2.0), strict=True)
+    return np.array(
+        [
+            np.minimum((place - left) / (knot - left), (right - place) / (right - knot)).clip(0.0, 1.0)
+            for left, knot, right in hats
+        ]
+    )
 
 
 def _summed_gains(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.races import race_gains
 from pets.core.tally import Tally
 
 __all__ = ["HEADS", "OPEN_SLOTS", "STRENGTHS", "Dirichlet", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
@@ -123,12 +124,18 @@ class LearnedPrior:
         more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
         the share 1 / (1 + p), which keeps traces in flight apart. Before
         anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
+        With a ``zone`` races count as well as batches (:mod:`pets.core.races`).
         """
         p = tally.pending
         on_way = int(min(p, BATCHES[-2])) if tally.counts else 0
-        by_strength, log_scale = batch_gains(_dealt(tally, p - on_way), slots(tally), STRENGTHS, zone)
-        gains = self.posterior(tally) @ by_strength
+        counts, K, weights = _dealt(tally, p - on_way), slots(tally), self.posterior(tally)
+        by_strength, log_scale = batch_gains(counts, K, STRENGTHS, zone)
+        gains = weights @ by_strength
         best = float((gains / BATCHES).max())
+        if zone and not log_scale:
+            race, traces = (weights @ table for table in race_gains(counts, K, STRENGTHS, zone))
+            gains *= max(1.0, float((race / traces).max()) / best)
+            best = float((gains / BATCHES).max())
         if on_way:
             more = on_way < BATCHES
             left = gains[more] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
