@@ -23,6 +23,8 @@ NAMES = [
     "FirstTracesError",
     "IndexPolicy",
     "InputError",
+    "JobError",
+    "JobLeftError",
     "Launch",
     "LocalModelError",
     "OpenAISampler",

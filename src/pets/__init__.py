@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
         BusyError,
         FirstTracesError,
         InputError,
+        JobError,
+        JobLeftError,
         LocalModelError,
         PetsError,
         PoolError,
@@ -59,6 +61,8 @@ __all__ = [
     "FirstTracesError",
     "IndexPolicy",
     "InputError",
+    "JobError",
+    "JobLeftError",
     "Launch",
     "LocalModelError",
     "OpenAISampler",
@@ -99,7 +103,8 @@ HOMES = {
     "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
     "pets.core.tally": "Tally",
     "pets.engine": "Answer Engine Solution solve",
-    "pets.errors": "BudgetError BusyError FirstTracesError InputError LocalModelError PetsError PoolError RefusedError "
+    "pets.errors": "BudgetError BusyError FirstTracesError InputError JobError JobLeftError LocalModelError PetsError "
+    "PoolError RefusedError "
     "ReplyError SamplerError SpecError StateError UnreachableError",
     "pets.pools": "Pool read_pool",
     "pets.questions": "Problem",

@@ -12,7 +12,9 @@ PetsError                   the user can act on it: the message says what was fo
     ├── BusyError           it cannot now: 429, 5xx, a timeout. Try again, not before retry_after
     │   └── UnreachableError  no connection could be made: nothing was sent, so nothing was sampled
     ├── ReplyError          it answered what cannot be read: half a body, a lost connection, wrong JSON. Try again
-    └── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
+    ├── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
+    ├── JobError            a batch job as a whole came to nothing, or its output is not an answer to it
+    └── JobLeftError        a batch job was left where it is: the run goes on with it later
 
 >>> issubclass(BudgetError, PetsError)
 True
@@ -81,3 +83,11 @@ class ReplyError(SamplerError):
 
 class LocalModelError(SamplerError):
     """The model on this machine cannot be started, or has died."""
+
+
+class JobError(SamplerError):
+    """A batch job as a whole came to nothing, or what came of it is no answer to it."""
+
+
+class JobLeftError(SamplerError):
+    """A batch job was left where it is, at its provider or in a file; the run goes on with it later."""

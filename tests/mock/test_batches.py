@@ -6,7 +6,8 @@ import openai
 import pytest
 
 from pets.mock import Faults, MockModel, PoolAnswers
-from pets.mock.batches import MAX_LINES, MockBatches
+from pets.mock.batches import MockBatches
+from pets.openai.batch import MAX_REQUESTS
 from pets.openai.errors import ApiError
 
 from .conftest import POOL
@@ -95,7 +96,7 @@ def test_jobs_are_listed_the_newest_first_page_by_page(connect):
         (b"nothing\n", "invalid_json_line", 1),
         (jsonl(request("a"), request("a")), "duplicate_custom_id", 2),
         (jsonl(request("a") | {"url": "/v1/completions"}), "mismatched_url", 1),
-        (b"{}\n" * (MAX_LINES + 1), "too_many_tasks", None),
+        (b"{}\n" * (MAX_REQUESTS + 1), "too_many_tasks", None),
     ],
 )
 def test_a_file_that_is_not_valid_fails_the_job_and_says_where(connect, content, code, line):

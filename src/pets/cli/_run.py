@@ -28,6 +28,7 @@ from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, PetsError
+from pets.openai.batch import BatchJob
 from pets.tabular import read_rows, suffix_of
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "run_engine",
     "stopped_early",
     "watch_outages",
+    "write_answers",
 ]
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
@@ -94,6 +96,13 @@ def print_choice(chosen: ChosenType) -> None:
         click.echo(str(chosen), err=True)
 
 
+def print_job(job: BatchJob) -> None:
+    """Say that a wave was handed in."""
+    click.echo(
+        f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {terminal_text(str(job.id))}.", err=True
+    )
+
+
 def start_words(engine: Engine) -> str:
     """What is about to be asked, of whom, and how long a trace may be."""
     settings, limit = engine.settings, engine.config.sampling.max_tokens
@@ -116,13 +125,17 @@ def pace_words(pace: Pace) -> str:
 def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
     engine.on_choice = print_choice
+    engine.watch_jobs(print_job)
     click.echo(start_words(engine), err=True)
     try:
         solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:
         raise stopped_early(error, engine) from error
     except asyncio.CancelledError:
-        click.echo(f"Stopped at once: traces in flight are lost, and charged. {kept_words(engine)}", err=True)
+        flight = (
+            "batch jobs stay where they are" if engine.config.batch_api else "traces in flight are lost, and charged"
+        )
+        click.echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
@@ -151,7 +164,8 @@ def kept_words(session: Session) -> str:
 
 async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSummary]:
     async with engine:
-        with interruptible(engine.drain, "Waiting for the traces in flight."):
+        by_jobs = engine.config.batch_api
+        with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
             watching = asyncio.create_task(_watch(engine))
             try:
                 solution = await engine.run()
@@ -159,7 +173,7 @@ async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSum
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
-        summary = _write(engine, _spared(output, solution.answered))
+        summary = write_answers(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
 
@@ -243,7 +257,8 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _write(engine: Engine, output: Path | None) -> AnswerSummary:
+def write_answers(engine: Engine, output: Path | None) -> AnswerSummary:
+    """Write every question's answer to a file or stdout; the answers in a few numbers."""
     summary = AnswerSummary()
 
     def rows() -> Iterator[Mapping[str, Any]]:
@@ -383,7 +398,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     if "no log-probabilities" in solution.faults:
         words.append("The server gave no log-probabilities: those traces have no confidence.")
     if not solution.complete:
-        words.append(f"Stopped before the end. {kept_words(engine)}")
+        left = f" {engine.left}; `pets batch cancel {solution.run}` cancels what is out." if engine.left else ""
+        words.append(f"Stopped before the end.{left} {kept_words(engine)}")
     elif solution.run is not None:
         words.append(f"Run {solution.run} of {engine.store_name}.")
     for line in words:

@@ -17,6 +17,7 @@ from pets.errors import PetsError
 __all__ = ["VERBS", "cli", "main"]
 
 VERBS: Mapping[str, str] = {
+    "batch": "Write, read and cancel the waves of a run by batch jobs.",
     "demo": "Show what okg saves, recorded and live.",
     "doctor": "Look at a server before a run: what works, what to change.",
     "figures": "Draw the figures and tables of the paper anew.",

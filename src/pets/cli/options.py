@@ -185,11 +185,11 @@ class ModelOptions:
         """The headers that go with every request."""
         return parse_headers(self.header)
 
-    def samplers(self, local: LocalModelOptions, *, stream: bool) -> list[Sampler]:
+    def samplers(self, local: LocalModelOptions, *, stream: bool, batch_api: bool = False) -> list[Sampler]:
         """A sampler per server, or that of the local model."""
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        return self._samplers(self.servers, self.name, self.keys, local, stream=stream)
+        return self._samplers(self.servers, self.name, self.keys, local, stream=stream, batch_api=batch_api)
 
     def samplers_by_model(self, local: LocalModelOptions, *, stream: bool) -> dict[str, list[Sampler]]:
         """The samplers of each model of a mixture."""
@@ -209,6 +209,7 @@ class ModelOptions:
         local: LocalModelOptions,
         *,
         stream: bool,
+        batch_api: bool = False,
     ) -> list[Sampler]:
         return make_samplers(
             servers,
@@ -220,6 +221,7 @@ class ModelOptions:
             slots=local.slots,
             context=local.context,
             threads=local.threads,
+            batch_api=batch_api,
         )
 
 

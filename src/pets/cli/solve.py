@@ -27,6 +27,7 @@ from pets.cli.options import (
 )
 from pets.core.budget import amount_words
 from pets.engine import Engine, RunConfig
+from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
 from pets.engine.models import mixture_name
 from pets.engine.question import instructions
@@ -36,7 +37,7 @@ from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
 from pets.registry import make_policy, spec_of
 
-__all__ = ["solve", "top_up"]
+__all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
@@ -63,7 +64,7 @@ class BudgetOptions:
     target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
     price: tuple[str, ...] = option(
         "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
-        "models.",
+        "models. Batch jobs cost half, or batch=SHARE of it.",
         (),
     )
     overshoot: float = option("By what share tokens or money may be exceeded; once in 1,000 runs it is more.", 0.1)
@@ -95,6 +96,19 @@ class PaceOptions:
 
     waves: int | None = WAVES
     patience: float | None = PATIENCE
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Whether traces are asked for one by one, or by jobs."""
+
+    title: ClassVar[str] = "Batch jobs"
+
+    batch_api: bool = option(
+        "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
+        "Ctrl-C leaves a job where it is; the same command again goes on with it.",
+        False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,7 @@ def solve(
     answers: AnswerOptions,
     storage: StoredRunOptions,
     keeping: NewRunOptions,
+    jobs: BatchOptions,
     preview: DryRunOptions,
     result: OutputOptions,
 ) -> None:
@@ -148,6 +163,7 @@ def solve(
     pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x
     pets solve starter --first 20 --budget 4x                  the local model
     pets solve --resume --run 3                                a run of runs.db, by its number
+    pets solve mine.jsonl --batch-api --endpoint https://api.openai.com/v1 --model gpt-4o-mini
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
     many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
@@ -160,10 +176,15 @@ def solve(
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    config = _config(question_set, budget, model, sampling, answers, storage)
+    config = run_config(question_set, budget, model, sampling, answers, storage)
     config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience)
+    config = batched(replace(config, batch_api=jobs.batch_api), "" if config.models else model.name or "")
     stream = config.kind is not None
-    sampler = model.samplers_by_model(local, stream=stream) if config.models else model.samplers(local, stream=stream)
+    sampler = (
+        model.samplers_by_model(local, stream=stream)
+        if config.models
+        else model.samplers(local, stream=stream, batch_api=config.batch_api)
+    )
     if preview.dry_run:
         samplers = [one for own in sampler.values() for one in own] if isinstance(sampler, dict) else sampler
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
@@ -196,7 +217,7 @@ def _print_origin(engine: Engine) -> None:
         click.echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
 
 
-def _config(
+def run_config(
     question_set: QuestionSet,
     budget: BudgetOptions,
     model: ModelOptions,

@@ -142,12 +142,12 @@ class Allocator:
         self._learn()
         return self._queue.next_wave(extra)
 
-    def adopt(self, traces: Iterable[Trace], waves: int = 0) -> None:
+    def adopt(self, traces: Iterable[Trace], waves: int = 0, pending: Iterable[Launch] = ()) -> None:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
 
-        They count as launched, told and spent, whatever the budget: it may have been overrun. A number that is left
-        out was cancelled. ``waves`` of those that the policy may have were begun by the earlier run. Before the first
-        ask.
+        They count as launched, told and spent, whatever the budget: it may have been overrun. ``pending`` launches are
+        still on their way, and told like any other; any other number that is left out was cancelled. ``waves`` of
+        those that the policy may have were begun by the earlier run. Before the first ask.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -155,9 +155,17 @@ class Allocator:
         >>> allocator.adopt([Trace("q1", 0, "A"), Trace("q1", 1, "A")])
         >>> allocator.ask(9), allocator.verdict("q1").traces
         ([Launch(question='q2', number=0)], 2)
+        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
+        >>> allocator.adopt([Trace("q1", 1, "A")], pending=[Launch("q1", 0)])
+        >>> allocator.ask(9), allocator.tell(Trace("q1", 0, "A")), allocator.verdict("q1").traces
+        ([Launch(question='q2', number=0)], True, 2)
         """
         if self.told or self.budget.reserved or self._arrived > len(self._records):
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
+        waiting: dict[str, list[int]] = {}
+        for id, number in sorted(pending, reverse=True):
+            waiting.setdefault(id, []).append(number)
+        self.budget.reserved += self.budget.currency.hold * sum(map(len, waiting.values()))
         for trace in traces:
             record = self._record(trace.question)
             _check_trace(trace)
@@ -168,13 +176,15 @@ class Allocator:
                 )
             if self._keep_traces:
                 self.policy.check(trace)
-            gap = trace.number - record.launched
-            record.launched += gap + 1
-            record.told += gap
-            record.cancelled += gap
-            record.count(trace)
+            numbers = waiting.get(record.id, [])
+            while numbers and numbers[-1] < trace.number:
+                record.relaunch(numbers.pop())
+            record.adopt(trace)
             self.budget.charge(trace)
             self.told += 1
+        for id, numbers in waiting.items():
+            for number in reversed(numbers):
+                self._record(id).relaunch(number)
         records = list(self._records.values())
         self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed)
         self._queue.only_warmup = self._waits_for_warmup()

@@ -86,6 +86,31 @@ class Record:
             self.traces.append(trace)
         return before
 
+    def adopt(self, trace: Trace) -> None:
+        """Take in a trace of an earlier run; launches between the last one and it were cancelled."""
+        self._skip_to(trace.number)
+        self.launched += 1
+        if self.told == trace.number:
+            self.count(trace)
+        else:
+            self.keep(trace.number, trace)
+
+    def relaunch(self, number: int) -> None:
+        """Take in a launch of an earlier run that is still on its way; those between the last one and it were
+        cancelled."""
+        self._skip_to(number)
+        self.launched += 1
+
+    def _skip_to(self, number: int) -> None:
+        gap = number - self.launched
+        self.cancelled += gap
+        if self.told == self.launched:
+            self.told += gap
+        else:
+            for skipped in range(self.launched, number):
+                self.keep(skipped, None)
+        self.launched = number
+
     def keep(self, number: int, trace: Trace | None) -> None:
         """Hold a trace that came back before its turn, or ``None`` for a launch that was cancelled."""
         if self.late is None:

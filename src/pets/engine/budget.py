@@ -63,7 +63,7 @@ def with_tokens(others: OtherModels, model: int, prompt_tokens: int, tokens: int
 
 @dataclass(frozen=True, slots=True)
 class TokenPrice:
-    """Dollars per million tokens of prompt and of output.
+    """Dollars per million tokens of prompt and of output; in batch jobs they cost the share ``batch`` of it.
 
     >>> TokenPrice.parse("in=0.15,out=0.60").dollars(prompt_tokens=1_000_000, tokens=500_000)
     0.45
@@ -71,21 +71,34 @@ class TokenPrice:
 
     prompt: float
     output: float
+    batch: float = 0.5
 
     def __post_init__(self) -> None:
         if not (0 <= self.prompt < 1e6 and 0 <= self.output < 1e6) or self.prompt + self.output == 0:
             raise InputError(f"prices are dollars per million tokens, not negative and not both 0; got {self}.")
+        if not 0 < self.batch <= 1:
+            raise InputError(f"batch jobs cost a share of the price, more than 0 and at most 1; got {self.batch}.")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``in=0.15,out=0.60``."""
+        """``in=0.15,out=0.60``, where batch jobs cost another share than half ``in=0.15,out=0.60,batch=0.6``."""
         parts = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
         try:
-            if set(parts) != {"in", "out"}:
+            if not {"in", "out"} <= set(parts) <= {"in", "out", "batch"}:
                 raise ValueError
-            return cls(float(parts["in"]), float(parts["out"]))
+            return cls(float(parts["in"]), float(parts["out"]), float(parts.get("batch", 0.5)))
         except ValueError:
-            raise InputError(f"a price is in=DOLLARS,out=DOLLARS per million tokens; got {text!r}.") from None
+            raise InputError(
+                f"a price is in=DOLLARS,out=DOLLARS per million tokens, and batch=SHARE for batch jobs; got {text!r}."
+            ) from None
+
+    def in_batches(self) -> "TokenPrice":
+        """The price of batch jobs; of such a price, itself.
+
+        >>> TokenPrice(2.0, 8.0).in_batches()
+        TokenPrice(prompt=1.0, output=4.0, batch=1.0)
+        """
+        return TokenPrice(self.prompt * self.batch, self.output * self.batch, 1.0)
 
     def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = ()) -> float:
         """What the tokens of prompts and outputs cost, whichever model they are of."""
@@ -134,7 +147,7 @@ def price_of(model: str, own: TokenPrice | None = None) -> TokenPrice | None:
     """The user's price, else the table's for this model, else none.
 
     >>> price_of("openai/gpt-4o-mini"), price_of("my-own")
-    (TokenPrice(prompt=0.15, output=0.6), None)
+    (TokenPrice(prompt=0.15, output=0.6, batch=0.5), None)
     """
     return own or LIST_PRICES.get(model) or LIST_PRICES.get(model.rpartition("/")[2])
 

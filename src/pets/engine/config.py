@@ -35,6 +35,7 @@ class RunOptions(TypedDict, total=False):
     concurrency: int
     waves: int | None
     patience: float | None
+    batch_api: bool
     answer: str | AnswerType | None
     instruct: bool
     system: str | None
@@ -78,7 +79,8 @@ class RunConfig:
     are the names of headers that go with each, whose values are never kept. Without ``keep_texts`` a store gets the
     answers of traces and not their texts. ``models`` are those of a mixture, none where one model is asked.
     ``keep_going`` goes on whatever the first traces say: else a run ends with a
-    ``FirstTracesError`` when most of them cast no vote.
+    ``FirstTracesError`` when most of them cast no vote. With ``batch_api`` every wave is a job of the provider's batch
+    interface, at its price for that.
 
     >>> RunConfig(budget="8x", confidence="tail").drawn.top_logprobs
     20
@@ -108,6 +110,7 @@ class RunConfig:
     keep_texts: bool = True
     keep_going: bool = False
     seed: int = 0
+    batch_api: bool = False
 
     def __post_init__(self) -> None:
         positive = {"rpm": self.rpm, "tpm": self.tpm}

@@ -142,6 +142,8 @@ class Driver:
         self.failures: dict[str, SamplerError] = {}
         """The last error of questions that were given up, or of which a trace was."""
         self.submissions: dict[str, Submission] = {}
+        self.resumed: list[tuple[str, range, Sequence[int]]] = []
+        """Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
         self.estimator: CostEstimator | None = None
         self.pace = pace or Pace(config.concurrency)
         self.clock = WaveClock()
@@ -191,6 +193,7 @@ class Driver:
                     self._problems = problems
                     self._positions = {problem.id: place for place, problem in enumerate(problems)}
                     self._ids = list(self._positions)
+                    self._resume()
                 else:
                     self._open_limit = open_questions
                     self._room = asyncio.Semaphore(max(0, open_questions - len(self._open)))
@@ -206,6 +209,14 @@ class Driver:
             if self._end_of_wait is not None:
                 self._end_of_wait.cancel()
             self.close()
+
+    def _resume(self) -> None:
+        """Await the launches of an earlier process."""
+        self.clock.begin(asyncio.get_running_loop().time(), 0)
+        while self.resumed:
+            id, numbers, holds = self.resumed.pop()
+            self._start(self._question(id), numbers, holds)
+        self.clock.launched(self.in_flight)
 
     def check_ready(self) -> None:
         """Refuse a run beside another, and one after a run that was broken off with traces in flight."""
@@ -248,8 +259,8 @@ class Driver:
                 raise self.first_traces.error(self.config.sampling.max_tokens)
             if not self.in_flight and not arriving and (self._room is None or not self._open):
                 return
-            if self.draining and self.fetcher.outage is not None:
-                raise self.fetcher.outage  # what is in flight has nowhere to come from
+            if (error := self.fetcher.not_coming(draining=self.draining)) is not None:
+                raise error
             self._wakeup.clear()
             await self._wakeup.wait()
 
@@ -510,8 +521,11 @@ class Driver:
         return self.fetcher.pool_for(submission.problem.prompt).latency_s
 
     def _max_n(self, prompt: Prompt) -> int:
-        """Choices in one request: one where tokens are money and the reply would not tell whose they are."""
-        whose = self.estimator is None or self.config.sampling.top_logprobs
+        """Choices in one request: one where tokens are money and the reply would not tell whose they are.
+
+        A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
+        """
+        whose = self.estimator is None or self.config.sampling.top_logprobs or self.fetcher.shares_prompts
         return self.fetcher.pool_for(prompt).max_n if whose else 1
 
     def _batch(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:

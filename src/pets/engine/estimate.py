@@ -69,7 +69,9 @@ def estimate(
         waves=config.waves,
         patience=config.patience,
     )
-    all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(traces * prompt)
+    # One request of a batch job holds all that a question gets in its wave, and its prompt once.
+    prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces
+    all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)
     others = tuple(
         (number, round(share * all_prompt_tokens), round(share * (all_tokens or 0)))
         for number, share in enumerate(shares)
@@ -82,7 +84,7 @@ def estimate(
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
         cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens, others),
-        seconds=None if seconds is None else seconds * pace.trace_times,
+        seconds=None if seconds is None or config.batch_api else seconds * pace.trace_times,
         waves=pace.waves,
         times_as_long=pace.trace_times / pace.rounds,
         budget=currency.shown(settings.total)[0],

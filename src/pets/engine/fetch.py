@@ -146,6 +146,9 @@ class Fetcher:
     as long. Without ``patience_s`` an outage lasts as long as the caller waits.
     """
 
+    shares_prompts = False
+    """Whether several traces come with one prompt though the reply does not tell the tokens of each."""
+
     def __init__(
         self,
         samplers: Sequence[Sampler],
@@ -206,6 +209,10 @@ class Fetcher:
     def served(self) -> bool:
         """Whether a request ever succeeded."""
         return self._served_at > -math.inf
+
+    def not_coming(self, *, draining: bool) -> SamplerError | None:
+        """Why a run need not wait for what is in flight: it is told to end, and nobody is there to answer."""
+        return self.outage if draining else None
 
     def pool_for(self, prompt: Prompt) -> EndpointPool:
         """The servers of the model that a prompt names; of the only one, where it names none."""

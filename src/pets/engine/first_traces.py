@@ -20,6 +20,7 @@ __all__ = ["Choose", "FirstTraces"]
 
 MOST_TRACES = 20
 BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
+ANY_NUMBER = 1 << 60
 FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
 
 Choose = Callable[[Sequence[tuple[OpenQuestion, Completion]], bool], AnswerType | None]
@@ -30,11 +31,15 @@ class FirstTraces:
     """How the first ``size`` traces of a run were read, and whether more may go out.
 
     ``keep_going`` goes on whatever they say. ``choose`` decides on the answer type of questions whose own waits for
-    traces; before that none of their traces is counted.
+    traces; before that none of their traces is counted. With ``alone=False`` they need not go out before all others:
+    a first wave of batch jobs is as large as it is.
     """
 
-    def __init__(self, size: int, choose: Choose | None = None, *, keep_going: bool = False) -> None:
+    def __init__(
+        self, size: int, choose: Choose | None = None, *, keep_going: bool = False, alone: bool = True
+    ) -> None:
         self.size = size
+        self.alone = alone
         self.keep_going = keep_going
         self.choose = choose
         self.outcomes: Counter[Outcome] = Counter()
@@ -65,7 +70,7 @@ class FirstTraces:
 
     def room(self, in_flight: int) -> int:
         """How many more may be launched while it is not known how the run begins."""
-        return self.size - self.outcomes.total() - in_flight
+        return self.size - self.outcomes.total() - in_flight if self.alone else ANY_NUMBER
 
     def count(self, trace: StoredTrace, answer_type: str) -> None:
         """Take note of a trace that came back, or failed."""

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pets.engine.fetch import Batch
+from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.store import Run, RunSettings, StoredTrace
 from pets.store.records import LOST
@@ -66,6 +67,8 @@ class _Transaction:
     answered: list[str] = field(default_factory=list)
     settings: RunSettings | None = None
     wave: int | None = None
+    jobs: list[BatchJob] = field(default_factory=list)
+    dropped_jobs: list[BatchJob] = field(default_factory=list)
 
     def write(self, run: Run) -> None:
         if self.wave is not None:
@@ -83,6 +86,8 @@ class _Transaction:
         )
         if self.answered:
             run.mark_answered(self.answered)
+        if self.jobs or self.dropped_jobs:
+            run.write_jobs(self.jobs, dropped=self.dropped_jobs)
 
 
 class RunLedger(Ledger):
@@ -109,6 +114,15 @@ class RunLedger(Ledger):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._give_back()
+        try:
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
+        finally:  # also when cancelled: nobody writes beside the thread
+            self._thread.shutdown()
+
+    def _give_back(self) -> None:
+        """What is held for attempts that are not out."""
         if self._opened:
             transaction = self._transaction()
             for launch, hold in self._opened.items():
@@ -116,11 +130,6 @@ class RunLedger(Ledger):
                     transaction.charged.append((launch, -hold))
                 else:
                     transaction.cancelled.append(launch)
-        try:
-            if self._writer is not None:
-                await asyncio.wait([self._writer])
-        finally:  # also when cancelled: nobody writes beside the thread
-            self._thread.shutdown()
 
     async def admit(self, problem: Problem) -> None:
         """As :meth:`Ledger.admit`; what cannot be kept is refused alone, not with all that is written beside it."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -21,7 +21,7 @@ from pets.questions import Problem
 from pets.samplers import Sampler
 from pets.store import LostLaunch, Run, RunSettings, RunSummary, RunView, Store, StoredTrace
 from pets.store.records import LOST, question_row
-from pets.types import Question, Trace
+from pets.types import Launch, Question, Trace
 
 __all__ = [
     "LOST",
@@ -184,10 +184,19 @@ def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[P
     return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed)
 
 
-def adopt_run(allocator: Allocator, view: RunView, labels: Labels, kind: str | None) -> None:
+def adopt_run(
+    allocator: Allocator,
+    view: RunView,
+    labels: Labels,
+    kind: str | None,
+    pending: Collection[Launch] = (),
+    *,
+    whole_wave: bool = False,
+) -> None:
     """Let the allocator take in all that a run has paid for: traces, launches that never came back, lost attempts.
 
-    ``labels`` names the classes of one question's answers, which it gets in launch order.
+    ``pending`` launches are on their way. ``labels`` names the classes of one question's answers, which it gets in
+    launch order. A wave that was broken off is planned anew, unless all of it was launched (``whole_wave``).
     """
     wasted = 0
 
@@ -200,8 +209,10 @@ def adopt_run(allocator: Allocator, view: RunView, labels: Labels, kind: str | N
                 told = trace.trace(kind)
                 yield told if told.answer is None else replace(told, answer=names[told.answer])
 
-    begun = view.load("wave") or 0  # the one that was broken off is planned anew
-    allocator.adopt(paid(), waves=min(begun, max(0, allocator.waves_left - 1)))
+    wave = view.load("wave")
+    begun = 0 if wave is None else wave + whole_wave
+    waves = min(begun, max(0, allocator.waves_left - 1))
+    allocator.adopt(paid(), waves=waves, pending=pending)
     if view.settings.currency.flat:  # tokens of lost attempts are among their traces' own
         for _ in range(wasted):
             allocator.budget.charge(Trace("", 0))
@@ -284,9 +295,10 @@ def note_end(run: Run, driver: Driver) -> None:
 
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
-    """Traces and lost launches together, question by question in launch order."""
+    """Traces and lost launches together, question by question in launch order; those in batch jobs are not lost."""
     waiting: dict[str, list[StoredTrace]] = {}
-    for trace in lost_traces(view.lost(), view.settings.currency):
+    by_jobs = bool(view.settings.more.get("plan", {}).get("batch_api"))
+    for trace in lost_traces(() if by_jobs else view.lost(), view.settings.currency):
         waiting.setdefault(trace.question, []).append(trace)
     if not waiting:
         yield from view.traces(texts=False)

@@ -18,6 +18,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
+from pets.engine.batch import BatchFetcher, JobLedger, batch_sampler, batched, launches_in_jobs
 from pets.engine.budget import OtherModels, with_tokens
 from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
@@ -57,15 +58,18 @@ from pets.engine.resume import (
     stored_totals,
     traces_to_pace,
 )
-from pets.errors import InputError, StateError
+from pets.errors import InputError, JobLeftError, StateError
+from pets.openai.batch import BatchJob
 from pets.prompts import is_cut
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.registry import as_sampler
 from pets.samplers import Completion, Prompt, Sampler
+from pets.samplers.batch import BatchSampler, OpenAIBatches
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
+from pets.types import Launch
 
 __all__ = ["Engine", "Keys", "Questions", "Session", "check_resent", "make_samplers", "question_set_of", "solve"]
 
@@ -89,9 +93,10 @@ class Session:
         """Whether the same call again goes on with the stored run, and neither begins another nor adds to it."""
         self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
 
-    def first_traces(self, budget: Budget, *, keep_going: bool, choosing: bool) -> FirstTraces:
+    def first_traces(self, budget: Budget, *, keep_going: bool, choosing: bool, alone: bool = True) -> FirstTraces:
         """The traces that are read before more go out; half of them choose how answers are read, if nobody says."""
         first = FirstTraces.of(budget, keep_going=keep_going, fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES)
+        first.alone = alone
 
         def choose(held: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
             texts = [completion.text for _, completion in held if not is_cut(completion.finish)]
@@ -158,6 +163,8 @@ class Engine(Session):
 
     origin: Literal["new", "unfinished", "finished"]
     """Whether the run is new, goes on with an unfinished one, or was over already: then nothing is asked."""
+    leaves_jobs = True
+    """Whether :meth:`drain` leaves batch jobs where they are; else it waits for them and hands in nothing again."""
     _identity: str | None = None
 
     def __init__(
@@ -178,6 +185,9 @@ class Engine(Session):
         asked = question_set_of(questions)
         config = config or RunConfig(sampling=asked.sampling)
         config = replace(config, models=config.models or model_shares(model)).with_options(options)
+        config = batched(config, model_name(model) or "")
+        if config.batch_api and store is None:
+            raise InputError("batch jobs outlive the process that hands them in: they need a store.")
         problems = tuple(map(config.asked, asked.problems))
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         name = mixture_name(config.models) or model_name(model)
@@ -289,6 +299,8 @@ class Engine(Session):
         self._owners = [model for model, _ in sources]
         self.config, self.problems, self.settings = config, problems, settings
         self.origin = "new" if run is None else "unfinished"
+        self.left = ""
+        """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
         self.lost = 0
         """Launches that were in flight when the run was broken off, over all times that it was."""
         self.faults: Counter[str] = Counter()
@@ -315,14 +327,14 @@ class Engine(Session):
         """Whether there is anything to look at yet."""
         return self._driver is not None
 
-    async def run(self) -> Solution:
+    async def run(self, *, drain: bool = False) -> Solution:
         """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
 
-        Nothing is asked where the run was found finished.
+        With ``drain`` what is out comes home, and nothing more is asked: so it is where the run was found finished.
         """
         driver = self._driver or self._start()
         driver.check_ready()
-        driver.draining = False
+        driver.draining = drain
         if self.origin == "finished":
             return self.solution()
         self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
@@ -331,10 +343,12 @@ class Engine(Session):
             if self.stored_run is None:
                 await driver.run(self.problems)
             else:
-                async with RunLedger(self.stored_run) as ledger:
+                async with self._ledger(self.stored_run, driver) as ledger:
                     driver.ledger = ledger
                     await driver.run(self.problems)
             over = driver.satisfied or not driver.draining
+        except JobLeftError as error:
+            driver.draining, self.left = True, str(error)
         finally:
             self._finalize(driver, over)
         return self.solution()
@@ -343,6 +357,11 @@ class Engine(Session):
         """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
         if self._driver is not None:
             self._driver.drain()
+
+    def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
+        """Hear of every batch job that is handed in."""
+        if self.config.batch_api:
+            batch_sampler(self._samplers).on_job = on_job
 
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
@@ -424,9 +443,7 @@ class Engine(Session):
         """A new run, or the adopted past of an old one."""
         config = self.config
         allocator = new_allocator(config, self.settings, self.problems, self.pace.waves)
-        fetcher = Fetcher(
-            self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
-        )
+        fetcher = self._fetcher()
         if config.models:
             fetcher.mix([share.name for share in config.models], mixture_of(config.models), self._owners)
         asking = DriverConfig(
@@ -449,6 +466,7 @@ class Engine(Session):
             first_traces=self.first_traces(
                 allocator.budget,
                 keep_going=config.keep_going,
+                alone=not config.batch_api,
                 choosing=any(answer_type_of(problem, config.answer).chosen_from_traces for problem in self.problems),
             ),
             judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
@@ -457,15 +475,50 @@ class Engine(Session):
         if self.stored_run is not None:
             self._adopt(self.stored_run, driver)
         driver.estimator = self._estimator(allocator)  # refuses a budget that pays for no trace: then there is no run
+        if driver.estimator is not None:
+            reserve = driver.estimator.reserve
+            driver.resumed = [(id, numbers, [reserve(id) for _ in numbers]) for id, numbers, _ in driver.resumed]
         if self.stored_run is None and self._store is not None:
             self.stored_run = self._store.create(self.settings, self.problems, identity=self._identity)
         self._driver = driver
         return driver
 
+    def _fetcher(self) -> Fetcher:
+        config, seed = self.config, self.config.seed
+        if config.batch_api:
+            return BatchFetcher(batch_sampler(self._samplers), tries=config.tries, seed=seed, leaves=self.leaves_jobs)
+        return Fetcher(
+            self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=seed
+        )
+
+    def _ledger(self, run: Run, driver: Driver) -> RunLedger:
+        if not self.config.batch_api:
+            return RunLedger(run)
+        sampler = batch_sampler(self._samplers)
+        launches = [Launch(id, number) for id, numbers, _ in driver.resumed for number in numbers]
+        ledger = JobLedger(run, launches)
+        sampler.begin(ledger, run.jobs())
+        sampler.wave = lambda: driver.allocator.wave
+        return ledger
+
+    def _settle_lost(self, run: Run, driver: Driver) -> tuple[list[Launch], bool]:
+        """Launches without a trace: those in jobs are awaited, others cost nothing if they were never sent.
+
+        Which ones are awaited, and whether all of the last wave was sent.
+        """
+        if not self.config.batch_api:
+            if lost := lost_traces(run.lost(), run.settings.currency):
+                run.write([], lost)
+            return [], False
+        positions = {id: place for place, id in enumerate(self._ids)}
+        requests, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, driver.config.seeds)
+        if never_sent:
+            run.write([], [], cancelled=never_sent)
+        driver.resumed = [(id, numbers, [1] * len(numbers)) for id, numbers in requests]
+        return [Launch(id, number) for id, numbers in requests for number in numbers], not never_sent
+
     def _adopt(self, run: Run, driver: Driver) -> None:
-        lost = lost_traces(run.lost(), run.settings.currency)
-        if lost:
-            run.write([], lost)
+        pending, whole_wave = self._settle_lost(run, driver)
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
@@ -474,7 +527,8 @@ class Engine(Session):
         if driver.first_traces is not None:
             driver.first_traces.count_stored(run, driver.answer_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
-        adopt_run(driver.allocator, run, driver.labels_of(self.problems), self._kind)
+        labels = driver.labels_of(self.problems)
+        adopt_run(driver.allocator, run, labels, self._kind, pending, whole_wave=whole_wave)
 
     def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""
@@ -694,6 +748,7 @@ def _samplers(
             headers=check_resent(config, headers),
             stream=config.kind is not None,
             timeout=config.timeout,
+            batch_api=config.batch_api,
         )
     several = [samplers] if isinstance(samplers, str | Sampler) else samplers
     return [as_sampler(sampler) for sampler in several]
@@ -710,8 +765,13 @@ def make_samplers(
     slots: int | None = None,
     context: int | None = None,
     threads: int | None = None,
+    batch_api: bool = False,
 ) -> list[Sampler]:
     """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
+    if batch_api and not endpoints:
+        raise InputError(
+            "batch jobs need a provider: --endpoint URL. Engines without a server take `pets batch write`."
+        )
     if not endpoints:
         return [LocalSampler(model, slots=slots, context=context, threads=threads)]
     if model is None:
@@ -719,6 +779,11 @@ def make_samplers(
     keys = [key] * len(endpoints) if key is None or isinstance(key, str) else list(key)
     if len(keys) != len(endpoints):
         raise InputError(f"there are {len(keys)} keys for {len(endpoints)} endpoints; give one, or one for each.")
+    if batch_api:
+        if len(endpoints) > 1:
+            raise InputError(f"batch jobs go to one provider; got {len(endpoints)} endpoints.")
+        provider = OpenAIBatches(endpoints[0], key=keys[0], headers=headers, timeout=timeout)
+        return [BatchSampler(endpoints[0], model, provider, key=keys[0], headers=headers, timeout=timeout)]
     return [
         OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
         for url, key in zip(endpoints, keys, strict=True)

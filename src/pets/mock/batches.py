@@ -17,13 +17,12 @@ from pets.mock.faults import BatchFault
 from pets.mock.model import MockModel
 from pets.mock.requests import parse_request
 from pets.mock.responses import CompletionResponse, whole_body
+from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_value, object_field, whole_number
 
-__all__ = ["MAX_FILE_BYTES", "MAX_LINES", "MockBatches", "StoredFile"]
+__all__ = ["MockBatches", "StoredFile"]
 
-MAX_LINES = 50_000  # as OpenAI has it
-MAX_FILE_BYTES = 200_000_000
 MAX_ERRORS = 20  # of a file that is not valid, told
 MAX_METADATA = 16
 ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
@@ -295,9 +294,9 @@ def _checked_lines(
     errors: list[dict[str, Any]] = []
     if not lines:
         errors.append(_error("empty_file", "The batch file is empty.", None))
-    if len(lines) > MAX_LINES:
-        errors.append(_error("too_many_tasks", f"The batch file has over {MAX_LINES} requests.", None))
-    for number, line in enumerate(lines[:MAX_LINES], 1):
+    if len(lines) > MAX_REQUESTS:
+        errors.append(_error("too_many_tasks", f"The batch file has over {MAX_REQUESTS} requests.", None))
+    for number, line in enumerate(lines[:MAX_REQUESTS], 1):
         try:
             data = json_value(line)
         except (ValueError, RecursionError):

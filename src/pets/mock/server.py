@@ -17,13 +17,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from pets.mock.batches import MAX_FILE_BYTES, MockBatches
+from pets.mock.batches import MockBatches
 from pets.mock.faults import FatalFault
 from pets.mock.hostile import HOSTILE_PREFIX, MISBEHAVIOURS, hostile_request, misbehave
 from pets.mock.model import MockModel
 from pets.mock.requests import parse_request
 from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
 from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
+from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
 from pets.openai.serving import Server, foreground, in_thread

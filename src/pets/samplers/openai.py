@@ -39,6 +39,7 @@ __all__ = [
     "parts_of",
     "sampler_error",
     "split_lines",
+    "start_of_reply",
 ]
 
 LOGGER = logging.getLogger("pets.samplers")
@@ -123,7 +124,7 @@ class OpenAISampler(Sampler):
         while True:
             sent = refused.without(body)
             try:
-                traces = await self._traces(prompt, n, sampling, sent)
+                traces = await self._traces(prompt, n, seed, sampling, sent)
             except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
@@ -131,7 +132,10 @@ class OpenAISampler(Sampler):
                 LOGGER.warning("%s: %s (%s).", self._base, words, body["model"])
             return traces
 
-    async def _traces(self, prompt: Prompt, n: int, sampling: Sampling, body: Mapping[str, object]) -> list[Completion]:
+    async def _traces(
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
+    ) -> list[Completion]:
+        """The traces that one request brings; ``seed`` is theirs also where ``body`` may not say so."""
         stream = bool(body.get("stream")) and prompt.body is None
         keep_raw = prompt.body is not None
         reader = ResponseReader(
@@ -177,7 +181,7 @@ class OpenAISampler(Sampler):
                 response = await transport.handle_async_request(request)
                 content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
             if response.status_code != httpx.codes.OK:
-                raise self._error(response, content, {})
+                raise self._error(response.status_code, response.headers, content, {})
             return parse_models(content)
         except Exception as error:
             if (failure := self._failure(error)) is None:
@@ -250,7 +254,7 @@ class OpenAISampler(Sampler):
                     self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                     if response.status_code != httpx.codes.OK:
                         content = self._redactor.data(await start_of_reply(response))
-                        raise self._error(response, content, body)
+                        raise self._error(response.status_code, response.headers, content, body)
                     yield response
                 finally:
                     await response.aclose()
@@ -259,12 +263,14 @@ class OpenAISampler(Sampler):
                 raise
             raise failure from error
 
-    def _error(self, response: httpx.Response, content: bytes, body: Mapping[str, object]) -> SamplerError:
+    def _error(
+        self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
+    ) -> SamplerError:
         """What an error response means; one that names fields of the request as what it will not take says which."""
-        error = error_from(response.status_code, response.headers, content)
-        if response.status_code in FIELD_STATUSES and (names := named_fields(content, body.keys())):
-            return FieldsRefusedError(str(error), names, response.status_code)
-        if response.status_code == httpx.codes.UNAUTHORIZED and not self._has_key:
+        error = error_from(status, headers, content)
+        if status in FIELD_STATUSES and (names := named_fields(content, body.keys())):
+            return FieldsRefusedError(str(error), names, status)
+        if status == httpx.codes.UNAUTHORIZED and not self._has_key:
             words = str(error).rstrip(".")
             error.args = (f"{words}. No key was sent: set OPENAI_API_KEY, or the variable that --key-env names.",)
         return error

@@ -115,6 +115,15 @@ def _models_of_traces(transaction: Transaction) -> None:
     transaction.execute("ALTER TABLE traces ADD COLUMN model INTEGER NOT NULL DEFAULT 0")
 
 
+def _batch_jobs(transaction: Transaction) -> None:
+    """Jobs of a run: written before anything of them is sent. ``lines`` are their requests, as JSON."""
+    transaction.execute(
+        "CREATE TABLE batch_jobs (run INTEGER NOT NULL REFERENCES runs, key TEXT NOT NULL, number INTEGER NOT NULL, "
+        "endpoint TEXT NOT NULL, lines TEXT NOT NULL, created REAL NOT NULL, wave INTEGER NOT NULL, file TEXT, "
+        "job TEXT, PRIMARY KEY (run, key))"
+    )
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -127,4 +136,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _identity,
     _replicas,
     _models_of_traces,
+    _batch_jobs,
 )

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pets.confidence import Confidence
 from pets.core.budget import Currency
 from pets.errors import StateError
+from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
 from pets.questions import Problem
 from pets.types import Launch, Trace
@@ -21,6 +22,8 @@ __all__ = [
     "RunState",
     "RunSummary",
     "StoredTrace",
+    "job_of",
+    "job_row",
     "problem_of",
     "question_row",
     "text_rows",
@@ -213,6 +216,17 @@ def trace_of(row: Row) -> StoredTrace:
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
     """The parameters of ``ADD_TEXT``; a trace without a text has no row."""
     return ((run, trace.question, trace.number, storable(trace.text)) for trace in traces if trace.text)
+
+
+def job_row(run: int, job: BatchJob) -> Row:
+    """The parameters of ``SAVE_JOB``."""
+    return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, job.file, job.id)
+
+
+def job_of(row: Row) -> BatchJob:
+    """The job of a row of ``JOBS``."""
+    key, endpoint, lines, *rest = row
+    return BatchJob(key, endpoint, tuple((seed, n) for seed, n in json.loads(lines)), *rest)
 
 
 def storable(text: str) -> str:

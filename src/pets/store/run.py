@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pets.errors import InputError, StateError
+from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.store import sql
 from pets.store.database import Database, LockedRun, RowError, Transaction
@@ -16,6 +17,8 @@ from pets.store.records import (
     RunSettings,
     RunSummary,
     StoredTrace,
+    job_of,
+    job_row,
     problem_of,
     question_row,
     text_rows,
@@ -64,6 +67,10 @@ class RunView:
     def lost(self) -> Iterator[LostLaunch]:
         """Launches without a trace, in the same order: in flight now, or when the process died."""
         return (LostLaunch(*row) for row in self._database.all(sql.LOST, self.id))
+
+    def jobs(self) -> list[BatchJob]:
+        """The batch jobs of the run, in the order in which they were written down."""
+        return [job_of(row) for row in self._database.all(sql.JOBS, self.id)]
 
     def answered(self) -> set[str]:
         """The ids of the questions whose answers have been handed out."""
@@ -166,6 +173,12 @@ class Run(RunView):
         """Keep plain data (allocator state, a learned prior, a fault log) under a name; the last one counts."""
         with self._database.transaction() as transaction:
             transaction.execute(sql.SAVE_STATE, (self.id, name, json.dumps(plain)))
+
+    def write_jobs(self, jobs: Sequence[BatchJob], dropped: Sequence[BatchJob] = ()) -> None:
+        """Write down batch jobs, or what is new about them; forget those that were ``dropped``."""
+        with self._database.transaction() as connection:
+            connection.executemany(sql.SAVE_JOB, [job_row(self.id, job) for job in jobs])
+            connection.executemany(sql.DROP_JOB, [(self.id, job.key) for job in dropped])
 
     def mark_answered(self, questions: Iterable[str]) -> None:
         """Note that the answers to these questions have been handed out, now."""

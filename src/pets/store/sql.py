@@ -75,6 +75,15 @@ LOST = (
 )
 COUNT_LOST = f"SELECT count(*), coalesce(sum(l.held), 0) {_LOST}"
 
+# batch jobs
+SAVE_JOB = (
+    "INSERT INTO batch_jobs (run, key, number, endpoint, lines, created, wave, file, job) VALUES (?1, ?2, "
+    "(SELECT count(*) FROM batch_jobs WHERE run = ?1), ?3, ?4, ?5, ?6, ?7, ?8) "
+    "ON CONFLICT (run, key) DO UPDATE SET file = excluded.file, job = excluded.job"
+)
+DROP_JOB = "DELETE FROM batch_jobs WHERE run = ?1 AND key = ?2"
+JOBS = "SELECT key, endpoint, lines, created, wave, file, job FROM batch_jobs WHERE run = ?1 ORDER BY number, created"
+
 # deleting, in the order in which one points at the other
 DELETE_TEXTS = "DELETE FROM texts WHERE run = ?1"
 DELETE_PROMPTS = "UPDATE questions SET prompt = ?2, form = 0 WHERE run = ?1"
@@ -84,6 +93,7 @@ DELETE_RUN = (
     "DELETE FROM traces WHERE run = ?1",
     "DELETE FROM launches WHERE run = ?1",
     "DELETE FROM questions WHERE run = ?1",
+    "DELETE FROM batch_jobs WHERE run = ?1",
     "DELETE FROM states WHERE run = ?1",
     "DELETE FROM runs WHERE id = ?1",
 )

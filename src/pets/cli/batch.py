@@ -1,0 +1,197 @@
+"""``pets batch``: a run's waves as files, for engines without a server, and the end of jobs that nobody wants."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from pets.cli._groups import option, verb_group
+from pets.cli._output import check_rows_output, count
+from pets.cli._run import kept_words, write_answers
+from pets.cli.options import (
+    DEFAULT_STORE,
+    FILE,
+    HEADER,
+    AnswerOptions,
+    ModelOptions,
+    OutputOptions,
+    QuestionOptions,
+    SamplingOptions,
+    StoredRunOptions,
+)
+from pets.cli.solve import BudgetOptions, PaceOptions, run_config
+from pets.engine import Engine
+from pets.errors import InputError, StateError
+from pets.openai.batch import BatchJob, BatchReplies, custom_id
+from pets.openai.headers import parse_headers
+from pets.samplers.batch import BatchSampler, FileBatches, OpenAIBatches
+from pets.store import RunSettings, Store
+
+__all__ = ["batch"]
+
+NO_SERVER = "http://localhost/v1"  # that requests would go to; nothing is sent
+NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets batch write ...; do ...; done`
+
+
+@verb_group()
+def batch() -> None:
+    """Write the waves of a run as batch files and read what came of them; cancel jobs.
+
+    \b
+    pets batch write mine.jsonl --model Qwen/Qwen3-8B --budget 16x -o wave.jsonl
+    vllm run-batch -i wave.jsonl -o replies.jsonl --model Qwen/Qwen3-8B
+    pets batch read replies.jsonl
+
+    The same three again are the next wave, until `pets batch write` says that there is none and exits with 1.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class WaveOptions:
+    """Of which model, and where the requests go."""
+
+    title: ClassVar[str] = "Wave"
+
+    model: str = option("The model, as the engine calls it.", required=True)
+    output: Path = option("The file of requests to write.", flags=("-o", "--output"), kind=FILE, required=True)
+    new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWaveOptions:
+    """Which run of which store."""
+
+    title: ClassVar[str] = "Run"
+
+    store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
+    run: str = option('Which run: its number, or "last".', "last")
+
+
+@batch.verb()
+@click.argument("questions", metavar="QUESTIONS")
+def write(
+    questions: str,
+    wave: WaveOptions,
+    budget: BudgetOptions,
+    pace: PaceOptions,
+    sampling: SamplingOptions,
+    selection: QuestionOptions,
+    answers: AnswerOptions,
+    storage: StoredRunOptions,
+) -> None:
+    """Write the next wave of a run over QUESTIONS in OpenAI's batch format; the run is kept in a store.
+
+    The same command goes on with the run: it writes the wave again whose replies were not read, else the next one.
+    Where there is none the run is finished, and the exit code is 1.
+
+    \b
+    pets batch write mine.jsonl --model Qwen/Qwen3-8B --budget 16x -o wave.jsonl
+    """
+    question_set = selection.load(questions)
+    config = run_config(question_set, budget, ModelOptions(model=(wave.model,)), sampling, answers, storage)
+    files = FileBatches(wave.output)
+    engine = Engine(
+        question_set,
+        model=wave.model,
+        sampler=BatchSampler(NO_SERVER, wave.model, files),
+        store=storage.store or DEFAULT_STORE,
+        new=wave.new,
+        config=replace(config, batch_api=True, instruct=selection.instruct, waves=pace.waves, patience=pace.patience),
+    )
+    asyncio.run(_run(engine))
+    if not files.requests:
+        click.echo(f"The run is finished: there is no wave to write. {kept_words(engine)}", err=True)
+        raise click.exceptions.Exit(NOTHING_LEFT)
+    click.echo(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}", err=True)
+
+
+@batch.verb()
+@click.argument("replies", nargs=-1, required=True, type=FILE, metavar="REPLIES...")
+def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptions) -> None:
+    """Read what came of a wave, output and errors, into its run; the answers so far go to stdout or a file.
+
+    Where a line answers no request of the run, nothing is read. Replies that are missing may be read later; `pets batch
+    write` writes their requests again.
+
+    \b
+    pets batch read replies.jsonl -o answers.jsonl
+    """
+    check_rows_output(result.output)
+    view_jobs, settings, _ = _stored_jobs(source.store, source.run)
+    with BatchReplies({custom_id(line) for job in view_jobs for line in job.lines}) as lines:
+        _read_lines(lines, replies)
+        sampler = BatchSampler(NO_SERVER, settings.model, FileBatches(replies=lines))
+        engine = Engine.resume(source.store, source.run, sampler=sampler)
+        asyncio.run(_run(engine, brings_home=True, then=lambda: write_answers(engine, result.output)))
+    solution, left = engine.solution(), sampler.left
+    click.echo(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.", err=True)
+    if left:
+        click.echo(f"Still out: {count(left, 'request')}. Read their replies, or write the wave again.", err=True)
+
+
+def _read_lines(lines: BatchReplies, paths: Sequence[Path]) -> None:
+    """Take in files of replies, all of them or none."""
+    try:
+        for path in paths:
+            with path.open("rb") as file:
+                lines.add(file, f'"{path}"')
+    except OSError as error:
+        raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderOptions:
+    """Which store, and where the jobs are."""
+
+    title: ClassVar[str] = "Provider"
+
+    store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
+    endpoint: str | None = option("Another address than the run began with.", metavar="URL")
+    key_env: str = option("The environment variable that holds the provider's key.", "OPENAI_API_KEY", metavar="NAME")
+    header: tuple[str, ...] = HEADER
+
+
+@batch.verb()
+@click.argument("run", metavar="RUN", default="last")
+def cancel(run: str, provider: ProviderOptions) -> None:
+    """Cancel the jobs of RUN (its number, or "last") at their provider; what they had ready is paid for and kept.
+
+    The rest costs nothing and goes back to the budget. The run can go on: `pets solve` asks for what is worth it then.
+
+    \b
+    pets batch cancel 3
+    """
+    _, settings, out = _stored_jobs(provider.store, run)
+    url = provider.endpoint or next(iter(settings.endpoints), None)
+    if url is None:
+        raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
+    options: dict[str, Any] = {"key": os.environ.get(provider.key_env), "headers": parse_headers(provider.header)}
+    jobs = OpenAIBatches(url, **options)
+    jobs.cancels = True
+    engine = Engine.resume(provider.store, run, sampler=BatchSampler(url, settings.model, jobs, **options))
+    asyncio.run(_run(engine, brings_home=True))
+    solution = engine.solution()
+    words = f"{count(out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."
+    click.echo(f"{words} {kept_words(engine)}", err=True)
+
+
+async def _run(engine: Engine, *, brings_home: bool = False, then: Callable[[], object] = lambda: None) -> None:
+    """Run until a wave is written or, where it ``brings_home``, until all that is out has come."""
+    engine.leaves_jobs = not brings_home
+    async with engine:
+        await engine.run(drain=brings_home)
+        then()
+
+
+def _stored_jobs(location: str, run: str) -> tuple[list[BatchJob], RunSettings, int]:
+    """The jobs of a run, its settings, and how many of its traces are out."""
+    with Store.open(location, create=False) as store:
+        view = store.view(run)
+        plan: Mapping[str, Any] = view.settings.more.get("plan", {})
+        if not plan.get("batch_api"):
+            raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
+        return view.jobs(), view.settings, sum(1 for _ in view.lost())

@@ -1,0 +1,245 @@
+"""A run by batch jobs: every wave is handed in as a job, and whatever ends this process, the next one goes on with it.
+
+The laws of money are those of :mod:`pets.engine.fetch`, made durable: a launch is in the store before its job is, and a
+job before anything of it is sent. A launch without a trace is in a job, which is read (again), or in none, and then it
+was never sent and costs nothing. What is charged without a vote is written as a trace, once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pets.core.policy import IndexPolicy
+from pets.engine.budget import price_of
+from pets.engine.config import RunConfig
+from pets.engine.fetch import Batch, Fetcher, Receiver, TokenEstimator, fault_name, may_have_sampled
+from pets.engine.ledger import RunLedger
+from pets.errors import BusyError, InputError, JobLeftError, RefusedError, ReplyError, SamplerError
+from pets.openai.batch import BatchJob, NotExecutedError
+from pets.openai.refusals import FieldsRefusedError
+from pets.registry import spec_of
+from pets.samplers import Completion, Sampler, Seeds
+from pets.samplers.batch import BatchSampler
+from pets.store import LostLaunch, Run, StoredTrace
+from pets.types import Launch
+
+__all__ = [
+    "ANY_CONCURRENCY",
+    "BatchFetcher",
+    "JobLedger",
+    "PendingLaunches",
+    "batch_sampler",
+    "launches_in_jobs",
+]
+
+LOGGER = logging.getLogger("pets.engine")
+BATCH_WAVES = 4  # of a policy that plans them and was not told how many
+ANY_CONCURRENCY = 1 << 40  # traces in flight: a job is as large as its wave
+
+PendingLaunches = tuple[str, range]
+"""A question and the numbers of its launches that one request of a job answers."""
+
+
+def launches_in_jobs(
+    jobs: Sequence[BatchJob], lost: Iterable[LostLaunch], positions: Mapping[str, int], seeds: Seeds
+) -> tuple[list[PendingLaunches], list[Launch]]:
+    """The launches without a trace that jobs answer, request by request, and those that no job holds.
+
+    >>> job = BatchJob("k", "/v1/completions", ((Seeds().at(0, 0), 2),), 0.0)
+    >>> lost = [LostLaunch("q", number, 1) for number in range(3)]
+    >>> launches_in_jobs([job], lost, {"q": 0}, Seeds())
+    ([('q', range(0, 2))], [Launch(question='q', number=2)])
+    """
+    lines = {seed + offset: (seed, n) for job in jobs for seed, n in job.lines for offset in range(n)}
+    requests: dict[tuple[str, tuple[int, int]], list[int]] = {}
+    others: list[Launch] = []
+    for launch in lost:
+        line = lines.get(seeds.at(positions[launch.question] % seeds.questions, launch.number % seeds.cap))
+        if line is None:
+            others.append(Launch(launch.question, launch.number))
+        else:
+            requests.setdefault((launch.question, line), []).append(launch.number)
+    return [(id, part) for (id, _), numbers in requests.items() for part in _ranges(numbers)], others
+
+
+def batched(config: RunConfig, model: str) -> RunConfig:
+    """The configuration as batch jobs need it, where it asks for them: waves, their price, any number in flight.
+
+    >>> config = batched(RunConfig(batch_api=True), "gpt-4o-mini")
+    >>> config.policy, config.price
+    ('okg:waves=4', TokenPrice(prompt=0.075, output=0.3, batch=1.0))
+    """
+    if not config.batch_api:
+        return config
+    if config.models:
+        raise InputError("batch jobs go to one model; leave --batch-api out, or name one --model.")
+    policy, price = config.make_policy(), price_of(model, config.price)
+    if isinstance(policy, IndexPolicy) and not policy.blind and not (policy.waves or config.waves or config.patience):
+        policy = policy.with_waves(BATCH_WAVES)
+    return replace(
+        config,
+        policy=spec_of(policy) or policy,
+        price=None if price is None else price.in_batches(),
+        concurrency=ANY_CONCURRENCY,
+    )
+
+
+def batch_sampler(samplers: Sequence[Sampler]) -> BatchSampler:
+    """The one sampler of a run by batch jobs."""
+    if len(samplers) != 1 or not isinstance(samplers[0], BatchSampler):
+        raise InputError("batch jobs go to one provider and one model; leave --batch-api out, or name one endpoint.")
+    return samplers[0]
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[range]:
+    """Numbers as ranges without gaps."""
+    start = 0
+    for place in range(1, len(numbers) + 1):
+        if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:
+            yield range(numbers[start], numbers[place - 1] + 1)
+            start = place
+
+
+class JobLedger(RunLedger):
+    """A run's store for launches that jobs answer: they stay in it until they are settled, whatever ends the run.
+
+    ``known`` launches are in the store already.
+    """
+
+    def __init__(self, run: Run, known: Iterable[Launch] = ()) -> None:
+        super().__init__(run)
+        self._known = set(known)
+
+    async def open(self, batch: Batch) -> None:
+        """As :meth:`Ledger.open`; what is in the store is not written again."""
+        if not self._known.issuperset(batch.launches):
+            await super().open(batch)
+
+    async def drop(self, launches: Sequence[Launch]) -> None:
+        """As :meth:`Ledger.drop`."""
+        self._opened.update((launch, 0) for launch in launches if launch in self._known)
+        await super().drop(launches)
+
+    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+        """Nobody waits any more: the job is read again by whoever goes on with the run."""
+        self._forget(batch.launches)
+
+    def _give_back(self) -> None:
+        """Nothing: launches that are in no job are given back by whoever goes on with the run."""
+
+    async def write_job(self, job: BatchJob) -> None:
+        """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
+        transaction = self._transaction()
+        transaction.jobs.append(job)
+        await asyncio.shield(transaction.durable)
+
+    async def drop_job(self, job: BatchJob) -> None:
+        """As :meth:`pets.samplers.batch.JobJournal.drop_job`."""
+        transaction = self._transaction()
+        transaction.dropped_jobs.append(job)
+        await asyncio.shield(transaction.durable)
+
+
+class BatchFetcher(Fetcher):
+    """Fetches batches of traces by jobs: what is free to fail is handed in again, up to ``tries`` times.
+
+    ``leaves``: a run that is told to end leaves its jobs where they are; else it waits for them, and nothing is handed
+    in again.
+    """
+
+    shares_prompts = True
+
+    def __init__(self, sampler: BatchSampler, *, tries: int = 6, seed: int = 0, leaves: bool = True) -> None:
+        super().__init__([sampler], tries=tries if leaves else 1, patience_s=None, seed=seed)
+        self._sampler, self._leaves = sampler, leaves
+        self._receiving = self._opening = 0
+        sampler.arriving = lambda: self._opening > 0
+
+    @property
+    def served(self) -> bool:
+        """True: what a job holds may be paid for whatever others say."""
+        return True
+
+    def not_coming(self, *, draining: bool) -> SamplerError | None:
+        """As :meth:`Fetcher.not_coming`: while the run ends, jobs stay where they are."""
+        if self._receiving or not draining or not (self._leaves or self._sampler.left):
+            return None
+        return JobLeftError(left_words(list(self._sampler.open_jobs.values())))
+
+    async def fetch(self, batch: Batch, receiver: Receiver) -> None:
+        """As :meth:`Fetcher.fetch`."""
+        parts = [batch]
+        while parts:
+            if len(parts) > 1:
+                async with asyncio.TaskGroup() as group:
+                    for part in parts:
+                        group.create_task(self.fetch(part, receiver))
+                return
+            parts = await self._try(parts[0], receiver)
+
+    async def _try(self, batch: Batch, receiver: Receiver) -> list[Batch]:
+        """One request to its reply; what is to be asked for again."""
+        self._opening += 1
+        try:
+            opened = await receiver.open(batch)
+        finally:
+            self._opening -= 1
+        if not opened:
+            await receiver.fail(batch, None, charged=False)
+            return []
+        begun = asyncio.get_running_loop().time()
+        try:
+            completions = await self._sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
+        except (RefusedError, BusyError, ReplyError) as error:
+            return await self._failed(batch, error, receiver)
+        except BaseException:
+            receiver.abandon(batch)
+            raise
+        return await self._received(batch, completions, receiver, asyncio.get_running_loop().time() - begun)
+
+    async def _received(
+        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, seconds: float
+    ) -> list[Batch]:
+        if untold := sum(map(TokenEstimator.needs_estimate, completions)):
+            self.faults["tokens estimated"] += untold
+        counted = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
+        self._receiving += 1
+        try:
+            await receiver.receive(batch, counted, 0, seconds)
+        finally:
+            self._receiving -= 1
+        if len(counted) == batch.size:
+            return []
+        self.faults["fewer choices"] += 1
+        return [batch.part(len(counted), batch.size - len(counted))]
+
+    async def _failed(self, batch: Batch, error: SamplerError, receiver: Receiver) -> list[Batch]:
+        """Settle a request that brought nothing: charged where it may have been sampled, else tried again."""
+        self.faults[error.reason if isinstance(error, NotExecutedError) else fault_name(error)] += 1
+        LOGGER.info("%s: %s", batch.question, error)
+        if may_have_sampled(error):
+            await receiver.fail(batch, error, charged=True)
+            return []
+        if isinstance(error, RefusedError):
+            if batch.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
+                await receiver.fail(batch, error, charged=False)
+                return []
+            return list(batch.split(-(-batch.size // 2)))
+        batch.tries += 1
+        if batch.tries >= self._tries:
+            await receiver.fail(batch, error, charged=False)
+            return []
+        await receiver.release(batch, error)
+        return [batch]
+
+
+def left_words(jobs: Sequence[BatchJob]) -> str:
+    """What a run leaves behind.
+
+    >>> left_words([BatchJob("k", "/v1/completions", ((5, 1), (9, 2)), 0.0, id="batch_7")])
+    '2 requests stay with the provider (batch_7)'
+    """
+    requests = sum(len(job.lines) for job in jobs)
+    names = ", ".join(job.id or "on its way" for job in jobs)
+    return f"{requests:,} requests stay with the provider ({names})" if jobs else "Nothing is out"

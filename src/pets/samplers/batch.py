@@ -1,0 +1,566 @@
+"""Traces by batch jobs: requests that come together go out as one file, and their replies come with the job's end.
+
+What is asked for while nothing is out makes up a job (several, where one would be too large). A job is written down,
+under a key of its own, before anything of it is sent, and the key goes with it as metadata: whatever happens to this
+process, the next one finds the job by listing, and nothing is handed in twice.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+import httpx
+
+from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
+from pets.openai.batch import (
+    MAX_FILE_BYTES,
+    MAX_REQUESTS,
+    BatchJob,
+    BatchLine,
+    BatchReplies,
+    BatchReply,
+    NotExecutedError,
+    custom_id,
+    request_line,
+)
+from pets.openai.headers import secrets_of
+from pets.openai.redaction import Redactor
+from pets.openai.request import path_of
+from pets.openai.response import ResponseReader, error_from, error_message
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.openai import (
+    OpenAISampler,
+    body_of_reply,
+    http_client,
+    parts_of,
+    sampler_error,
+    split_lines,
+    start_of_reply,
+)
+
+__all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
+
+LOGGER = logging.getLogger("pets.samplers")
+GATHER_S = 0.25  # without a further request, and those that came make up a job
+TELL_AT_ONCE = 64  # replies that are in memory together
+FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.25, 60.0, 1.5
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
+FIRST_CONTACT_TRIES = 4  # at a provider that never answered
+QUEUE_WAIT_S = 60.0  # of a job that is as small as can be, for a place in the provider's queue
+PAGE_JOBS, PAGE_FILES = 100, 1000
+CLOCK_SKEW_S = 3600.0  # between this machine and the provider, when jobs are looked for by their age
+MAX_PAGE_BYTES = 16 << 20
+MAX_LINE_BYTES = 1 << 30
+MAX_OUTPUT_BYTES = 1 << 40
+ENDED = {"completed", "failed", "expired", "cancelled"}
+QUEUE_FULL = "token_limit_exceeded"  # the code of a job that must wait for others to end
+KEY, WAVE = "pets_job", "pets_wave"  # of a job's metadata
+
+T = TypeVar("T")
+
+
+class JobJournal(Protocol):
+    """Where jobs are written down; both return when that is durable."""
+
+    async def write_job(self, job: BatchJob) -> None:
+        """Write down a job, or what is new about it."""
+
+    async def drop_job(self, job: BatchJob) -> None:
+        """Forget a job of which nothing was executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """A job that has ended, with its replies.
+
+    ``missing`` says of requests without a reply that they were never executed, that they were paid for, or that their
+    replies may come later. ``cancelled`` while somebody waited for it.
+    """
+
+    job: BatchJob
+    replies: BatchReplies
+    missing: Literal["free", "paid", "later"] = "free"
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What one job may hold; ``one_endpoint``: requests to one path alone."""
+
+    requests: int = MAX_REQUESTS
+    bytes: int = MAX_FILE_BYTES
+    one_endpoint: bool = True
+
+
+class BatchProvider(Protocol):
+    """Whoever runs jobs, within ``limits``."""
+
+    limits: BatchLimits
+
+    async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
+        """Hand in a job, unless that was done before, and wait for its end; ``lines`` are its requests.
+
+        A ``new`` one is nowhere yet.
+        """
+
+    async def close(self) -> None:
+        """Give back what is held; jobs stay where they are."""
+
+
+class JobQueueFullError(JobError):
+    """The provider takes no job of this size now."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A request that waits for its reply."""
+
+    line: BatchLine
+    endpoint: str
+    content: bytes
+    reply: "asyncio.Future[BatchReply | SamplerError]"
+
+
+class BatchSampler(OpenAISampler):
+    """Traces of a model by batch jobs at ``provider``; :meth:`begin` first, with the jobs of an earlier process.
+
+    ``wave`` tells the number of the wave that a new job belongs to, ``arriving`` whether more requests are about to
+    come that belong together with those that came; ``on_job`` is told of every job that was handed in.
+    """
+
+    def __init__(self, url: str, model: str, provider: BatchProvider, **options: Any) -> None:
+        super().__init__(url, model, **options)
+        self.provider = provider
+        self.wave: Callable[[], int] = lambda: 0
+        self.arriving: Callable[[], bool] = lambda: False
+        self.on_job: Callable[[BatchJob], None] = lambda job: None
+        self.open_jobs: dict[str, BatchJob] = {}
+        """Jobs that have not ended, by key."""
+        self.left = 0
+        """Requests whose replies will not come while this process lasts."""
+        self._journal: JobJournal | None = None
+        self._claims: dict[BatchLine, BatchJob] = {}  # requests of an earlier process, by the latest job they are in
+        self._gathered: list[_Request] = []
+        self._gatherer: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, journal: JobJournal, jobs: Sequence[BatchJob] = ()) -> None:
+        """Write jobs down in ``journal``; requests that ``jobs`` of an earlier process hold are awaited, not sent."""
+        self._journal = journal
+        self._claims = {line: job for job in jobs for line in job.lines}
+
+    async def _traces(
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
+    ) -> list[Completion]:
+        endpoint, future = f"/v1{path_of(prompt)}", asyncio.get_running_loop().create_future()
+        request = _Request((seed, n), endpoint, request_line((seed, n), endpoint, body), future)
+        self._gathered.append(request)
+        if self._gatherer is None:
+            self._gatherer = asyncio.create_task(self._gather())
+        reply = await request.reply
+        if isinstance(reply, SamplerError):
+            raise reply
+        if reply.status is None:
+            raise reply.failure()
+        content = self._redactor.data(reply.content)
+        if reply.status != httpx.codes.OK:
+            raise self._error(reply.status, {}, content, body)
+        reader = ResponseReader(n, sampling, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens)
+        reader.read(content)
+        self.usage_of_one = self.usage_of_one or reader.usage_of_one
+        return reader.completions()
+
+    async def _gather(self) -> None:
+        """Hand in what has come together, once nothing more comes; all of it is written down first."""
+        size = 0
+        while len(self._gathered) != size or self.arriving():
+            size = len(self._gathered)
+            await asyncio.sleep(GATHER_S)
+        requests, self._gathered, self._gatherer = self._gathered, [], None
+        try:
+            jobs = await self._jobs_of(requests)
+        except Exception as error:  # noqa: BLE001 (handed over to those who wait)
+            _fail(requests, error)
+            return
+        for job, mine, new in jobs:
+            task = asyncio.create_task(self._run(job, mine, new=new))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _jobs_of(self, requests: Sequence[_Request]) -> list[tuple[BatchJob, Sequence[_Request], bool]]:
+        """Jobs of an earlier process with those who wait for them, and new ones, written down, for the others."""
+        claimed: dict[str, tuple[BatchJob, list[_Request]]] = {}
+        fresh: list[_Request] = []
+        for request in requests:
+            job = self._claims.pop(request.line, None)
+            (fresh if job is None else claimed.setdefault(job.key, (job, []))[1]).append(request)
+        jobs: list[tuple[BatchJob, Sequence[_Request], bool]] = [(job, mine, False) for job, mine in claimed.values()]
+        return jobs + [(await self._written(part), part, True) for part in _job_parts(fresh, self.provider.limits)]
+
+    async def _written(self, requests: Sequence[_Request]) -> BatchJob:
+        """A new job for requests, written down."""
+        lines = tuple(request.line for request in requests)
+        job = BatchJob(secrets.token_hex(12), requests[0].endpoint, lines, time.time(), self.wave())
+        await self.write_job(job)
+        return job
+
+    async def write_job(self, job: BatchJob) -> None:
+        """As :meth:`JobJournal.write_job`."""
+        assert self._journal is not None, "begin() comes first"
+        if job.key in self.open_jobs:
+            self.open_jobs[job.key] = job
+        await self._journal.write_job(job)
+        if job.id is not None:
+            self.on_job(job)
+
+    async def drop_job(self, job: BatchJob) -> None:
+        """As :meth:`JobJournal.drop_job`."""
+        assert self._journal is not None, "begin() comes first"
+        await self._journal.drop_job(job)
+
+    async def _run(self, job: BatchJob, requests: Sequence[_Request], *, new: bool) -> None:
+        """A job to its last reply; what goes wrong with it, everyone who waits for one is told."""
+        self.open_jobs[job.key] = job
+        try:
+            lines = [request.content for request in requests]
+            outcome = await self.provider.run(job, lines, self, new=new)
+        except JobQueueFullError as error:
+            del self.open_jobs[job.key]
+            await self._run_halves(requests, error)
+        except Exception as error:  # noqa: BLE001 (handed over to those who wait)
+            _fail(requests, error)
+        else:
+            await self._deliver(outcome, requests)
+        finally:
+            self.open_jobs.pop(job.key, None)
+
+    async def _run_halves(self, requests: Sequence[_Request], error: JobQueueFullError) -> None:
+        """Requests that were too many for the provider's queue, in two jobs, the second after the first."""
+        LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
+        if len(requests) == 1:
+            await asyncio.sleep(QUEUE_WAIT_S)
+        middle = -(-len(requests) // 2)
+        for half in filter(None, (requests[:middle], requests[middle:])):
+            await self._run(await self._written(half), half, new=True)
+
+    async def _deliver(self, outcome: JobOutcome, requests: Sequence[_Request]) -> None:
+        """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
+        try:
+            for place, request in enumerate(requests, 1):
+                reply = _reply_of(outcome, request)
+                if reply is None:
+                    self.left += 1
+                elif not request.reply.done():
+                    request.reply.set_result(reply)
+                if place % TELL_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            if outcome.missing != "later":
+                outcome.replies.close()
+
+    async def close(self) -> None:
+        """Close every connection; jobs stay where they are."""
+        for task in [*self._tasks, *([] if self._gatherer is None else [self._gatherer])]:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self._gatherer = None
+        await self.provider.close()
+        await super().close()
+
+
+def _fail(requests: Sequence[_Request], error: Exception) -> None:
+    for request in requests:
+        if not request.reply.done():
+            request.reply.set_exception(error)
+
+
+def _reply_of(outcome: JobOutcome, request: _Request) -> BatchReply | SamplerError | None:
+    reply, job = outcome.replies.get(custom_id(request.line)), outcome.job
+    if outcome.cancelled and (reply is None or reply.status is None):
+        return JobError(
+            f"batch job {job.id} was cancelled at its provider: {len(outcome.replies)} of {len(job.lines)} requests "
+            "were answered, and those are kept. The same command again hands in the others."
+        )
+    if reply is not None or outcome.missing == "later":
+        return reply
+    if outcome.missing == "free":
+        return NotExecutedError("no file of the job has it.", "ended")
+    return ReplyError(f"the output of batch job {job.id} lacks a reply that was paid for.")
+
+
+def _job_parts(requests: Sequence[_Request], limits: BatchLimits) -> Iterator[list[_Request]]:
+    """Requests in as few jobs as the limits allow."""
+    groups: dict[str, list[_Request]] = {}
+    for request in requests:
+        groups.setdefault(request.endpoint if limits.one_endpoint else "", []).append(request)
+    for group in groups.values():
+        part, size = list[_Request](), 0
+        for request in group:
+            if part and (len(part) == limits.requests or size + len(request.content) > limits.bytes):
+                yield part
+                part, size = [], 0
+            part.append(request)
+            size += len(request.content)
+        yield part
+
+
+class FileBatches:
+    """Jobs as files, for engines that have no server: ``output`` gets the requests, ``replies`` are what came of them.
+
+    Requests that are written to a file raise a ``JobLeftError``: their replies are another process's matter.
+    """
+
+    limits = BatchLimits(requests=1 << 60, bytes=1 << 60, one_endpoint=False)
+
+    def __init__(self, output: Path | None = None, replies: BatchReplies | None = None) -> None:
+        self.requests = 0
+        """Written so far."""
+        self._output, self._replies = output, replies
+        self._lines: list[bytes] = []
+
+    async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
+        """As :meth:`BatchProvider.run`."""
+        if self._replies is not None:
+            return JobOutcome(job, self._replies, missing="later")
+        self._lines += lines
+        await asyncio.sleep(0)  # other jobs of the same wave add theirs
+        if self._output is not None and self._lines:
+            self.requests += len(self._lines)
+            text, self._lines = b"".join(self._lines), []
+            part = self._output.with_name(f"{self._output.name}.part")
+            part.write_bytes(text)
+            part.replace(self._output)
+        raise JobLeftError("the wave is in its file.")
+
+    async def close(self) -> None:
+        """As :meth:`BatchProvider.close`."""
+        if self._replies is not None:
+            self._replies.close()
+
+
+class OpenAIBatches:
+    """OpenAI's Batch interface at ``url`` (with its ``/v1``).
+
+    A job is looked for by its key wherever it may be there already. Where it is not found, the file that was uploaded
+    for it is deleted before another is: a request to create it that is still on its way then comes to nothing.
+    """
+
+    limits = BatchLimits()
+
+    def __init__(
+        self, url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None, timeout: float = 600.0
+    ) -> None:
+        self.cancels = False
+        """Whether jobs are stopped, and what they have is read."""
+        self._url = url.rstrip("/")
+        self._redactor = Redactor(key, *secrets_of(headers or {}))
+        self._options: dict[str, Any] = {"key": key, "headers": headers, "timeout": timeout}
+        self._client: httpx.AsyncClient | None = None  # made in the event loop that uses it
+        self._answered = False
+        self._random = random.Random()
+
+    async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
+        """As :meth:`BatchProvider.run`."""
+        if job.id is None:
+            job = await self._handed_in(job, lines, journal, new=new)
+        batch, waited = await self._ended(job)
+        if batch["status"] == "failed":
+            await journal.drop_job(job)
+            raise _invalid(job, batch)
+        replies = BatchReplies({custom_id(line) for line in job.lines})
+        try:
+            answered = await self._download(batch.get("output_file_id"), replies)
+            await self._download(batch.get("error_file_id"), replies)
+        except BaseException:
+            replies.close()
+            raise
+        counts = batch.get("request_counts") or {}
+        missing: Literal["free", "paid"] = "paid" if counts.get("completed", answered) > answered else "free"
+        cancelled = batch["status"] == "cancelled" and waited and not self.cancels
+        return JobOutcome(job, replies, missing, cancelled)
+
+    async def close(self) -> None:
+        """As :meth:`BatchProvider.close`."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    # -- handing in -----------------------------------------------------------------------------------------------
+
+    async def _handed_in(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
+        """The job with its provider's name, handed in if it is not there."""
+        failures = 0
+        while True:
+            batch = None if new else await self._find_anywhere(job)
+            try:
+                if batch is None:
+                    job = replace(job, file=await self._upload(job, b"".join(lines)))
+                    await journal.write_job(job)
+                    batch = await self._create(job)
+                job = replace(job, id=str(batch["id"]), file=str(batch["input_file_id"]))
+                await journal.write_job(job)
+                LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
+                return job
+            except (BusyError, ReplyError) as error:
+                new, failures = False, failures + 1
+                await self._back_off(error, failures)
+
+    async def _find_anywhere(self, job: BatchJob) -> dict[str, Any] | None:
+        """The job, where it was created; else what could still become of an earlier try is made impossible."""
+        if (batch := await self._find(job)) is not None:
+            return batch
+        name, after = _file_name(job), None
+        while True:
+            query = {"purpose": "batch", "limit": PAGE_FILES} | ({} if after is None else {"after": after})
+            page = await self._get("/files", query)
+            for file in page["data"]:
+                if file.get("filename") == name:
+                    await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
+            if not page.get("has_more") or not page["data"]:
+                return await self._find(job)
+            after = page["data"][-1]["id"]
+
+    async def _find(self, job: BatchJob) -> dict[str, Any] | None:
+        """The job of this key, among those that are young enough; the newest come first."""
+        after = None
+        while True:
+            page = await self._get("/batches", {"limit": PAGE_JOBS} | ({} if after is None else {"after": after}))
+            for batch in page["data"]:
+                if (batch.get("metadata") or {}).get(KEY) == job.key and batch["status"] != "failed":
+                    found: dict[str, Any] = batch
+                    return found
+            old = any(batch["created_at"] < job.created - CLOCK_SKEW_S for batch in page["data"])
+            if old or not page.get("has_more") or not page["data"]:
+                return None
+            after = page["data"][-1]["id"]
+
+    async def _upload(self, job: BatchJob, content: bytes) -> str:
+        files = {"file": (_file_name(job), content, "application/jsonl")}
+        return str((await self._call("POST", "/files", data={"purpose": "batch"}, files=files))["id"])
+
+    async def _create(self, job: BatchJob) -> dict[str, Any]:
+        metadata = {KEY: job.key, WAVE: str(job.wave)}
+        fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
+        return await self._call("POST", "/batches", json={**fields, "metadata": metadata})
+
+    # -- waiting and reading --------------------------------------------------------------------------------------
+
+    async def _ended(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
+        """The batch object once it has ended, and whether it had not when it was first looked at."""
+        wait_s, waited = FIRST_POLL_S, False
+        if self.cancels:
+            with suppress(RefusedError, BusyError):  # it has ended by itself, or the status will tell
+                await self._call("POST", f"/batches/{job.id}/cancel")
+        while True:
+            batch = await self._get(f"/batches/{job.id}", {})
+            if batch["status"] in ENDED:
+                return batch, waited
+            waited = True
+            await asyncio.sleep(wait_s)
+            wait_s = min(MAX_POLL_S, wait_s * POLL_GROWTH)
+
+    async def _download(self, file: str | None, replies: BatchReplies) -> int:
+        """Add the lines of a file; how many there were."""
+        if file is None:
+            return 0
+        before, number = len(replies), 0
+        with tempfile.TemporaryFile() as kept:  # a download that breaks off begins anew, and nothing is added twice
+
+            async def fetch() -> None:
+                kept.seek(0)
+                kept.truncate()
+                async with self._open("GET", f"/files/{file}/content") as response:
+                    async for line in split_lines(parts_of(response, MAX_OUTPUT_BYTES), MAX_LINE_BYTES):
+                        kept.write(line)
+
+            await self._retried(fetch)
+            kept.seek(0)
+            for number, line in enumerate(kept, 1):
+                if line.strip():
+                    replies.add_line(line, f"{file} line {number}")
+                if number % TELL_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        return len(replies) - before
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._retried(lambda: self._call("GET", path, params=dict(query)))
+
+    async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What is free to try again is tried until it succeeds, or the provider was never there."""
+        failures = 0
+        while True:
+            try:
+                return await work()
+            except (BusyError, ReplyError) as error:
+                failures += 1
+                await self._back_off(error, failures)
+
+    async def _back_off(self, error: SamplerError, failures: int) -> None:
+        if not self._answered and failures >= FIRST_CONTACT_TRIES:
+            raise JobError(str(error))
+        LOGGER.info("%s: %s", self._url, error)
+        wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10)) * (0.5 + self._random.random())
+        await asyncio.sleep(max(wait_s, error.retry_after or 0.0))
+
+    async def _call(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
+        """One request, JSON back; a refusal ends the run."""
+        async with self._open(method, path, **fields) as response:
+            content = self._redactor.data(await body_of_reply(response, MAX_PAGE_BYTES))
+        try:
+            data = json.loads(content)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            raise ReplyError(
+                f"{method} {path}: the reply is no JSON object: {error_message(content.decode(errors='replace'))}"
+            )
+        return data
+
+    @asynccontextmanager
+    async def _open(self, method: str, path: str, **fields: Any) -> AsyncIterator[httpx.Response]:
+        if self._client is None:
+            self._client = http_client(self._url, **self._options)
+            self._client.headers.pop("content-type", None)  # a form has its own
+        try:
+            async with self._client.stream(method, self._url + path, **fields) as response:
+                self._answered = True
+                if response.status_code != httpx.codes.OK:
+                    content = self._redactor.data(await start_of_reply(response))
+                    raise error_from(response.status_code, response.headers, content)
+                yield response
+        except RefusedError as error:
+            raise JobError(f"{method} {path}: {error}", status=error.status) from error
+        except Exception as error:
+            failure = sampler_error(self._url, error)
+            if failure is None:
+                raise
+            failure.args = (self._redactor.text(str(failure)),)
+            raise failure from error
+
+
+def _file_name(job: BatchJob) -> str:
+    return f"pets-{job.key}.jsonl"
+
+
+def _invalid(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
+    """Why a job was not executed at all."""
+    errors = (batch.get("errors") or {}).get("data") or [{}]
+    lines = [f"line {error['line']}: " if error.get("line") else "" for error in errors]
+    words = "; ".join(
+        f"{line}{error.get('message') or error.get('code')}" for line, error in zip(lines, errors, strict=True)
+    )
+    kind = JobQueueFullError if errors[0].get("code") == QUEUE_FULL else JobError
+    return kind(f"batch job {job.id} failed validation, and nothing of it was executed: {words[:500]}")

@@ -1,0 +1,195 @@
+"""``pets batch`` and ``pets solve --batch-api``: waves as files and as jobs, left, taken up, cancelled."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from pets.cli.main import cli
+from pets.errors import PetsError
+from pets.mock import Faults, MockModel, running, synthetic
+from pets.samplers import batch as samplers
+from pets.store import Store
+
+from ..waiting import PATIENCE_S, wait_until
+
+MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch):
+    for name in ("GATHER_S", "FIRST_POLL_S", "FIRST_BACKOFF_S"):
+        monkeypatch.setattr(samplers, name, 0.01)
+
+
+@pytest.fixture
+def provider(tmp_path, monkeypatch):
+    """A mock with ten questions, its URL, and a folder that holds them and is the current one."""
+    monkeypatch.chdir(tmp_path)
+    book = synthetic(10, strength=0.5)
+    mock = MockModel(book)
+    with running(mock) as url:
+        rows = [{"id": id, "question": f"Question {id}", "answer_type": "choice:options=4"} for id in book.ids()]
+        (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        yield mock, url
+
+
+def pets(*args):
+    result = CliRunner().invoke(cli, [*map(str, args)], prog_name="pets")
+    if isinstance(result.exception, PetsError):
+        result.exit_code = 2
+        return result, str(result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result, result.stderr
+
+
+def write(*more):
+    return pets("batch", "write", "mine.jsonl", "--model", "mock", "--budget", "6x", "-o", "wave.jsonl", *more)
+
+
+def run_batch(url, source="wave.jsonl", replies="replies.jsonl"):
+    """What ``vllm run-batch`` does, by the mock: all lines into one file, failed ones too."""
+    with Path(source).open("rb") as file, Path(replies).open("w") as out:
+        for line in file:
+            request = json.loads(line)
+            reply = httpx.post(url.removesuffix("/v1") + request["url"], json=request["body"])
+            body, error = (reply.json(), None) if reply.status_code == 200 else (None, reply.json()["error"])
+            response = {"status_code": reply.status_code, "request_id": "vllm-batch-1", "body": body}
+            row = {"id": "vllm-1", "custom_id": request["custom_id"], "response": response, "error": error}
+            out.write(json.dumps(row) + "\n")
+
+
+def test_waves_go_out_as_files_and_come_back_as_files_until_the_run_is_finished(provider):
+    mock, url = provider
+    waves = 0
+    while (result := write()[0]).exit_code == 0:
+        waves += 1
+        run_batch(url)
+        read, words = pets("batch", "read", "replies.jsonl", "-o", "answers.jsonl")
+        assert read.exit_code == 0, words
+    assert result.exit_code == 1 and 2 <= waves <= 4
+    with Path("answers.jsonl").open() as file:
+        answers = [json.loads(line) for line in file]
+    assert len(answers) == 10 and sum(answer["traces"] for answer in answers) == 60 == mock.stats.traces
+    assert all(answer["answer"] for answer in answers)
+
+
+def test_a_wave_that_was_not_read_is_written_again_and_a_file_that_was_read_does_no_harm(provider):
+    _, url = provider
+    write()
+    with Path("wave.jsonl").open() as file:
+        first = file.read()
+    write()
+    with Path("wave.jsonl").open() as file:
+        assert sorted(file) == sorted(first.splitlines(keepends=True))
+    run_batch(url)
+    for _ in range(2):
+        read, words = pets("batch", "read", "replies.jsonl")
+        assert read.exit_code == 0, words
+    with Store.open("runs.db") as store:
+        traces = list(store.view().traces())
+    assert (
+        len({trace.launch for trace in traces})
+        == len(traces)
+        == sum(json.loads(line)["body"]["n"] for line in first.splitlines())
+    )
+
+
+def test_replies_that_are_missing_may_come_later(provider):
+    _, url = provider
+    write()
+    run_batch(url)
+    with Path("replies.jsonl").open() as file:
+        lines = file.readlines()
+    with Path("some.jsonl").open("w") as file:
+        file.writelines(lines[:3])
+    read, words = pets("batch", "read", "some.jsonl")
+    assert read.exit_code == 0 and f"Still out: {len(lines) - 3} requests" in words
+    _, words = write()
+    assert f"wave.jsonl: {len(lines) - 3} requests" in words
+    read, words = pets("batch", "read", "replies.jsonl")
+    assert read.exit_code == 0 and "Still out" not in words
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda lines: [*lines, lines[0]], "came before"),
+        (lambda lines: [lines[0].replace('"custom_id": "', '"custom_id": "9')], "not of this job"),
+        (lambda lines: [lines[0][:50]], "Is the file whole"),
+    ],
+)
+def test_lines_that_answer_nothing_are_refused_and_nothing_is_read(provider, spoil, words):
+    _, url = provider
+    write()
+    run_batch(url)
+    with Path("replies.jsonl").open() as file:
+        lines = file.readlines()
+    with Path("replies.jsonl").open("w") as file:
+        file.writelines(spoil(lines))
+    read, error = pets("batch", "read", "replies.jsonl")
+    assert read.exit_code == 2 and words in error and '"replies.jsonl" line' in error
+    with Store.open("runs.db") as store:
+        assert list(store.view().traces()) == []
+
+
+def test_what_is_no_run_by_jobs_and_no_file_is_refused(provider):
+    _, url = provider
+    pets("solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "1x", "-o", "out.jsonl")
+    assert "not by batch jobs" in pets("batch", "read", "mine.jsonl")[1]
+    write()
+    assert "no.jsonl" in pets("batch", "read", "no.jsonl")[1]
+    assert "nothing to cancel" in pets("batch", "cancel")[1]
+
+
+def solve(url, *more):
+    command = ["solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "6x", "--batch-api"]
+    return pets(*command, "-o", "answers.jsonl", *more)
+
+
+def test_solve_hands_every_wave_in_as_a_job(provider):
+    mock, url = provider
+    result, words = solve(url)
+    assert result.exit_code == 0 and "Spent 60 traces of 60 traces" in words
+    assert mock.stats.traces == 60 and 2 <= mock.stats.batches <= 4 and mock.stats.requests == 0
+
+
+def test_a_dry_run_counts_half_the_price(provider):
+    _, url = provider
+    more = ("--dry-run", "--price", "in=1,out=4", "--expect", "tokens=100,seconds=1")
+    command = ("solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "6x")
+    dear, cheap = (json.loads(pets(*command, *jobs, *more)[0].stdout) for jobs in ((), ("--batch-api",)))
+    assert (cheap["traces"], cheap["tokens"]) == (dear["traces"], dear["tokens"]) == (60, 6000)
+    assert dear["cost"] == pytest.approx((dear["prompt_tokens"] + 4 * 6000) / 1e6)
+    assert cheap["cost"] == pytest.approx((cheap["prompt_tokens"] + 4 * 6000) / 2e6)
+    assert cheap["prompt_tokens"] == pytest.approx(dear["prompt_tokens"] * 4 / 6, abs=1)  # once per question and wave
+
+
+def test_batch_jobs_need_a_store(provider):
+    result, words = solve(provider[1], "--no-store")
+    assert result.exit_code == 2 and "store" in words
+
+
+def test_ctrl_c_leaves_the_job_which_can_be_cancelled_or_taken_up(provider, popen):
+    mock, url = provider
+    mock.faults = Faults(batch_late=1, batch_seconds=600)
+    command = [sys.executable, "-c", MAIN, "solve", "mine.jsonl", "--endpoint", url, "--model", "mock"]
+    child = popen([*command, "--budget", "6x", "--batch-api"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: mock.stats.batches == 1)
+    with Store.open("runs.db") as store:
+        wait_until(lambda: any(job.id for job in store.view().jobs()))
+    child.send_signal(signal.SIGINT)
+    _, words = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 130 and "stay with the provider (batch_" in words, words
+    assert "pets batch cancel 1" in words
+    mock.faults = Faults()
+    result, words = pets("batch", "cancel", "1")
+    assert result.exit_code == 0, words
+    done = mock.stats.traces  # what the mock had ready when it was cancelled
+    result, words = solve(url)
+    assert result.exit_code == 0 and "Spent 60 traces of 60 traces" in words and mock.stats.traces == 60 >= done

@@ -1,0 +1,175 @@
+"""Runs by batch jobs: the budget is kept whatever jobs bring, and whoever goes on with a run pays nothing twice."""
+
+import asyncio
+
+import pytest
+
+from pets.engine import Engine
+from pets.engine.batch import launches_in_jobs
+from pets.errors import InputError, JobError
+from pets.mock import Faults
+from pets.openai.batch import BatchJob
+from pets.samplers import Seeds
+from pets.samplers import batch as samplers
+from pets.store import LostLaunch, Store
+from pets.types import Launch
+
+from ..waiting import until
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch):
+    for name in ("GATHER_S", "FIRST_POLL_S", "FIRST_BACKOFF_S"):
+        monkeypatch.setattr(samplers, name, 0.01)
+
+
+@pytest.fixture
+def begin(serve, tmp_path):
+    """``begin(faults=..., policy=..., ...)`` gives a mock and a function that makes the engine of one run."""
+
+    def start(questions=12, budget="6x", policy="okg", options=None, **settings):
+        mock, url, problems, _ = serve(questions, **settings)
+
+        def engine():
+            store = tmp_path / "runs.db"
+            more = options or {}
+            return Engine(
+                problems, endpoint=url, model="mock", store=store, budget=budget, policy=policy, batch_api=True, **more
+            )
+
+        return mock, engine
+
+    return start
+
+
+def run(engine):
+    async def work():
+        async with engine:
+            return await engine.run(), list(engine.answers())
+
+    return asyncio.run(work())
+
+
+def stored(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        return list(store.view().traces())
+
+
+def test_every_wave_is_one_job_and_the_budget_is_spent_to_the_trace(begin, tmp_path):
+    mock, engine = begin()
+    solution, answers = run(engine())
+    assert (solution.spent, solution.traces, solution.answered) == (72, 72, 12) and solution.complete
+    assert 2 <= mock.stats.batches <= 4 and mock.stats.requests == 0
+    assert (mock.stats.traces, mock.stats.completion_tokens) == (72, solution.tokens)
+    assert mock.stats.prompt_tokens == solution.prompt_tokens < 72 * 3  # paid for once per request, not per trace
+    assert all(answer.answer for answer in answers) and len(stored(tmp_path)) == 72
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(batch_expired=0.5),
+        Faults(batch_error=0.2),
+        Faults(batch_late=1.0, batch_seconds=0.05),
+        Faults(fewer_choices=0.4),
+        Faults(batch_expired=0.3, batch_error=0.1, fewer_choices=0.2),
+    ],
+    ids=lambda faults: "-".join(
+        name for name in ("batch_expired", "batch_error", "batch_late", "fewer_choices") if getattr(faults, name)
+    ),
+)
+def test_what_costs_nothing_is_handed_in_again_and_the_budget_is_exact(begin, faults):
+    mock, engine = begin(faults=faults, seed=3)
+    solution, _ = run(engine())
+    assert (solution.spent, solution.failed) == (72, 0)
+    assert (mock.stats.traces, mock.stats.lost) == (72, 0) and mock.stats.completion_tokens == solution.tokens
+
+
+def test_replies_that_were_paid_for_and_did_not_come_are_charged_once(begin, tmp_path):
+    mock, engine = begin(faults=Faults(batch_partial=1.0))
+    solution, _ = run(engine())
+    assert solution.spent == 72 == mock.stats.traces + mock.stats.lost and solution.failed == mock.stats.lost > 0
+    assert sum(trace.error is not None for trace in stored(tmp_path)) == solution.failed
+
+
+def test_a_server_that_takes_one_choice_is_asked_for_one(begin):
+    mock, engine = begin(n_limit=1)
+    solution, _ = run(engine())
+    assert solution.spent == mock.stats.traces == 72 and solution.failed == 0
+
+
+def test_a_job_that_is_not_valid_ends_the_run_which_can_go_on(begin):
+    mock, engine = begin(faults=Faults(batch_invalid=1.0))
+    with pytest.raises(JobError, match="failed validation"):
+        run(engine())
+    mock.faults = Faults()
+    solution, _ = run(engine())
+    assert solution.spent == mock.stats.traces == 72
+
+
+def test_a_run_that_is_told_to_end_leaves_its_job_and_goes_on_with_it(begin):
+    mock, engine = begin(faults=Faults(batch_late=1.0, batch_seconds=0.5))
+
+    async def interrupted():
+        async with engine() as first:
+            task = asyncio.create_task(first.run())
+            await until(lambda: mock.stats.batches == 1, task)
+            first.drain()
+            return await task, first.left
+
+    solution, left = asyncio.run(interrupted())
+    assert not solution.complete and "stay with the provider" in left
+    again = engine()
+    assert again.origin == "unfinished"
+    solution, _ = run(again)
+    assert (solution.spent, solution.lost, solution.failed) == (72, 0, 0) and mock.stats.traces == 72
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_a_run_that_is_broken_off_at_any_request_loses_and_pays_nothing(begin, monkeypatch, moment, answered, tmp_path):
+    """The process ends before a request is sent, or after it was answered and before anybody heard of it."""
+    mock, engine = begin(questions=6, budget="5x")
+    requests, call = 0, samplers.OpenAIBatches._call
+
+    async def deadly(self, *arguments, **fields):
+        nonlocal requests
+        requests += 1
+        if requests == moment and not answered:
+            raise JobError("killed")
+        reply = await call(self, *arguments, **fields)
+        if requests == moment:
+            raise JobError("killed")
+        return reply
+
+    monkeypatch.setattr(samplers.OpenAIBatches, "_call", deadly)
+    with pytest.raises(JobError, match="killed"):
+        run(engine())
+    solution, _ = run(engine())
+    assert (solution.spent, solution.lost, solution.failed) == (30, 0, 0)
+    assert mock.stats.traces == 30 == len(stored(tmp_path))
+
+
+def test_a_budget_in_money_counts_half_prices_and_every_prompt(begin):
+    mock, engine = begin(budget="0.01usd", options={"price": "in=10,out=40", "max_tokens": 200})
+    solution, _ = run(engine())
+    paid = (mock.stats.prompt_tokens * 10 + mock.stats.completion_tokens * 40) / 1e6 / 2
+    assert solution.spent == pytest.approx(paid) and solution.cost == pytest.approx(paid) and solution.spent <= 0.011
+
+
+def test_batch_jobs_need_a_store_and_one_provider(serve):
+    _, url, problems, _ = serve(2)
+    with pytest.raises(InputError, match="store"):
+        Engine(problems, endpoint=url, model="mock", batch_api=True)
+    with pytest.raises(InputError, match="one provider"):
+        Engine(problems, endpoint=[url, url], model="mock", batch_api=True, store=":memory:")
+    with pytest.raises(InputError, match="pets batch write"):
+        Engine(problems, model="mock", batch_api=True, store=":memory:")
+
+
+def test_launches_of_jobs_are_told_from_those_that_were_never_sent():
+    seeds = Seeds()
+    lines = ((seeds.at(0, 0), 4), (seeds.at(1, 2), 2))
+    lost = [LostLaunch("a", 2, 1), LostLaunch("a", 3, 1), LostLaunch("b", 2, 1), LostLaunch("b", 9, 1)]
+    requests, never_sent = launches_in_jobs([BatchJob("k", "/v1", lines, 0.0)], lost, {"a": 0, "b": 1}, seeds)
+    assert requests == [("a", range(2, 4)), ("b", range(2, 3))] and never_sent == [Launch("b", 9)]
