@@ -154,3 +154,27 @@ def test_a_pool_without_gold_has_no_accuracy_and_a_short_question_does_not_cut_i
     assert result.stdout.startswith("p: 12 questions x 12 traces, 2 repetitions") and "pass@1" not in result.stdout
     cells = [line for line in result.stdout.splitlines() if line.startswith("│ okg")]
     assert cells and " - " in cells[0]
+
+
+def test_a_mixture_is_replayed_and_stands_beside_its_models(folder):
+    rows = [json.loads(line) for line in (folder / "toy.model.jsonl").read_text().splitlines()]
+    (folder / "toy.other.jsonl").write_text("\n".join(json.dumps(row | {"answers": row["answers"][::-1]})
+                                                      for row in rows[:13]))  # fmt: skip
+    (folder / "MANIFEST.json").write_text(
+        json.dumps([{"pool": f"toy.{name}", "kind": "choice"} for name in ("model", "other")])
+    )
+    mixture = f"{folder / 'toy.model.jsonl'}=2+{folder / 'toy.other.jsonl'}"
+    result = run(mixture, "--policy", "uniform", "--policy", "okg", *FEW)
+    assert result.exit_code == 0 and "1 question left out that not all of its pools have." in result.stderr
+    words = " ".join(result.stdout.split())
+    assert "toy.model=2+other=1: 13 questions x 12 traces" in words
+    assert "toy.model+other: 13 questions with gold" in words
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines()]
+    assert [row[0] for row in cells if row[0] in ("model", "other", "model=2+other=1")] == [
+        "model", "other", "model=2+other=1"]  # fmt: skip
+    assert [row[0] for row in cells if row[0] in ("1", "2", "4", "8")] == ["1", "2", "4", "8"]
+    assert "chosen among 5 on one half, scored on the other" in words
+    assert (
+        "different kinds" in pets("replay", f"{folder / 'toy.model.jsonl'}+{folder / 'bad.jsonl'}", "--skip-bad").stderr
+    )
+    assert "not of folders" in pets("replay", f"{folder / 'toy.model.jsonl'}+{folder}", "--skip-bad").stderr

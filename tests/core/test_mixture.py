@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pets.core.mixture import Mixture
+from pets.core.mixture import ModelMixture
 from pets.errors import InputError
 
 WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=6).map(tuple)
@@ -14,7 +14,7 @@ WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=6).map(tuple)
 @settings(max_examples=60, deadline=None)
 @given(WEIGHTS)
 def test_after_every_launch_each_model_is_less_than_one_trace_from_its_share(weights: tuple[int, ...]) -> None:
-    mixture = Mixture(weights)
+    mixture = ModelMixture(weights)
     models = np.array([mixture.model_of(place) for place in range(2 * len(mixture.turns) + 7)])
     bound = 1 - 1 / max(1, 2 * len(weights) - 2) if len(weights) > 1 else 0
     for model, share in enumerate(mixture.shares):
@@ -27,20 +27,20 @@ def test_after_every_launch_each_model_is_less_than_one_trace_from_its_share(wei
 def test_launches_in_a_row_are_less_than_two_traces_from_the_shares(
     weights: tuple[int, ...], start: int, length: int
 ) -> None:
-    mixture = Mixture(weights)
+    mixture = ModelMixture(weights)
     models = [mixture.model_of(start + place) for place in range(length)]
     for model, share in enumerate(mixture.shares):
         assert abs(models.count(model) - share * length) < 2
 
 
 def test_equal_weights_are_turns_in_the_order_given() -> None:
-    assert [Mixture((1, 1)).model_of(place) for place in range(5)] == [0, 1, 0, 1, 0]
-    assert Mixture((7, 7, 7)).turns == (0, 1, 2)
-    assert Mixture((3,)).turns == (0,)
+    assert [ModelMixture((1, 1)).model_of(place) for place in range(5)] == [0, 1, 0, 1, 0]
+    assert ModelMixture((7, 7, 7)).turns == (0, 1, 2)
+    assert ModelMixture((3,)).turns == (0,)
 
 
 def test_weights_with_decimals_are_as_good_as_whole_ones() -> None:
-    assert Mixture((0.2, 0.1)).turns == Mixture((2, 1)).turns
+    assert ModelMixture((0.2, 0.1)).turns == ModelMixture((2, 1)).turns
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,7 +49,7 @@ def test_the_turns_of_a_model_that_is_away_go_to_the_others_by_their_weights(
     weights: tuple[int, ...], data: st.DataObject
 ) -> None:
     away = data.draw(st.integers(0, len(weights) - 1))
-    mixture, gone = Mixture(weights), frozenset({away})
+    mixture, gone = ModelMixture(weights), frozenset({away})
     missed = [place for place in range(4000) if mixture.model_of(place) == away]
     takers = [mixture.substitute_of(place, gone) for place in missed]
     left = sum(weights) - weights[away]
@@ -63,14 +63,14 @@ def test_the_turns_of_a_model_that_is_away_go_to_the_others_by_their_weights(
 @pytest.mark.parametrize("weights", [(), (1, 0), (1, -2), (float("nan"), 1), (float("inf"), 1)])
 def test_weights_that_are_none_are_refused(weights: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match="greater than 0"):
-        Mixture(weights)
+        ModelMixture(weights)
 
 
 def test_a_sequence_that_would_take_too_long_to_repeat_is_refused() -> None:
     with pytest.raises(InputError, match="too many digits"):
-        Mixture((0.123457, 1))
+        ModelMixture((0.123457, 1))
 
 
 def test_with_nobody_left_there_is_no_substitute() -> None:
     with pytest.raises(InputError, match="away"):
-        Mixture((1, 1)).substitute_of(0, frozenset({0, 1}))
+        ModelMixture((1, 1)).substitute_of(0, frozenset({0, 1}))

@@ -7,7 +7,7 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.mixture import Mixture
+from pets.core.mixture import ModelMixture
 from pets.engine import Engine, solve
 from pets.engine.budget import TokenPrice
 from pets.engine.models import ModelShare, model_shares, own_keys, own_values, with_prices
@@ -50,7 +50,7 @@ def failing_half_way(mock):
 
 
 def nominal(trace, weights):
-    return Mixture(weights).model_of(int(trace.question[1:]) + trace.number)
+    return ModelMixture(weights).model_of(int(trace.question[1:]) + trace.number)
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1)])

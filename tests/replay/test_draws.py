@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pets.core.tally import majority, top_p, weighted_majority
 from pets.errors import InputError
-from pets.pools import Pool, PooledQuestion
+from pets.pools import Pool, PooledQuestion, mix_pools
 from pets.replay.config import ReplayConfig
 from pets.replay.draws import (
     NOBODY,
@@ -183,3 +183,19 @@ def test_what_agrees_is_good_and_zone_0_is_agreement(build, target):
     strict, zone, wide = (draw_traces(pool, ReplayConfig(target=target, zone=z), 2).outcomes for z in (0, 0.2, 0.99))
     assert np.array_equal(strict.good, strict.agree) and np.array_equal(strict.agree, zone.agree)
     assert (zone.good >= zone.agree).all() and (wide.good >= zone.good).all() and zone.good.sum() > zone.agree.sum()
+
+
+@pytest.mark.parametrize("target", ["whole", "disjoint"])
+def test_draws_of_a_mixture_keep_the_turns_and_take_every_trace_of_a_model_alike(target):
+    pools = [Pool(f"set.{name}", tuple(PooledQuestion(f"q{q}", tuple(f"{name}{n}" for n in range(12)), tokens=(1,) * 12)
+                                       for q in range(2))) for name in "ab"]  # fmt: skip
+    pool = read_answers(mix_pools(pools, (2, 1)))
+    firsts = set()
+    for repetition in range(60):
+        draw = draw_traces(pool, ReplayConfig(target=target), repetition)
+        for row, question in enumerate(pool.questions):
+            labels = prefix(draw, row, draw.size)
+            assert [label[0] for label in labels] == ["ab"[model] for model in question.models[: draw.size]]
+            assert len(set(labels)) == len(labels)
+        firsts.add(prefix(draw, 0, 1)[0])
+    assert firsts == {f"a{n}" for n in range(12)}

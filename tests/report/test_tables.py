@@ -2,11 +2,21 @@
 
 import csv
 
+import numpy as np
 import pytest
 
 from pets.replay import ReplayConfig, certificates, read_answers, replay, rows
+from pets.replay.mixture import Candidate, ChosenModels, MixtureLab
 from pets.report.paper_tables import bin_sweep, wall_clock
-from pets.report.tables import certificate_table, clock_table, pool_table, sweep_table, write_csv
+from pets.report.tables import (
+    certificate_table,
+    choice_table,
+    clock_table,
+    mixture_table,
+    pool_table,
+    sweep_table,
+    write_csv,
+)
 
 CONFIG = ReplayConfig(2, 16, budgets=(8.0,))
 
@@ -42,3 +52,17 @@ def test_the_table_has_a_row_for_each_offline_policy(certified):
     assert list(table.columns[1].cells) == ["uniform", "uniform, zone", "okg", "okg, zone"]
     assert list(table.columns[5].cells)[2] == f"{certificates(certified)['okg'].error:.4f}"
     assert certificate_table([]) is None
+
+
+def test_a_mixture_stands_beside_its_models_with_tokens_where_there_are_some():
+    rows = [("a", (0,), np.full((2, 1), 40.0)), ("b", (1,), None), ("a+b", (0, 1), None), ("a=2+b=1", (0, 1), None)]
+    candidates = [
+        Candidate(name, models, (1.0,) * len(models), np.array([[1.0], [0.5]]), tokens) for name, models, tokens in rows
+    ]
+    lab = MixtureLab("set.a+b", 2, (4,), tuple(candidates))
+    table = mixture_table(lab, shown=3)
+    assert list(table.columns[0].cells) == ["a", "b", "a+b"]
+    assert list(table.columns[1].cells) == ["0.750 (40)", "0.750", "0.750"] and table.columns[1].header == "4"
+    chosen = choice_table(lab, [ChosenModels(4, 0.7, 0.8, 0.79, 0.1, -0.05, 0.2, 1234.4, None, "a+b", 0.6)])
+    assert [list(column.cells) for column in chosen.columns] == [
+        ["4"], ["0.700 (1,234)"], ["0.800"], ["0.790"], ["+0.100 (-0.050 to +0.200)"], ["a+b (60%)"]]  # fmt: skip

@@ -1,8 +1,9 @@
 """How the verbs that work on recorded pools read them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import click
 
@@ -10,11 +11,11 @@ from pets.cli._groups import option
 from pets.cli._output import count
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
-from pets.pools import Metric, Pool, read_pool
+from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
 from pets.replay import LabelledPool, read_answers
 
-__all__ = ["PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
+__all__ = ["MixedPools", "PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
 
 
 def parse_pool_fields(texts: tuple[str, ...]) -> dict[str, str]:
@@ -30,6 +31,14 @@ def parse_pool_fields(texts: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"a field is given once, as NAME=COLUMN, NAME one of {', '.join(NAMES)}; got {text!r}.")
         fields[name] = column
     return fields
+
+
+class MixedPools(NamedTuple):
+    """The pools of a mixture, and their weights."""
+
+    name: str
+    pools: list[Pool]
+    weights: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,30 @@ class PoolOptions:
         metavar="NAME=COLUMN",
     )
     skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
+
+    def read_mixtures(self, paths: Iterable[Path]) -> tuple[list[Pool], list[MixedPools]]:
+        """The pool of every file, of every pool in a folder, and the mixture of every ``a.jsonl=2+b.jsonl``.
+
+        Beside them, what the mixtures are made of; the questions that they leave out go to stderr.
+        """
+        pools: list[Pool] = []
+        mixtures: list[MixedPools] = []
+        for path in paths:
+            files = split_mixture(str(path))
+            if len(files) < 2:
+                pools += [self.read(file) for file in pool_files([path])]
+                continue
+            own = [self.read(file) for name, _ in files for file in pool_files([name])]
+            if len(own) != len(files):
+                raise InputError(f'"{path}": a mixture is of files, not of folders.')
+            weights = [weight for _, weight in files]
+            pools.append(mixed := mix_pools(own, weights))
+            mixtures.append(MixedPools(mixed.name, own, weights))
+            left_out = max(len(pool.questions) for pool in own) - len(mixed.questions)
+            if left_out:
+                words = f"{mixed.name}: {count(left_out, 'question')} left out that not all of its pools have."
+                click.echo(terminal_text(words), err=True)
+        return pools, mixtures
 
     def read(self, path: Path, confidence: Metric = "tail") -> Pool:
         """The pool at ``path``; how many of its lines were skipped goes to stderr."""

@@ -16,22 +16,25 @@ from pets.cli._output import (
     progress_bar,
     write_output,
 )
-from pets.cli._pools import PoolOptions
+from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.confidence import Kind
 from pets.errors import InputError
-from pets.pools import Pool, pool_files
+from pets.pools import Pool
 from pets.replay import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
 from pets.replay import replay as run
 from pets.replay.calibration import CERTIFIED_AT
 from pets.replay.config import Target
+from pets.replay.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.report import (
     certificate_table,
     charts_library,
+    choice_table,
     draw_curves,
     draw_difficulty,
     draw_reliability,
+    mixture_table,
     pool_table,
     save,
 )
@@ -121,7 +124,11 @@ def replay(
     reading: PoolOptions,
     result: ResultOptions,
 ) -> None:
-    """Compare policies on recorded answers; a folder stands for every pool in it.
+    """Compare policies on recorded answers; a folder stands for every pool in it, a.jsonl=2+b.jsonl for a mixture.
+
+    \b
+    pets replay gpqa.jsonl --policy okg --policy uniform
+    pets replay a.jsonl+b.jsonl                two models' answers to the same questions, by turns
 
     Each repetition draws traces of every question at random; all policies see the same. Self-consistency is agreement
     with the vote of all of them, or of others with --target disjoint. Offline policies are followed trace by trace,
@@ -132,7 +139,7 @@ def replay(
     if result.plots is not None:
         charts_library()
     protocol = _protocol(contenders, draws, result)
-    pools = [reading.read(path) for path in pool_files(paths)]
+    pools, mixtures = reading.read_mixtures(paths)
     specs = contenders.policies or _default_policies(pools, protocol)
     with progress_bar() as progress:
         results = run(
@@ -148,6 +155,8 @@ def replay(
     table = rows(results)
     if result.format == "table":
         _print_tables(results, table)
+        for mixture in mixtures:
+            _print_mixture(mixture, protocol, reading.answer)
     else:
         print_rows(map(asdict, table), result.format)
     if result.output is not None:
@@ -204,6 +213,26 @@ def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
         print_table(pool_table(pool, table), keys=2)
     if (certified := certificate_table(table)) is not None:
         print_table(certified, keys=2)
+
+
+def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | None) -> None:
+    """The vote of the mixture beside its models' alone, and what models and weights chosen on other questions give."""
+    weights = tuple(mixture.weights)
+    others = [row for row in usual_mixtures(len(weights)) if shares_of(row) != shares_of(weights)]
+    try:
+        lab = mixture_lab(
+            mixture.pools,
+            answer=answer,
+            mixtures=[weights, *others],
+            sizes=[size for size in SIZES if size <= protocol.size],
+            repetitions=protocol.repetitions,
+            seed=protocol.seed,
+        )
+    except InputError as error:  # without gold there is no accuracy
+        click.echo(terminal_text(str(error)), err=True)
+        return
+    print_table(mixture_table(lab, shown=len(weights) + 1))
+    print_table(choice_table(lab, [choose_and_score(lab, size, protocol.seed) for size in lab.sizes]))
 
 
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:

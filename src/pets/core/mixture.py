@@ -18,18 +18,18 @@ from math import gcd, lcm
 
 from pets.errors import InputError
 
-__all__ = ["Mixture"]
+__all__ = ["ModelMixture"]
 
 MAX_PERIOD = 10_000  # launches, after which the sequence begins anew
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class ModelMixture:
     """Models by their ``weights``, each more than 0; the sequence of their turns repeats itself.
 
-    >>> Mixture((2, 1)).turns, Mixture((1, 1, 1)).turns, Mixture((0.5, 1.5)).turns
+    >>> ModelMixture((2, 1)).turns, ModelMixture((1, 1, 1)).turns, ModelMixture((0.5, 1.5)).turns
     ((0, 1, 0), (0, 1, 2), (1, 0, 1, 1))
-    >>> [Mixture((2, 1)).model_of(place) for place in range(6)]
+    >>> [ModelMixture((2, 1)).model_of(place) for place in range(6)]
     [0, 1, 0, 0, 1, 0]
     """
 
@@ -60,7 +60,7 @@ class Mixture:
     def substitute_of(self, place: int, away: frozenset[int]) -> int:
         """The model that takes the launch when those ``away`` take none: their turns go round among the others.
 
-        >>> mixture = Mixture((1, 1, 1))
+        >>> mixture = ModelMixture((1, 1, 1))
         >>> [mixture.substitute_of(place, frozenset({1})) for place in range(9)]
         [0, 0, 2, 0, 2, 2, 0, 0, 2]
         """
@@ -72,7 +72,7 @@ class Mixture:
             raise InputError("every model of the mixture is away.")
         period, number = divmod(place, len(self.turns))
         missed = period * sum(turn in away for turn in self.turns) + sum(turn in away for turn in self.turns[:number])
-        return others[Mixture(tuple(self.weights[other] for other in others)).model_of(missed)]
+        return others[ModelMixture(tuple(self.weights[other] for other in others)).model_of(missed)]
 
 
 def _whole(weights: tuple[float, ...]) -> tuple[int, ...]:

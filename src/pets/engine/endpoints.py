@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from pets.core.mixture import Mixture
+from pets.core.mixture import ModelMixture
 from pets.samplers import Sampler
 
 __all__ = ["Endpoint", "EndpointPool", "ModelPools"]
@@ -225,7 +225,7 @@ class ModelPools:
     address is wrong, and whoever runs it should hear of it.
     """
 
-    def __init__(self, pool: EndpointPool, names: Sequence[str], mixture: Mixture, owners: Sequence[int]) -> None:
+    def __init__(self, pool: EndpointPool, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
         self.names, self.mixture = tuple(names), mixture
         self.served: set[int] = set()
         """Models that gave a trace, in this run or before it was resumed."""

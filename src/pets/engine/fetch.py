@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pets.core.mixture import Mixture
+from pets.core.mixture import ModelMixture
 from pets.engine.endpoints import Endpoint, EndpointPool, ModelPools
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
@@ -176,7 +176,7 @@ class Fetcher:
         self._lengths = TokenEstimator()
         self._failing: set[int] = set()  # models of which it was said that they hand on their turns
 
-    def mix(self, names: Sequence[str], mixture: Mixture, owners: Sequence[int]) -> None:
+    def mix(self, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
         """Ask several models by turns; ``owners`` says whose each sampler is."""
         self.models = ModelPools(self.pool, names, mixture, owners)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pets.core.mixture import Mixture
+from pets.core.mixture import ModelMixture
 from pets.engine.budget import Price, TokenPrice, TokenPrices, price_of
 from pets.errors import InputError
 
@@ -119,9 +119,9 @@ def mixture_name(shares: Sequence[ModelShare]) -> str:
     return ", ".join(map(str, shares))
 
 
-def mixture_of(shares: Sequence[ModelShare]) -> Mixture:
+def mixture_of(shares: Sequence[ModelShare]) -> ModelMixture:
     """Whose turn it is; of one model alone, where there are no shares."""
-    return Mixture(tuple(share.weight for share in shares) or (1,))
+    return ModelMixture(tuple(share.weight for share in shares) or (1,))
 
 
 def own_values(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:

@@ -9,10 +9,12 @@ an empty string for a trace without an answer.
 Strings are kept as they were recorded: which of them mean the same is the business of an answer type.
 """
 
+from pets.pools.mixing import mix_pools, split_mixture
 from pets.pools.question import Pool, PooledQuestion
 from pets.pools.reading import Metric, check_pool, from_frame, load, pool_files, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 
 __all__ = ["Metric", "Pool", "PooledQuestion", "Summary"]
-__all__ += ["check_pool", "from_frame", "load", "pool_files", "read_pool", "read_pools", "summarize", "write_pool"]
+__all__ += ["check_pool", "from_frame", "load", "mix_pools", "pool_files", "read_pool", "read_pools", "split_mixture"]
+__all__ += ["summarize", "write_pool"]

@@ -18,7 +18,8 @@ class PooledQuestion:
 
     ``confidence`` is the kind that votes are weighted by, ``confidences`` every kind that was recorded, by name.
     ``texts`` are what traces said, from which answers can be read (anew); a trace that was ``cut`` at its token limit
-    gives none. A question that has texts alone has ``None`` for every answer.
+    gives none. A question that has texts alone has ``None`` for every answer. In a mixture ``models`` says which model
+    gave each trace: they took turns, and draws keep the turns.
 
     >>> PooledQuestion("q1", ("A", None, "A"), gold="A", tokens=(310, 900))
     Traceback (most recent call last):
@@ -33,6 +34,7 @@ class PooledQuestion:
     confidences: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
     texts: tuple[str | None, ...] | None = None
     cut: tuple[bool, ...] | None = None
+    models: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.id or self.gold == "":
@@ -43,7 +45,8 @@ class PooledQuestion:
             at = self.answers.index("")
             raise PoolError(f"answers[{at}] is an empty string; a trace without an answer is null. Write null.")
         kinds = {f"confidences.{kind}": values for kind, values in self.confidences.items()}
-        lists = {"tokens": self.tokens, **kinds, "confidence": self.confidence, "texts": self.texts, "cut": self.cut}
+        lists = {"tokens": self.tokens, **kinds, "confidence": self.confidence, "texts": self.texts, "cut": self.cut,
+                 "models": self.models}  # fmt: skip
         for key, values in lists.items():
             if values is not None and len(values) != len(self.answers):
                 mismatch = f'"{key}" has {len(values)} entries for {len(self.answers)} answers'

@@ -26,6 +26,7 @@ __all__ = [
     "draw_traces",
     "running_votes",
     "running_weighted_votes",
+    "shuffled_traces",
     "size_of",
     "tied",
     "vote_accuracy",
@@ -206,7 +207,7 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
     """Draw the traces of one repetition; the same for every policy."""
     rng = np.random.default_rng(config.seeds(pool.name, repetition))
     size = size_of(pool, config)
-    shuffled = [rng.permutation(len(question.labels)) for question in pool.questions]
+    shuffled = [shuffled_traces(question, rng) for question in pool.questions]
     paths = np.array([order[:size] for order in shuffled])
     if config.target == "whole":
         targets, spare = list(paths), [order[size:] for order in shuffled]
@@ -230,6 +231,18 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
         tokens=_tokens(pool, paths),
         traces={q.id: _traces(q, path) for q, path in zip(pool.questions, paths.tolist(), strict=True)},
     )
+
+
+def shuffled_traces(question: LabelledQuestion, rng: np.random.Generator) -> Indices:
+    """The recorded traces in a random order; in a mixture each model's among themselves, so that turns stay turns."""
+    order = rng.permutation(len(question.labels))
+    if question.models is None:
+        return order
+    turns = np.array(question.models)
+    mixed = np.empty_like(order)
+    for model in np.unique(turns):
+        mixed[turns == model] = order[turns[order] == model]
+    return mixed
 
 
 def _taken(values: Sequence[str | None], path: Indices) -> list[str | None]:

@@ -30,13 +30,17 @@ AUTO_TEXTS = 1_000  # by which the type that fits is chosen
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """One question's votes in recorded order. ``gold`` is a label, or a string that no trace gave, or unknown."""
+    """One question's votes in recorded order. ``gold`` is a label, or a string that no trace gave, or unknown.
+
+    ``models`` are those whose turn each trace was, in a mixture.
+    """
 
     id: str
     labels: tuple[str | None, ...]
     gold: str | None
     tokens: tuple[int, ...] | None
     confidence: tuple[float | None, ...] | None
+    models: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,7 @@ def _question(question: PooledQuestion, answers: Sequence[str | None], kind: Ans
     gold = question.gold
     if kind is not None and gold is not None:
         gold = gold_label(kind, gold, labels)
-    return LabelledQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence)
+    return LabelledQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence, question.models)
 
 
 def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:

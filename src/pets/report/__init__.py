@@ -12,8 +12,27 @@ from pets.report.paper_figures import budget_plan, draw_plan, draw_voting, votin
 from pets.report.paper_results import not_given, paper_results
 from pets.report.paper_tables import ORACLE, PREDICTOR, bin_sweep, wall_clock
 from pets.report.reliability import draw_reliability
-from pets.report.tables import certificate_table, clock_table, pool_table, result_table, sweep_table, write_csv
+from pets.report.tables import (
+    certificate_table,
+    choice_table,
+    clock_table,
+    mixture_table,
+    pool_table,
+    result_table,
+    sweep_table,
+    write_csv,
+)
 
 __all__ = ["ORACLE", "PREDICTOR", "bin_sweep", "budget_plan", "certificate_table", "charts_library", "clock_table"]
 __all__ += ["draw_curves", "draw_difficulty", "draw_plan", "draw_reliability", "draw_voting", "pool_table", "save"]
-__all__ += ["not_given", "paper_results", "result_table", "sweep_table", "voting_curves", "wall_clock", "write_csv"]
+__all__ += [
+    "choice_table",
+    "mixture_table",
+    "not_given",
+    "paper_results",
+    "result_table",
+    "sweep_table",
+    "voting_curves",
+    "wall_clock",
+    "write_csv",
+]

@@ -8,11 +8,13 @@ from typing import Protocol
 from rich.table import Table
 
 from pets.replay import PoolResult, Row
+from pets.replay.mixture import ChosenModels, MixtureLab
 from pets.replay.rows import LIMIT_LEVELS
 from pets.report.paper_results import ResultRow
 from pets.report.paper_tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
-__all__ = ["Tabled", "certificate_table", "clock_table", "pool_table", "result_table", "sweep_table", "write_csv"]
+__all__ = ["Tabled", "certificate_table", "choice_table", "clock_table", "mixture_table", "pool_table", "result_table"]
+__all__ += ["sweep_table", "write_csv"]
 
 COLUMNS = {
     "first 1": "traces_first_1",
@@ -79,6 +81,47 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
         name = f"{policy}, zone" if zone else policy
         table.add_row(pool or "all pools", name, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:]))
     return table if cells else None
+
+
+def mixture_table(lab: MixtureLab, shown: int) -> Table:
+    """The accuracy of the vote after each number of traces, and its tokens: the first candidates, a row each."""
+    caption = "accuracy of the vote after so many traces per question, and their tokens where they are recorded"
+    title = f"{lab.name}: {lab.questions} questions with gold"
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("models", overflow="fold")
+    for size in lab.sizes:
+        table.add_column(str(size), justify="right")
+    for candidate in lab.candidates[:shown]:
+        accuracies = candidate.correct.mean(axis=0).tolist()
+        tokens = [None] * len(accuracies) if candidate.tokens is None else candidate.tokens.mean(axis=0).tolist()
+        table.add_row(candidate.name, *map(_vote_cell, accuracies, tokens))
+    return table
+
+
+def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
+    """What models and weights score on one half of the questions when they were chosen on the other."""
+    caption = (
+        "Models and weights chosen on one half of the questions and scored on the other: the best single model, the\n"
+        "best mixture, the better of both; the mixture less the single model, with its 95 % interval over questions."
+    )
+    title = f"{lab.name}: chosen among {len(lab.candidates)} on one half, scored on the other"
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name in ("traces", "single", "mixture", "either", "mixture less single"):
+        table.add_column(name, justify="right")
+    table.add_column("chosen most often", overflow="fold")
+    for choice in choices:
+        difference = f"{choice.difference:+.3f} ({choice.low:+.3f} to {choice.high:+.3f})"
+        single, mixture = (
+            _vote_cell(accuracy, tokens)
+            for accuracy, tokens in ((choice.single, choice.single_tokens), (choice.mixture, choice.mixture_tokens))
+        )
+        favourite = f"{choice.favourite} ({choice.share:.0%})"
+        table.add_row(str(choice.size), single, mixture, f"{choice.either:.3f}", difference, favourite)
+    return table
+
+
+def _vote_cell(accuracy: float, tokens: float | None) -> str:
+    return f"{accuracy:.3f}" if tokens is None else f"{accuracy:.3f} ({tokens:,.0f})"
 
 
 def _title(pool: PoolResult) -> str:
