@@ -6,8 +6,10 @@ A verdict is good if no answer's share of the target's votes exceeds its share b
 traces of okg:zone=0.1 over those of the best rival of each pool, the rivals as published and made aware of the zone,
 each rival and its threshold chosen on half of the repetitions and scored on the other, both ways round
 (`pets.replay.compare`); geometric means over data sets with 95 % intervals over questions, for closed sets (GPQA and
-exams) and open ones. Beside it the null value, okg:zone=0.1 against itself on disjoint repetitions, and the accuracy at
-the level and of the full vote. Without recorded pools it says so and measures nothing.
+exams) and open ones. Beside it asc alone; the null value, okg:zone=0.1 against itself on disjoint repetitions; the
+limit of any rule that sees votes alone (`pets.replay.limit`, up to five answers per question) over the best rival at
+its threshold that is best in hindsight; and the accuracy at the level and of the full vote. Without recorded pools it
+says so and measures nothing.
 """
 
 import argparse
@@ -72,6 +74,23 @@ def against(pools: Sequence[PoolResult], rivals: Sequence[str], level: float, na
     return averages
 
 
+def limit_over_best(pools: Sequence[PoolResult], rivals: Sequence[str], level: float) -> dict[str, float]:
+    """Print and give the limit's traces over those of the best rival in hindsight, where the limit is known."""
+    ratios = {}
+    print(f"\n{'the limit of votes alone':36}{'best rival':28}{'limit':>8}{'rival':>8}{'ours':>8}{'limit / rival':>15}")
+    for pool in pools:
+        spends = {rival: traces_at_mean(pool.result(rival), level) for rival in rivals}
+        reaching = {rival: spend for rival, spend in spends.items() if np.isfinite(spend)}
+        if pool.limit is None or not reaching:
+            continue
+        best = min(reaching, key=reaching.__getitem__)
+        limit, ours = pool.limit.traces_at(level), traces_at_mean(pool.result(OURS), level)
+        ratios[pool.pool] = round(limit / reaching[best], 3)
+        spends_row = f"{limit:8.2f}{reaching[best]:8.2f}{ours:8.2f}"
+        print(f"{pool.pool:36}{best:28}{spends_row}{ratios[pool.pool]:15.3f}")
+    return ratios
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
@@ -94,6 +113,7 @@ def main() -> None:
         repetitions=args.repetitions,
         target=args.target,
         zone=ZONE,
+        limit=args.target == "whole",
         workers=args.workers,
         progress=lambda done, total: print(f"\r{done}/{total}", end="", file=sys.stderr),
     )
@@ -101,7 +121,9 @@ def main() -> None:
     figures: dict[str, object] = {
         "published": against(by_zone, RIVALS, args.level, "rivals as published"),
         "aware": against(by_zone, [*RIVALS, *ZONE_RIVALS], args.level, "rivals made aware of the zone"),
+        "asc": against(by_zone, ["asc"], args.level, "asc alone, as published"),
         "okg": against(by_zone, ["okg"], args.level, "okg without a zone"),
+        "limit_over_best": limit_over_best(by_zone, RIVALS, args.level),
         "null": asdict(average_ratio(against_itself(by_zone, OURS, args.level))),
     }
     print(f"\n{'accuracy':36}{'at the level':>14}{'full vote':>12}")

@@ -16,7 +16,7 @@ from pets.errors import InputError
 from pets.policies.asc import ASC
 from pets.pools import Pool, PooledQuestion
 from pets.replay import mean_curve, read_answers, replay
-from pets.replay.limit import MAX_STATES, Lattice, optimal_frontier, states_of, votes_alone
+from pets.replay.limit import MAX_DESCENDING_STATES, MAX_STATES, Lattice, optimal_frontier, states_of, votes_alone
 
 POOL = [(9, 0), (9, 0), (8, 1), (6, 3), (5, 4)]
 THREE = [(12,), (11, 1), (8, 4), (7, 3, 2), (5, 4, 3), (6, 6)]
@@ -218,6 +218,17 @@ def test_four_answers_and_64_traces_are_within_reach():
     frontier = optimal_frontier([(60, 4), (40, 20, 4), (30, 20, 10, 4)], 12, zone=0.1)
     assert frontier.traces_at(0.9) < optimal_frontier([(60, 4), (40, 20, 4), (30, 20, 10, 4)], 12).traces_at(0.9)
     assert states_of(4, 64) < MAX_STATES < states_of(5, 64)
+
+
+def test_with_a_zone_five_answers_and_60_traces_are_within_reach():
+    """Exams have five options: counts in descending order are a sixtieth of those in the order of first launch."""
+    assert states_of(5, 60, ordered=False) < MAX_DESCENDING_STATES < states_of(5, 60) / 30
+
+
+@given(st.integers(1, 4), st.integers(0, 7))
+def test_descending_states_are_the_sorted_ones(answers, size):
+    ordered = [c for t in range(size + 1) for c in product(range(size + 1), repeat=answers) if sum(c) == t]
+    assert states_of(answers, size, ordered=False) == len({tuple(sorted(c)) for c in ordered})
 
 
 def test_refusals():

@@ -48,6 +48,7 @@ Stop = Callable[[tuple[int, ...]], bool]
 
 MAX_ANSWERS = 8  # different answers of one question
 MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
+MAX_DESCENDING_STATES = 150_000  # 4 answers and 90 traces, 5 and 64
 QUICK_STATES = 50_000  # 3 answers and 64 traces: a fraction of a second
 TOLERANCE = 2e-5  # what the true frontier may lie over the straight line between two corners, in a table
 ROUNDING = 1e-12  # a rule that gains no more than this by going on stops
@@ -99,9 +100,11 @@ class Lattice:
     def of(cls, counts: Sequence[Sequence[int]], size: int, zone: float = 0.0) -> "Lattice":
         """The lattice of a pool: a question's full counts each, of which ``size`` traces are drawn.
 
-        The target is the vote of them all; with a ``zone``, any answer that none leads by more than that share.
+        The target is the vote of them all; with a ``zone``, any answer that none leads by more than that share. Then
+        ties need no settling, and states are counts in descending order, a few of those in the order of first launch.
         """
-        rows, chances = zip(*_reached(counts, size), strict=True)
+        ordered = not zone
+        rows, chances = zip(*_reached(counts, size, ordered), strict=True)
         last = rows[-1]
         if zone:
             winner = ((last > 0) & (last >= last.max(axis=1, keepdims=True) - (zone * size + ROUNDING))).astype(float)
@@ -109,8 +112,7 @@ class Lattice:
             winner = np.eye(last.shape[1])[last.argmax(axis=1)]  # argmax takes the first of a tie: the first launched
         layers = [_layer(last, winner, csr_array((len(winner), 0)))]
         for t in range(size - 1, -1, -1):
-            step = _step(rows[t], chances[t], rows[t + 1], chances[t + 1])
-            winner = step @ winner
+            step, winner = _step(rows[t], chances[t], rows[t + 1], chances[t + 1], winner, ordered)
             layers.append(_layer(rows[t], winner, step))
         return cls(tuple(reversed(layers)))
 
@@ -207,12 +209,13 @@ def attainable(pool: LabelledPool, config: ReplayConfig, zone: float = 0.0) -> t
     """The limit of a replay, or ``None`` and why there is none.
 
     Up to three answers it is at once; four take about half a minute, and are left out unless ``config.limit`` asks.
+    With a ``zone`` there are fewer states: five answers take as long.
     """
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
     if config.target != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
     size = size_of(pool, config)
-    if seen > MAX_ANSWERS or states_of(seen, size) > MAX_STATES:
+    if seen > MAX_ANSWERS or not _within_reach(seen, size, ordered=not zone):
         return None, f"a question has {seen} different answers, too many for {size} traces"
     if states_of(seen, size) > QUICK_STATES and not config.limit:
         return None, f"with {seen} answers and {size} traces it takes a while: ask for it with --limit"
@@ -246,19 +249,29 @@ def _tally(votes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted((n for n in votes if n), reverse=True))
 
 
-def states_of(answers: int, size: int) -> int:
-    """The states of the lattice: counts of up to so many answers in the order of first launch, up to ``size`` traces.
+def states_of(answers: int, size: int, ordered: bool = True) -> int:
+    """The states of the lattice: counts of up to so many answers, ``ordered`` by first launch or else descending.
 
-    >>> states_of(2, 3)             # (), 1, 2, 3, 1+1, 1+2, 2+1
-    7
+    >>> states_of(2, 3), states_of(2, 3, ordered=False)     # (), 1, 2, 3, 1+1, 1+2, 2+1; one of the last two
+    (7, 6)
     """
-    return sum(math.comb(size, k) for k in range(answers + 1))
+    if ordered:
+        return sum(math.comb(size, k) for k in range(answers + 1))
+    partitions = [1] + [0] * size  # of t votes into parts of 1, 2, ..., answers: as many as into so many parts
+    for part in range(1, answers + 1):
+        for t in range(part, size + 1):
+            partitions[t] += partitions[t - part]
+    return sum(partitions)
 
 
-def _reached(counts: Sequence[Sequence[int]], size: int) -> Iterator[tuple[Indices, Floats]]:
-    """The counts (S, M) that t = 0..P traces may lead to, in the order of first launch, and p(n) of each, (S,)."""
+def _within_reach(answers: int, size: int, ordered: bool) -> bool:
+    return states_of(answers, size, ordered) <= (MAX_STATES if ordered else MAX_DESCENDING_STATES)
+
+
+def _reached(counts: Sequence[Sequence[int]], size: int, ordered: bool) -> Iterator[tuple[Indices, Floats]]:
+    """The counts (S, M) that t = 0..P traces may lead to, and p(n) of each, (S,)."""
     distinct = Counter(tuple(sorted((c for c in row if c), reverse=True)) for row in counts)
-    _check(counts, distinct, size)
+    _check(counts, distinct, size, ordered)
     M = max(map(len, distinct))
     full = np.array([row + (0,) * (M - len(row)) for row in distinct])
     weights = np.array(list(distinct.values())) / len(counts)
@@ -266,7 +279,7 @@ def _reached(counts: Sequence[Sequence[int]], size: int) -> Iterator[tuple[Indic
     factors = np.array([_falling(row, C, size) for row, C in zip(full, totals, strict=True)])  # (questions, M, P + 1)
     drawn = np.array([_falling(np.array(C), C, size) for C in totals])  # (questions, P + 1)
     for t in range(size + 1):
-        rows = _launch_ordered(t, M)
+        rows = _launch_ordered(t, M) if ordered else np.array(list(_descending(t, M, t)), dtype=np.int64)
         sorted_rows, place = np.unique(-np.sort(-rows, axis=1), axis=0, return_inverse=True)
         chances = (weights / drawn[:, t]) @ _orders(factors, sorted_rows)
         p = chances[place.ravel()]
@@ -283,6 +296,18 @@ def _launch_ordered(t: int, M: int) -> Indices:
         ends = np.hstack([cuts, np.full((len(cuts), 1), t)])
         parts.append(np.pad(np.diff(ends, axis=1, prepend=0), ((0, 0), (0, M - k))))
     return np.concatenate(parts)
+
+
+def _descending(t: int, M: int, most: int) -> Iterator[tuple[int, ...]]:
+    """All counts of t votes for up to M answers in descending order, none over ``most``, filled up with zeros."""
+    if t == 0:
+        yield (0,) * M
+        return
+    for first in range(min(t, most), 0, -1):
+        if first * M < t:
+            break
+        for rest in _descending(t - first, M - 1, first):
+            yield first, *rest
 
 
 def _orders(factors: Floats, rows: Indices) -> Floats:
@@ -306,35 +331,47 @@ def _falling(x: Indices, C: int, size: int) -> Floats:
     return np.concatenate([start, factors.cumprod(axis=-1)], axis=-1)
 
 
-def _check(counts: Sequence[Sequence[int]], distinct: Counter[tuple[int, ...]], size: int) -> None:
+def _check(counts: Sequence[Sequence[int]], distinct: Counter[tuple[int, ...]], size: int, ordered: bool) -> None:
     if not counts or size < 1:
         raise InputError(f"the limit needs a question and a trace; got {len(counts)} questions, size {size}.")
     if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
         raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
     M = max(map(len, distinct))
-    if M > MAX_ANSWERS or states_of(M, size) > MAX_STATES:
+    if M > MAX_ANSWERS or not _within_reach(M, size, ordered):
         raise InputError(
-            f"{M} different answers and {size} traces make a lattice of {states_of(M, size):,} states; the limit goes "
-            f"up to {MAX_STATES:,} (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
+            f"{M} different answers and {size} traces make {states_of(M, size, ordered):,} states, more than "
+            "the limit goes up to (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
         )
 
 
-def _step(here: Indices, p_here: Floats, there: Indices, p_there: Floats) -> csr_array:
-    """The chances of the next layer's states, (S, S'). A first vote for an answer takes the first free place."""
-    base = (there.max(initial=0) + 2) ** np.arange(here.shape[1])
+def _step(
+    here: Indices, p_here: Floats, there: Indices, p_there: Floats, winner: Floats, ordered: bool
+) -> tuple[csr_array, Floats]:
+    """The chances of the next layer's states, (S, S'), and the chance that each answer wins, (S, M), from ``winner``.
+
+    A first vote for an answer takes the first free place. Descending counts are put in order again after each vote, and
+    what is known of an answer goes with it.
+    """
+    S, M = here.shape
+    base = (there.max(initial=0) + 2) ** np.arange(M)
     keys = there @ base
     order = np.argsort(keys)
     rows, columns, chances = [], [], []
-    for unit in np.eye(here.shape[1], dtype=np.int64):
-        key = (here + unit) @ base
-        place = np.minimum(np.searchsorted(keys, key, sorter=order), len(keys) - 1)
-        to = order[place]
-        ok = np.flatnonzero(keys[to] == key)
+    wins = np.zeros((S, M))
+    for m, unit in enumerate(np.eye(M, dtype=np.int64)):
+        after = here + unit
+        places = np.broadcast_to(np.arange(M), (S, M)) if ordered else np.argsort(-after, axis=1, kind="stable")
+        key = np.take_along_axis(after, places, axis=1) @ base
+        to = order[np.minimum(np.searchsorted(keys, key, sorter=order), len(keys) - 1)]
+        free = here[:, m - 1] == 0 if m else np.zeros(S, dtype=np.bool_)  # an earlier place is free
+        ok = np.flatnonzero((keys[to] == key) & ~free)
+        chance = p_there[to[ok]] / p_here[ok]
+        wins[ok[:, None], places[ok]] += chance[:, None] * winner[to[ok]]
         rows.append(ok)
         columns.append(to[ok])
-        chances.append(p_there[to[ok]] / p_here[ok])
+        chances.append(chance)
     values = (np.concatenate(chances), (np.concatenate(rows), np.concatenate(columns)))
-    return csr_array(values, shape=(len(here), len(there)))
+    return csr_array(values, shape=(S, len(there))), wins
 
 
 def _layer(votes: Indices, winner: Floats, step: csr_array) -> Layer:
