@@ -8,6 +8,7 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
+from pets.cli._join import join_run, lead, shared_sampler
 from pets.cli._output import check_rows_output
 from pets.cli._run import clock, is_terminal, run_engine
 from pets.cli.options import (
@@ -42,6 +43,7 @@ __all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
 }  # fmt: skip
+NEW = "new"  # the run that --join makes
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
@@ -129,6 +131,11 @@ class NewRunOptions:
 
     new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
     no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
+    join: str | None = option(
+        'Share a run of a PostgreSQL with other processes: its number or "last", or "new" with QUESTIONS. One of them '
+        "allocates, all of them ask.",
+        metavar="RUN",
+    )
 
     def store(self, storage: StoredRunOptions) -> str | None:
         """The file that keeps the run, of which the user hears before it is written."""
@@ -164,6 +171,7 @@ def solve(
     pets solve starter --first 20 --budget 4x                  the local model
     pets solve --resume --run 3                                a run of runs.db, by its number
     pets solve mine.jsonl --batch-api --endpoint https://api.openai.com/v1 --model gpt-4o-mini
+    pets solve --join 3 --store postgresql://db.example/pets   one more process on a run that several share
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
     many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
@@ -172,6 +180,9 @@ def solve(
     check_rows_output(result.output)
     if storage.resume:
         run_engine(_resumed(questions, selection, model, storage, pace), result.output)
+        return
+    if keeping.join not in (None, NEW):
+        join_run(str(keeping.join), model, storage, result.output)
         return
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
@@ -191,17 +202,21 @@ def solve(
         name = mixture_name(config.models) or model.name or ""
         _print_estimate(question_set, config, name, storage.store or DEFAULT_STORE, preview.expect)
         return
+    store = keeping.store(storage)
+    shared = None if keeping.join is None else shared_sampler(sampler, store, config)
     engine = Engine(
         question_set,
         endpoint=model.servers,
         headers=model.headers,
         model=model.model,
-        sampler=sampler,
-        store=keeping.store(storage),
+        sampler=shared or sampler,
+        store=store,
         new=keeping.new,
         config=config,
     )
     _print_origin(engine)
+    if shared is not None:
+        lead(engine, shared)
     run_engine(engine, result.output)
 
 

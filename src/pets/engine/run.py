@@ -353,6 +353,11 @@ class Engine(Session):
             self._finalize(driver, over)
         return self.solution()
 
+    def widen(self, concurrency: int) -> None:
+        """Have that many traces in flight at most, from now on: processes joined the run, or left it."""
+        if self._driver is not None:
+            self._driver.config = replace(self._driver.config, concurrency=concurrency)
+
     def drain(self) -> None:
         """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
         if self._driver is not None:

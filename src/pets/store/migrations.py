@@ -124,6 +124,19 @@ def _batch_jobs(transaction: Transaction) -> None:
     )
 
 
+def _workers_and_tasks(transaction: Transaction) -> None:
+    """Processes that share a run, and its requests: one without a worker is free, one without a reply is under way."""
+    transaction.execute(
+        "CREATE TABLE workers (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, "
+        "width INTEGER NOT NULL, beat INTEGER NOT NULL)"
+    )
+    transaction.execute(
+        "CREATE TABLE tasks (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, request TEXT NOT NULL, worker INTEGER, "
+        "reply TEXT)"
+    )
+    transaction.execute("CREATE INDEX tasks_of_runs ON tasks (run, worker)")
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -137,4 +150,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _replicas,
     _models_of_traces,
     _batch_jobs,
+    _workers_and_tasks,
 )

@@ -15,6 +15,7 @@ from pets.store.records import (
     LostLaunch,
     ModelTotals,
     RunSettings,
+    RunState,
     RunSummary,
     StoredTrace,
     job_of,
@@ -75,6 +76,13 @@ class RunView:
     def answered(self) -> set[str]:
         """The ids of the questions whose answers have been handed out."""
         return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
+
+    def state(self) -> RunState:
+        """Whether a process works on the run now, and if not, whether it is finished."""
+        row = self._database.one(sql.GET_RUN, self.id)
+        if row is None:
+            raise StateError(f"run {self.id} is no longer in {self._database.name}.")
+        return "running" if self._database.is_locked(self.id) else "stopped" if row[3] is None else "finished"
 
     def summary(self) -> RunSummary:
         """The run in a few numbers."""

@@ -95,6 +95,8 @@ DELETE_RUN = (
     "DELETE FROM questions WHERE run = ?1",
     "DELETE FROM batch_jobs WHERE run = ?1",
     "DELETE FROM states WHERE run = ?1",
+    "DELETE FROM tasks WHERE run = ?1",
+    "DELETE FROM workers WHERE run = ?1",
     "DELETE FROM runs WHERE id = ?1",
 )
 
