@@ -147,7 +147,10 @@ class _State:
         wanted = np.ceil((ends - sum(self.counts)) / self.rate - 1e-9).astype(np.int64) - self.tally.pending
         first = int(np.flatnonzero(wanted <= 0)[-1])
         last = int(np.searchsorted(wanted, max(self.room, wanted[first]), side="right"))
-        return slice(first, last), np.maximum(wanted[first:last], 0)
+        sizes = np.maximum(wanted[first:last], 0)
+        if last < len(wanted) and sizes[-1] > self.room - 1 / self.rate:
+            sizes[-1] = self.room  # what is left is not worth a vote
+        return slice(first, last), sizes
 
 
 Offer = tuple[_State, Indices, Floats]
