@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
+from pets.engine import TokenPrice
 from pets.errors import InputError
 from pets.prompts import Sampling
 
@@ -87,10 +88,7 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
     samplers = both.samplers_by_model(LocalModelOptions(), stream=False)
     assert {name: len(own) for name, own in samplers.items()} == {"a": 1, "b": 2}
     price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
-    assert price is None and [str(share.price) for share in shares] == [
-        "TokenPrice(prompt=1.0, output=2.0)",
-        "TokenPrice(prompt=3.0, output=4.0)",
-    ]
+    assert price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
     assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
 
 
