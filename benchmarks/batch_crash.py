@@ -35,8 +35,8 @@ from pets.samplers import Prompt
 from pets.store import Store, StoredTrace
 
 KILLS, QUESTIONS, MEAN = 20, 40, 10
-MOST_REQUESTS = 9  # of a process before it is killed by one of them
-MOST_SECONDS = 4.0  # of a process before it is killed by the clock; it takes one to start
+MOST_REQUESTS = 5  # of a process before it is killed by one of them
+MOST_SECONDS = 3.0  # of a process before it is killed by the clock; it takes one to start
 MAIN = "from pets.cli.main import main; main()"
 
 

@@ -176,7 +176,7 @@ class Completion:
     together, ``None`` where it does not say; ``confidence`` is ``None`` where no log-probabilities were asked for or
     given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone. ``size`` is the bytes of all
     that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
-    allows, and the tokens are what it allows.
+    allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
     """
 
     text: str
@@ -187,6 +187,7 @@ class Completion:
     raw: Mapping[str, Any] | None = field(default=None, hash=False)
     size: int | None = None
     claimed_more: bool = False
+    cached_tokens: int = 0
 
 
 def is_cut(finish: str) -> bool:

@@ -31,7 +31,8 @@ class Trace:
 
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
-    ``model`` is its place among the models of a mixture, whose prices may differ.
+    ``model`` is its place among the models of a mixture, whose prices may differ. ``cached_tokens`` are those of the
+    prompt that the server had read before, and may sell for less.
     """
 
     question: str
@@ -41,6 +42,7 @@ class Trace:
     tokens: int = 0
     prompt_tokens: int = 0
     model: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

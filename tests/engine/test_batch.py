@@ -151,10 +151,28 @@ def test_a_run_that_is_broken_off_at_any_request_loses_and_pays_nothing(begin, m
 
 
 def test_a_budget_in_money_counts_half_prices_and_every_prompt(begin):
-    mock, engine = begin(budget="0.01usd", options={"price": "in=10,out=40", "max_tokens": 200})
+    mock, engine = begin(budget="0.08usd", options={"price": "in=10,out=40", "max_tokens": 200})
     solution, _ = run(engine())
     paid = (mock.stats.prompt_tokens * 10 + mock.stats.completion_tokens * 40) / 1e6 / 2
-    assert solution.spent == pytest.approx(paid) and solution.cost == pytest.approx(paid) and solution.spent <= 0.011
+    assert (
+        solution.spent == pytest.approx(paid)
+        and solution.cost == pytest.approx(paid)
+        and 0.06 < solution.spent <= 0.088
+    )
+
+
+def test_cached_prompt_tokens_cost_less(begin):
+    price = {"price": "in=10,out=40,cached=1", "max_tokens": 200}
+    mock, engine = begin(budget="0.08usd", options=price, prompt_cache=True)
+    solution, answers = run(engine())
+    stats = mock.stats
+    full = (stats.prompt_tokens * 10 + stats.completion_tokens * 40) / 1e6 / 2
+    paid = full - stats.cached_tokens * 9 / 1e6 / 2
+    assert stats.cached_tokens > 0 and solution.spent == pytest.approx(paid) and solution.cost == pytest.approx(paid)
+    assert sum(answer.cost for answer in answers) == pytest.approx(paid)
+    again = engine()
+    assert again.stored_run.summary().spent == pytest.approx(paid * 1e12)
+    again.close()
 
 
 def test_batch_jobs_need_a_store_and_one_provider(serve):

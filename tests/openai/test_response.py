@@ -151,3 +151,23 @@ def test_a_body_with_too_many_parts_is_refused_before_it_is_read(body):
 def test_a_text_may_say_whatever_it_likes(value):
     check_size(json.dumps(value).encode())
     check_size(json.dumps(["[{," * MAX_CONTAINERS, '"\\"' * MAX_CONTAINERS, value], ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [({"cached_tokens": 30}, 30), ({"cached_tokens": 999}, 40), ({"cached_tokens": None}, 0), ({}, 0), (None, 0)],
+)
+def test_cached_tokens_are_no_more_than_the_prompt_has(details, cached):
+    reply, usage = ResponseReader(1, Sampling()), {"prompt_tokens": 40, "completion_tokens": 3}
+    choice = {"index": 0, "text": "4", "finish_reason": "stop"}
+    reply.read(json.dumps({"choices": [choice], "usage": usage | {"prompt_tokens_details": details}}))
+    assert reply.completions()[0].cached_tokens == cached
+
+
+@pytest.mark.parametrize("details", [{"cached_tokens": -1}, {"cached_tokens": "many"}, [1]])
+def test_cached_tokens_that_are_no_number_are_no_reply(details):
+    reply, usage = ResponseReader(1, Sampling()), {"prompt_tokens": 40, "completion_tokens": 3}
+    choice = {"index": 0, "text": "4", "finish_reason": "stop"}
+    with pytest.raises(ReplyError):
+        reply.read(json.dumps({"choices": [choice], "usage": usage | {"prompt_tokens_details": details}}))
+        reply.completions()

@@ -51,6 +51,9 @@ class MockServerOptions:
     refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
     hostile: bool = option("Also serve a model hostile/NAME for every misbehaviour; /v1/models lists them.", False)
     strict: Flavour | None = option("Refuse fields that this host does not know, in its words, and count as it does.")
+    prompt_cache: bool = option(
+        "Tell in the usage how many prompt tokens are cached: those of prompts seen before.", False
+    )
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
@@ -82,6 +85,7 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         refused_questions=server.refuse,
         hostile=server.hostile,
         strict=server.strict,
+        prompt_cache=server.prompt_cache,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
     )

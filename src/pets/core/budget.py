@@ -33,6 +33,7 @@ def amount_words(number: float, unit: str) -> str:
 class Currency:
     """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe).
 
+    ``per_cached_token`` is the price of prompt tokens from the server's cache, that of the others if it has none.
     ``rates`` are what a token and a prompt token cost by model, where the models of a mixture have prices of their own.
     """
 
@@ -41,6 +42,7 @@ class Currency:
     per_trace: int = 1
     per_token: int = 0
     per_prompt_token: int = 0
+    per_cached_token: int | None = None
     rates: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,6 +50,7 @@ class Currency:
             self.per_trace,
             self.per_token,
             self.per_prompt_token,
+            self.per_cached_token or 0,
             *(price for rate in self.rates for price in rate),
         )
         if min(prices) < 0 or self.hold < 1:
@@ -71,15 +74,19 @@ class Currency:
         return cls("tokens", hold, per_trace=0, per_token=1, per_prompt_token=1)
 
     @classmethod
-    def money(cls, prompt: float, output: float, *, prompt_tokens: int, max_tokens: int) -> "Currency":
-        """Picodollars, from dollars per million tokens; holds the price of the longest trace.
+    def money(
+        cls, prompt: float, output: float, cached: float | None = None, *, prompt_tokens: int, max_tokens: int
+    ) -> "Currency":
+        """Picodollars, from dollars per million tokens; holds the price of the longest trace, nothing of it cached.
 
-        >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).hold
-        615000000
+        >>> currency = Currency.money(0.15, 0.60, 0.075, prompt_tokens=100, max_tokens=1000)
+        >>> currency.hold, currency.cost(Trace("q", 0, prompt_tokens=100, cached_tokens=80))
+        (615000000, 9000000)
         """
         per_prompt_token, per_token = round(prompt * 1_000_000), round(output * 1_000_000)
         hold = max(1, per_prompt_token * prompt_tokens + per_token * max_tokens)
-        return cls("picodollars", hold, 0, per_token, per_prompt_token)
+        per_cached_token = None if cached is None else round(cached * 1_000_000)
+        return cls("picodollars", hold, 0, per_token, per_prompt_token, per_cached_token)
 
     @classmethod
     def dearest(cls, currencies: Sequence["Currency"]) -> "Currency":
@@ -107,7 +114,10 @@ class Currency:
     def cost(self, trace: Trace) -> int:
         """What ``trace`` really cost."""
         per_token, per_prompt_token = self.rates[trace.model] if self.rates else (self.per_token, self.per_prompt_token)
-        return self.per_trace + per_token * trace.tokens + per_prompt_token * trace.prompt_tokens
+        cost = self.per_trace + per_token * trace.tokens + per_prompt_token * trace.prompt_tokens
+        if self.per_cached_token is None or self.rates:
+            return cost
+        return cost - (per_prompt_token - self.per_cached_token) * trace.cached_tokens
 
 
 TRACES = Currency()

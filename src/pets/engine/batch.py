@@ -68,7 +68,7 @@ def batched(config: RunConfig, model: str) -> RunConfig:
 
     >>> config = batched(RunConfig(batch_api=True), "gpt-4o-mini")
     >>> config.policy, config.price
-    ('okg:waves=4', TokenPrice(prompt=0.075, output=0.3, batch=1.0))
+    ('okg:waves=4', TokenPrice(prompt=0.075, output=0.3, batch=1.0, cached=0.0375))
     """
     if not config.batch_api:
         return config

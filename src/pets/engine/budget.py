@@ -65,6 +65,8 @@ def with_tokens(others: OtherModels, model: int, prompt_tokens: int, tokens: int
 class TokenPrice:
     """Dollars per million tokens of prompt and of output; in batch jobs they cost the share ``batch`` of it.
 
+    ``cached`` is the price of prompt tokens that the server has in its cache, that of the others where it is ``None``.
+
     >>> TokenPrice.parse("in=0.15,out=0.60").dollars(prompt_tokens=1_000_000, tokens=500_000)
     0.45
     """
@@ -72,37 +74,45 @@ class TokenPrice:
     prompt: float
     output: float
     batch: float = 0.5
+    cached: float | None = None
 
     def __post_init__(self) -> None:
         if not (0 <= self.prompt < 1e6 and 0 <= self.output < 1e6) or self.prompt + self.output == 0:
             raise InputError(f"prices are dollars per million tokens, not negative and not both 0; got {self}.")
+        if self.cached is not None and not 0 <= self.cached <= self.prompt:
+            raise InputError(f"cached tokens cost no more than others, and not less than nothing; got {self.cached}.")
         if not 0 < self.batch <= 1:
             raise InputError(f"batch jobs cost a share of the price, more than 0 and at most 1; got {self.batch}.")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``in=0.15,out=0.60``, where batch jobs cost another share than half ``in=0.15,out=0.60,batch=0.6``."""
+        """``in=0.15,out=0.60``; with the price of cached tokens or another share than half for batch jobs
+        ``in=0.15,out=0.60,cached=0.075,batch=0.6``."""
         parts = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
         try:
-            if not {"in", "out"} <= set(parts) <= {"in", "out", "batch"}:
+            if not {"in", "out"} <= set(parts) <= {"in", "out", "batch", "cached"}:
                 raise ValueError
-            return cls(float(parts["in"]), float(parts["out"]), float(parts.get("batch", 0.5)))
+            cached = float(parts["cached"]) if "cached" in parts else None
+            return cls(float(parts["in"]), float(parts["out"]), float(parts.get("batch", 0.5)), cached)
         except ValueError:
             raise InputError(
-                f"a price is in=DOLLARS,out=DOLLARS per million tokens, and batch=SHARE for batch jobs; got {text!r}."
+                "a price is in=DOLLARS,out=DOLLARS per million tokens, where it matters with cached=DOLLARS for cached "
+                f"prompts and batch=SHARE for batch jobs; got {text!r}."
             ) from None
 
     def in_batches(self) -> "TokenPrice":
         """The price of batch jobs; of such a price, itself.
 
-        >>> TokenPrice(2.0, 8.0).in_batches()
-        TokenPrice(prompt=1.0, output=4.0, batch=1.0)
+        >>> TokenPrice(2.0, 8.0, cached=0.5).in_batches()
+        TokenPrice(prompt=1.0, output=4.0, batch=1.0, cached=0.25)
         """
-        return TokenPrice(self.prompt * self.batch, self.output * self.batch, 1.0)
+        cached = None if self.cached is None else self.cached * self.batch
+        return TokenPrice(self.prompt * self.batch, self.output * self.batch, 1.0, cached)
 
-    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = ()) -> float:
-        """What the tokens of prompts and outputs cost, whichever model they are of."""
-        return (self.prompt * prompt_tokens + self.output * tokens) / 1e6
+    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = (), cached_tokens: int = 0) -> float:
+        """What tokens of prompts, ``cached_tokens`` among them, and of outputs cost, whichever model they are of."""
+        saved = 0.0 if self.cached is None else self.prompt - self.cached
+        return (self.prompt * prompt_tokens + self.output * tokens - saved * cached_tokens) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +126,11 @@ class TokenPrices:
 
     by_model: tuple[TokenPrice, ...]
 
-    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = ()) -> float:
-        """What tokens cost, of which ``others`` are those of every model but the first: (model, prompt, output)."""
+    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = (), cached_tokens: int = 0) -> float:
+        """What tokens cost, of which ``others`` are those of every model but the first: (model, prompt, output).
+
+        Cached tokens count as others do: they are not told apart by model.
+        """
         own_prompt = prompt_tokens - sum(prompt for _, prompt, _ in others)
         own = tokens - sum(output for _, _, output in others)
         rest = sum(self.by_model[model].dollars(prompt, output) for model, prompt, output in others)
@@ -128,14 +141,14 @@ Price = TokenPrice | TokenPrices
 
 
 LIST_PRICES = {
-    "gpt-4o": TokenPrice(2.50, 10.00),
-    "gpt-4o-mini": TokenPrice(0.15, 0.60),
-    "gpt-4.1": TokenPrice(2.00, 8.00),
-    "gpt-4.1-mini": TokenPrice(0.40, 1.60),
-    "gpt-4.1-nano": TokenPrice(0.10, 0.40),
-    "gpt-5": TokenPrice(1.25, 10.00),
-    "gpt-5-mini": TokenPrice(0.25, 2.00),
-    "gpt-5-nano": TokenPrice(0.05, 0.40),
+    "gpt-4o": TokenPrice(2.50, 10.00, cached=1.25),
+    "gpt-4o-mini": TokenPrice(0.15, 0.60, cached=0.075),
+    "gpt-4.1": TokenPrice(2.00, 8.00, cached=0.50),
+    "gpt-4.1-mini": TokenPrice(0.40, 1.60, cached=0.10),
+    "gpt-4.1-nano": TokenPrice(0.10, 0.40, cached=0.025),
+    "gpt-5": TokenPrice(1.25, 10.00, cached=0.125),
+    "gpt-5-mini": TokenPrice(0.25, 2.00, cached=0.025),
+    "gpt-5-nano": TokenPrice(0.05, 0.40, cached=0.005),
     "deepseek-chat": TokenPrice(0.28, 0.42),
     "deepseek-reasoner": TokenPrice(0.28, 0.42),
     "mistral-large-latest": TokenPrice(2.00, 6.00),
@@ -147,7 +160,7 @@ def price_of(model: str, own: TokenPrice | None = None) -> TokenPrice | None:
     """The user's price, else the table's for this model, else none.
 
     >>> price_of("openai/gpt-4o-mini"), price_of("my-own")
-    (TokenPrice(prompt=0.15, output=0.6, batch=0.5), None)
+    (TokenPrice(prompt=0.15, output=0.6, batch=0.5, cached=0.075), None)
     """
     return own or LIST_PRICES.get(model) or LIST_PRICES.get(model.rpartition("/")[2])
 
@@ -229,5 +242,8 @@ def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_
         return Currency.tokens(prompt_tokens + max_tokens)
     prices = price.by_model if isinstance(price, TokenPrices) else (price,)
     return Currency.dearest(
-        [Currency.money(p.prompt, p.output, prompt_tokens=prompt_tokens, max_tokens=max_tokens) for p in prices]
+        [
+            Currency.money(p.prompt, p.output, p.cached, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+            for p in prices
+        ]
     )

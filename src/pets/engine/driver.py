@@ -693,6 +693,7 @@ class Driver:
                 tries=batch.tries + 1,
                 wasted=batch.lost,
                 model=batch.model,
+                cached_tokens=completion.cached_tokens,
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
         ]

@@ -458,7 +458,7 @@ class TokenEstimator:
         """The same traces, each with its tokens; those of the prompt with the first, which is read once for all."""
         counted: list[Completion] = []
         for place, completion in enumerate(completions):
-            tokens, prompt_tokens = completion.tokens, completion.prompt_tokens
+            tokens, prompt_tokens, cached_tokens = completion.tokens, completion.prompt_tokens, completion.cached_tokens
             size = text_bytes(completion.text) if completion.size is None else completion.size
             if tokens is None:
                 tokens = min(max_tokens, self._estimate(size))
@@ -466,11 +466,13 @@ class TokenEstimator:
                 self._bytes += size
                 self._tokens += tokens
             if place > 0:
-                prompt_tokens = 0
+                prompt_tokens = cached_tokens = 0
             elif prompt_tokens is None:
                 prompt_tokens = 0 if completion.size is None else self._estimate(prompt.max_tokens)
             if (tokens, prompt_tokens) != (completion.tokens, completion.prompt_tokens):
-                completion = replace(completion, tokens=tokens, prompt_tokens=prompt_tokens)
+                completion = replace(
+                    completion, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens
+                )
             counted.append(completion)
         return counted
 

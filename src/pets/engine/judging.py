@@ -104,4 +104,5 @@ def _with_reply(completion: Completion, reply: Completion) -> Completion:
         completion,
         tokens=(completion.tokens or 0) + (reply.tokens or 0),
         prompt_tokens=(completion.prompt_tokens or 0) + (reply.prompt_tokens or 0),
+        cached_tokens=completion.cached_tokens + reply.cached_tokens,
     )

@@ -93,7 +93,7 @@ def with_prices(shares: Sequence[ModelShare], prices: Mapping[str, TokenPrice | 
     """The models with prices of their own.
 
     >>> with_prices(model_shares(["a", "b"]), {"b": "in=1,out=2"})[1].price
-    TokenPrice(prompt=1.0, output=2.0, batch=0.5)
+    TokenPrice(prompt=1.0, output=2.0, batch=0.5, cached=None)
     """
     if unknown := set(prices) - {share.name for share in shares}:
         raise InputError(f"there is a price for {min(unknown)}, which is none of several models.")
@@ -173,7 +173,8 @@ def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | 
     """What tokens cost: each model's at its own price, else that of all, else the table's; ``None`` where one has none.
 
     >>> mixture_price("", with_prices(model_shares(["gpt-5", "b"]), {"b": TokenPrice(1, 2)}), None)
-    TokenPrices(by_model=(TokenPrice(prompt=1.25, output=10.0, batch=0.5), TokenPrice(prompt=1, output=2, batch=0.5)))
+    TokenPrices(by_model=(TokenPrice(prompt=1.25, output=10.0, batch=0.5, cached=0.125),
+                          TokenPrice(prompt=1, output=2, batch=0.5, cached=None)))
     """
     if not shares:
         return price_of(model, price)

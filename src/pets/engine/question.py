@@ -193,6 +193,7 @@ class QuestionTotals:
 
     __slots__ = (
         "best",
+        "cached_tokens",
         "cut",
         "excerpt",
         "failed",
@@ -206,17 +207,25 @@ class QuestionTotals:
     )
 
     def __init__(self) -> None:
-        self.tokens = self.prompt_tokens = self.failed = self.cut = self.refused = self.unreadable = 0
+        self.tokens = self.prompt_tokens = self.cached_tokens = self.failed = self.cut = self.refused = (
+            self.unreadable
+        ) = 0
         self.excerpt = ""  # of a trace without an answer, until one has one
         self.lost = 0  # attempts that were charged and tried again
         self.others: OtherModels = ()
         self.best: tuple[BestTrace, ...] = ()
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
+    @property
+    def priced(self) -> tuple[int, int, OtherModels, int]:
+        """What :meth:`~pets.engine.budget.TokenPrice.dollars` needs."""
+        return self.prompt_tokens, self.tokens, self.others, self.cached_tokens
+
     def add(self, trace: StoredTrace, kind: str | None) -> None:
         """Count a trace that came back, or failed; ``kind`` is the confidence by which a trace is sure."""
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
+        self.cached_tokens += trace.cached_tokens
         self.lost += trace.wasted
         self.others = with_tokens(self.others, trace.model, trace.prompt_tokens, trace.tokens)
         outcome = outcome_of(trace)
@@ -430,7 +439,7 @@ class OpenQuestion:
             unreadable=totals.unreadable,
             tokens=totals.tokens,
             prompt_tokens=totals.prompt_tokens,
-            cost=None if price is None else round(price.dollars(totals.prompt_tokens, totals.tokens, totals.others), 9),
+            cost=None if price is None else round(price.dollars(*totals.priced), 9),
             warmup=None if warmup is None else NAMES[warmup],
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,

@@ -313,7 +313,7 @@ class Engine(Session):
         """How the run is spread over time."""
         self._begun_at = 0.0
         self._told_before = 0
-        self._tokens = self._prompt_tokens = self._failed = 0
+        self._tokens = self._prompt_tokens = self._cached_tokens = self._failed = 0
         self._others: OtherModels = ()
         self._given: Counter[int] = Counter()  # traces that came back, by model
 
@@ -419,7 +419,7 @@ class Engine(Session):
             lost=self.lost,
             tokens=self._tokens,
             prompt_tokens=self._prompt_tokens,
-            cost=None if self._price is None else self._price.dollars(self._prompt_tokens, self._tokens, self._others),
+            cost=self._cost,
             spent=spent,
             total=total,
             unit=unit,
@@ -429,6 +429,12 @@ class Engine(Session):
             complete=driver.satisfied or not driver.draining,
             models={share.name: self._given[place] for place, share in enumerate(self.config.models)},
         )
+
+    @property
+    def _cost(self) -> float | None:
+        if self._price is None:
+            return None
+        return self._price.dollars(self._prompt_tokens, self._tokens, self._others, self._cached_tokens)
 
     @property
     def _ids(self) -> list[str]:
@@ -565,6 +571,7 @@ class Engine(Session):
         self._given[trace.model] += trace.error is None
         self._tokens += trace.tokens
         self._prompt_tokens += trace.prompt_tokens
+        self._cached_tokens += trace.cached_tokens
         self._others = with_tokens(self._others, trace.model, trace.prompt_tokens, trace.tokens)
 
 

@@ -46,6 +46,7 @@ class MockStats:
     unmatched: int = 0
     batches: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     questions: Counter[str] = field(default_factory=Counter)
@@ -64,7 +65,8 @@ class MockModel:
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
     ``refused_questions`` get 400, and so do those that want more tokens than ``max_model_len`` leaves beside the
     prompt; more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for every misbehaviour of
-    :mod:`pets.mock.hostile`, a ``strict`` one refuses fields as a host of :mod:`pets.mock.strict` does.
+    :mod:`pets.mock.hostile`, a ``strict`` one refuses fields as a host of :mod:`pets.mock.strict` does. With a
+    ``prompt_cache`` the usage tells how many tokens of prompts came before.
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -86,6 +88,7 @@ class MockModel:
         api_key: str | None = None,
         hostile: bool = False,
         strict: Flavour | None = None,
+        prompt_cache: bool = False,
         seed: int = 0,
         prompts: Mapping[str, str] | None = None,
         on_unmatched: Callable[[str], None] = lambda prompt: None,
@@ -104,6 +107,7 @@ class MockModel:
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
         self.hostile, self.strict, self.max_model_len, self.seed = hostile, strict, max_model_len, seed
         self.stats = MockStats()
+        self._cached_prompts: set[str] | None = set() if prompt_cache else None
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._refused_questions = frozenset(refused_questions)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
@@ -170,9 +174,18 @@ class MockModel:
             extra=self._happens("extra_logprob", faults, bool(request.top) and "no_logprobs" not in faults),
             apart=self._happens("reasoning_apart", faults, request.chat),
             flavour=self.strict,
+            cached_tokens=self._cached_tokens(request),
             usage_of_one=self._happens("usage_of_one", faults, tells_usage and len(choices) > 1),
         )
         return response, self._happens("slow", faults, True)
+
+    def _cached_tokens(self, request: CompletionRequest) -> int | None:
+        """The tokens of prompts that were asked before; ``None`` where nothing is cached."""
+        if self._cached_prompts is None:
+            return None
+        known = sum(prompt_tokens(prompt) for prompt in request.prompts if prompt in self._cached_prompts)
+        self._cached_prompts.update(request.prompts)
+        return known
 
     def seconds(self, choice: TraceText) -> float:
         """How long a trace takes."""
@@ -194,6 +207,7 @@ class MockModel:
 
     def _charge(self, response: CompletionResponse) -> None:
         self.stats.prompt_tokens += response.prompt_tokens
+        self.stats.cached_tokens += response.cached_tokens or 0
         self.stats.completion_tokens += sum(choice.tokens for choice in response.choices)
 
     def _question(self, prompt: str) -> str:

@@ -34,6 +34,7 @@ class CompletionResponse:
     usage_of_one: bool = False
     apart: bool = False
     flavour: Flavour | None = None
+    cached_tokens: int | None = None
 
     def structured(self, index: int) -> str | None:
         """The members of a message that is no prose, but a function call or JSON; ``None`` where it is, or was cut."""
@@ -55,7 +56,7 @@ class CompletionResponse:
         counted = self.choices[:1] if self.usage_of_one else self.choices
         tokens = sum(choice.tokens for choice in counted)
         thoughts = sum(choice.tokens - (choice.finish == "stop") for choice in counted) if self.hides_thoughts else 0
-        return usage_json(self.flavour, self.prompt_tokens, tokens, thoughts)
+        return usage_json(self.flavour, self.prompt_tokens, tokens, thoughts, self.cached_tokens)
 
     @property
     def hides_thoughts(self) -> bool:

@@ -85,7 +85,9 @@ def _check_openai(fields: Mapping[str, Any], unknown: list[str]) -> None:
             raise ApiError(message, param=name, code="unsupported_parameter")
 
 
-def usage_json(flavour: Flavour | None, prompt_tokens: int, tokens: int, thoughts: int) -> str:
+def usage_json(
+    flavour: Flavour | None, prompt_tokens: int, tokens: int, thoughts: int, cached_tokens: int | None = None
+) -> str:
     """The ``usage`` object of a host; ``thoughts`` of the ``tokens`` were never shown.
 
     >>> usage_json("openai", 10, 90, 80)
@@ -95,6 +97,8 @@ def usage_json(flavour: Flavour | None, prompt_tokens: int, tokens: int, thought
     """
     shown = tokens - thoughts if flavour == "gemini" else tokens
     details = f',"completion_tokens_details":{{"reasoning_tokens":{thoughts}}}' if flavour == "openai" else ""
+    if cached_tokens is not None:
+        details += f',"prompt_tokens_details":{{"cached_tokens":{cached_tokens}}}'
     return (
         f'{{"prompt_tokens":{prompt_tokens},"completion_tokens":{shown},'
         f'"total_tokens":{prompt_tokens + tokens}{details}}}'

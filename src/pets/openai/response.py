@@ -272,6 +272,8 @@ class ResponseReader:
         claimed_more = self._claims_more(choices)
         if prompt_tokens is not None:
             prompt_tokens = min(prompt_tokens, self._prompt_limit)
+        details = self._usage.get("prompt_tokens_details") or {}
+        cached_tokens = min(token_count(details, "cached_tokens") or 0, prompt_tokens or 0)
         traces = []
         for choice, tokens in zip(choices, self._tokens(choices), strict=True):
             if choice.finish is None:
@@ -281,7 +283,17 @@ class ResponseReader:
             text, raw = "".join(choice.text), choice.raw if self._keep_raw else None
             confidence = choice.confidence(tokens)
             traces.append(
-                Completion(text, choice.finish, tokens, prompt_tokens, confidence, raw, choice.bytes, claimed_more)
+                Completion(
+                    text,
+                    choice.finish,
+                    tokens,
+                    prompt_tokens,
+                    confidence,
+                    raw,
+                    choice.bytes,
+                    claimed_more,
+                    cached_tokens,
+                )
             )
         return traces
 

@@ -137,6 +137,11 @@ def _workers_and_tasks(transaction: Transaction) -> None:
     transaction.execute("CREATE INDEX tasks_of_runs ON tasks (run, worker)")
 
 
+def _cached_tokens(transaction: Transaction) -> None:
+    """Prompt tokens that the server had in its cache, which may cost less."""
+    transaction.execute("ALTER TABLE traces ADD COLUMN cached INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -151,4 +156,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _models_of_traces,
     _batch_jobs,
     _workers_and_tasks,
+    _cached_tokens,
 )

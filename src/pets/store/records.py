@@ -99,7 +99,7 @@ class StoredTrace:
     ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing. ``model`` is the place of
-    the model that gave it among those of the run.
+    the model that gave it among those of the run. ``cached_tokens`` of its prompt's were in the server's cache.
     """
 
     question: str
@@ -116,6 +116,7 @@ class StoredTrace:
     tries: int = 1
     wasted: int = 0
     model: int = 0
+    cached_tokens: int = 0
 
     @property
     def launch(self) -> Launch:
@@ -126,10 +127,11 @@ class StoredTrace:
         """What the allocator is told; ``kind`` is the confidence that votes are weighted by.
 
         >>> StoredTrace("q", 0, "7", tokens=9).trace()
-        Trace(question='q', number=0, answer='7', confidence=None, tokens=9, prompt_tokens=0, model=0)
+        Trace(question='q', number=0, answer='7', confidence=None, tokens=9, prompt_tokens=0, model=0, cached_tokens=0)
         """
         confidence = None if kind is None or self.confidences is None else getattr(self.confidences, kind)
-        return Trace(self.question, self.number, self.answer, confidence, self.tokens, self.prompt_tokens, self.model)
+        counted = (self.tokens, self.prompt_tokens, self.model, self.cached_tokens)
+        return Trace(self.question, self.number, self.answer, confidence, *counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
     counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
-    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted, trace.model)
+    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted, trace.model, trace.cached_tokens)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 

@@ -235,10 +235,12 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, finished, questions, plain = row
     settings = RunSettings.from_json(plain)
-    traces, answered, tokens, prompt_tokens, wasted = database.one(sql.TOTALS, id) or (0, 0, 0, 0, 0)
+    traces, answered, tokens, prompt_tokens, wasted, cached = database.one(sql.TOTALS, id) or (0,) * 6
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
-    paid = price.per_trace * (traces + wasted) + _token_cost(database, id, settings, tokens, prompt_tokens)
+    paid = price.per_trace * (traces + wasted) + _token_cost(
+        database, id, settings, Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
+    )
     locked = database.is_locked(id)
     return RunSummary(
         id=id,
@@ -256,11 +258,11 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     )
 
 
-def _token_cost(database: Database, run: int, settings: RunSettings, tokens: int, prompt_tokens: int) -> int:
-    """What all tokens of a run cost, each model's at its own price."""
+def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Trace) -> int:
+    """What all ``tokens`` of a run cost, each model's at its own price."""
     price = settings.currency
     if not price.rates:
-        return price.per_token * tokens + price.per_prompt_token * prompt_tokens
+        return price.cost(tokens) - price.per_trace
     totals = (ModelTotals(*row) for row in database.all(sql.TOTALS_BY_MODEL, run))
     return sum(price.cost(Trace("", 0, tokens=t.tokens, prompt_tokens=t.prompt_tokens, model=t.model)) for t in totals)
 
