@@ -18,7 +18,7 @@ from pets.core.certificate import (
     p_leader_after,
 )
 from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
-from pets.core.prior import HEADS, STRENGTHS, LearnedPrior, fit_prior
+from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
 from pets.errors import InputError
 
@@ -100,7 +100,8 @@ def test_a_lead_that_cannot_be_caught_up_is_certain():
 
 
 def test_the_certificate_mixes_the_strengths_by_their_posterior():
-    prior, tally = LearnedPrior(), Tally((3, 1), options=4)
+    only_strengths = (1 / len(STRENGTHS),) * len(STRENGTHS) + (1e-300,) * len(HEADS)
+    prior, tally = LearnedPrior(kind_shares=(only_strengths,)), Tally((3, 1), options=4)
     weights = prior.posterior(tally)
     finite = weights @ [leads_after((3, 1), 4, a, 60) for a in STRENGTHS]
     forever = weights @ [p_leader_counts((3, 1), a, 4) for a in STRENGTHS]
@@ -135,8 +136,9 @@ def test_traces_without_an_answer_leave_fewer_votes_to_come():
 
 
 def test_trace_length_counts_where_the_prior_knows_lengths():
-    easy, hard = (0.95, 0.01, 0.01, 0.01, 0.01, 0.01), (0.01, 0.01, 0.01, 0.01, 0.01, 0.95)
-    prior = LearnedPrior((easy, hard), (1000.0,))
+    easy, hard = ([0.001] * KINDS for _ in range(2))
+    easy[0] = hard[len(STRENGTHS) - 1] = 1.0 - 0.001 * (KINDS - 1)
+    prior = LearnedPrior(edges=(1000.0,), kind_shares=(tuple(easy), tuple(hard)))
     short, long = Tally((2,), mean_tokens=300.0, options=8), Tally((2,), mean_tokens=9000.0, options=8)
     assert certificate(short, prior, 64) > certificate(long, prior, 64) + 0.2
 
@@ -214,7 +216,7 @@ def test_open_sets_know_a_head_and_a_tail_that_scatters():
         right += majority(path[:6]) == majority(path)
     prior = fit_prior({tally: tallies.count(tally) for tally in set(tallies)})
     symmetric_shares = np.array(prior.shares[0])
-    headless = LearnedPrior(prior.shares, (), (*symmetric_shares, *[1e-12] * len(HEADS)))
+    headless = LearnedPrior(prior.shares, (), ((*symmetric_shares, *[1e-12] * len(HEADS)),))
     with_heads, without = (expected_consistency(tallies, belief, 64)[0] for belief in (prior, headless))
     assert abs(with_heads - right / 400) < 0.6 * abs(without - right / 400)
 

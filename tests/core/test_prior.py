@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pets.core.certificate import certificate
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.prior import HEADS, STRENGTHS, TAIL_SLOTS, LearnedPrior, _headed, fit_prior, log_evidence, slots
 from pets.core.tally import Tally
@@ -33,20 +34,57 @@ def test_the_likelihood_of_all_partitions_sums_to_one(n, K):
     assert total == pytest.approx(np.ones(len(STRENGTHS)), rel=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 3, 6])
-def test_the_likelihood_with_a_head_sums_to_one_too(n):
-    total = sum(ways * np.exp([log for log, _ in _headed(c)]) for c, ways in set_partitions(n).items())
+@pytest.mark.parametrize(("n", "T"), [(1, TAIL_SLOTS), (3, TAIL_SLOTS), (6, TAIL_SLOTS), (4, 1), (5, 3)])
+def test_the_likelihood_with_a_head_sums_to_one_too(n, T):
+    partitions = ((c, ways) for c, ways in set_partitions(n).items() if len(c) <= T + 1)
+    total = sum(ways * np.exp([log for log, _ in _headed(c, T)]) for c, ways in partitions)
     assert total == pytest.approx(np.ones(len(HEADS)), rel=1e-9)
 
 
-def test_the_posterior_with_a_head_is_bayes_rule_over_who_it_is():
+@pytest.mark.parametrize("T", [1, 3, TAIL_SLOTS])
+def test_the_posterior_with_a_head_is_bayes_rule_over_who_it_is(T):
     """The marginal likelihood of one more vote, from the posterior's parts and from the evidence itself."""
-    for place, (log, parts) in enumerate(_headed((3, 1))):
+    for place, (log, parts) in enumerate(_headed((3, 1), T)):
         assert math.fsum(part.weight for part in parts) == pytest.approx(1.0)
         totals = [math.fsum(part.alpha) + math.fsum(a * many for a, many in part.unseen) for part in parts]
         again = math.fsum(part.weight * part.alpha[0] / A for part, A in zip(parts, totals, strict=True))
-        assert math.exp(_headed((4, 1))[place][0] - log) == pytest.approx(again, rel=1e-9)
-        assert all(sum(many for _, many in part.unseen) + 2 == TAIL_SLOTS + 1 for part in parts)
+        assert math.exp(_headed((4, 1), T)[place][0] - log) == pytest.approx(again, rel=1e-9)
+        assert all(sum(many for _, many in part.unseen) + 2 == T + 1 for part in parts)
+
+
+def test_a_single_option_leaves_no_doubt():
+    assert certificate(Tally((3,), options=1), fit_prior({Tally((3,), options=1): 4})) == 1.0
+
+
+@pytest.mark.parametrize("options", [None, 4])
+def test_two_traces_of_each_question_tell_how_sure_a_unanimous_pair_is(options):
+    """All pairs agree: nearly every question is all but unanimous. Half of them agree: two votes are no proof."""
+    pair, split = Tally((2,), options=options), Tally((1, 1), options=options)
+    sure = certificate(pair, fit_prior({pair: 490, split: 10}))
+    unsure = certificate(pair, fit_prior({pair: 250, split: 250}))
+    assert sure > 0.99 > 0.97 > unsure
+
+
+def test_lengths_tell_in_certificates_of_open_and_closed_sets():
+    """Short traces agree, long ones do not: of two questions with one vote each the short one is the surer."""
+    for options in (None, 4):
+        batch = Counter()
+        for i in range(200):
+            long = i % 4 == 0
+            counts = (1, 1) if long and i % 8 else (2,)
+            batch[Tally(counts, options=options, mean_tokens=9000.0 + i if long else 1000.0 + i, question=str(i))] += 1
+        prior = fit_prior(batch)
+        short, long = (certificate(Tally((1,), options=options, mean_tokens=m), prior) for m in (1000.0, 9100.0))
+        assert short > long + 0.1
+
+
+def test_few_questions_of_a_class_are_read_in_the_light_of_the_batch():
+    """A class of ten split pairs in an easy batch is believed to be easier than ten split pairs alone."""
+    easy = {Tally((2,), mean_tokens=1.0 + i, question=str(i)): 1 for i in range(40)}
+    hard = {Tally((1, 1), mean_tokens=100.0 + i, question=f"hard {i}"): 1 for i in range(10)}
+    together, alone = fit_prior(easy | hard), fit_prior(hard)
+    tally = Tally((2,), mean_tokens=105.0)
+    assert certificate(tally, together) > certificate(tally, alone)
 
 
 def test_the_mixture_is_a_posterior_and_its_draws_have_its_mean():

@@ -2,6 +2,8 @@
 
 import pytest
 
+from pets.core.certificate import expected_consistency
+from pets.core.prior import fit_prior
 from pets.core.tally import Tally
 from pets.engine.forecast import forecast
 from pets.errors import InputError
@@ -20,3 +22,11 @@ def test_a_forecast_begins_where_the_run_stands_and_rises():
         forecast(tallies, Uniform())
     with pytest.raises(InputError, match="spent already"):
         forecast(tallies, OKG(), up_to=2)
+
+
+def test_a_large_batch_is_forecast_as_a_whole_whatever_its_order():
+    """Every second question is split: a simulation of some of them must not see the others alone."""
+    tallies = [Tally((2,), options=4), Tally((1, 1), options=4)] * 700
+    played = forecast(tallies, OKG(), up_to=2.2, runs=2)
+    now, *_ = expected_consistency(tallies, fit_prior(dict.fromkeys(tallies[:2], 700)), 64)
+    assert played.consistency[0] == pytest.approx(now, abs=0.03)

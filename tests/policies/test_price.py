@@ -130,9 +130,10 @@ def test_what_is_left_to_the_next_window_is_not_forced_on_a_question():
 def test_a_belief_is_that_of_the_rule_in_force():
     """An untrained rule decides by the declared population, so its certificates go by that too."""
     rule = Price(rounds=3)
-    assert rule.belief == LearnedPrior(rule.trained.shares, rule.trained.edges) != LearnedPrior()
+    trained = rule.trained
+    assert rule.belief == LearnedPrior(trained.shares, trained.edges, trained.kind_shares) != LearnedPrior()
     learned = Price(rounds=3, cold=True).refit(batch(0.05))
-    assert learned.belief == LearnedPrior(learned.shares, learned.edges)
+    assert learned.belief == LearnedPrior(learned.shares, learned.edges, learned.kind_shares)
     assert Price(prior=1.0).belief == LearnedPrior()
 
 

@@ -9,20 +9,28 @@ large where its answers scatter. The batch's tallies have the Dirichlet-multinom
 Strengths also go with trace length: questions are cut into classes by mean tokens, each with shares of its own,
 shrunk towards the batch's.
 
-**Open answer sets** have one answer that the model comes back to and a tail that scatters: no symmetric prior has both,
-so its certificates are too timid. For them the belief that certifies is a mixture of Dirichlets with a *head*, one
-answer of strength h among TAIL_SLOTS of a = t / TAIL_SLOTS each,
+**The belief that certifies.** Models have one answer that they come back to and a tail that scatters: no symmetric
+prior has both, so its certificates would be too timid. Beside the symmetric ones there are Dirichlets with a *head*,
+one answer of strength h among T others of a = t / T each (T: the options but one; TAIL_SLOTS in an open answer set),
 
     P(counts | h, t) = Gamma(h + t) / Gamma(h + t + n) ·
-                       (sum_j w_j + w_none),   w_j = (h)_{n_j} ∏_{i≠j} (a)_{n_i} TAIL_SLOTS! / (TAIL_SLOTS - k + 1)!,
+                       (sum_j w_j + w_none),   w_j = (h)_{n_j} ∏_{i≠j} (a)_{n_i} T! / (T - k + 1)!,
 
-(x)_n rising: any of the answers seen may be the head, or none of them. Its shares are learned beside the others, and
-the posterior of one tally is again a mixture of Dirichlets (:meth:`LearnedPrior.mixture`).
+(x)_n rising: any of the answers seen may be the head, or none of them. The posterior of one tally is again a mixture of
+Dirichlets (:meth:`LearnedPrior.mixture`).
+
+**Few traces** say little: two of a question say no more than how often a pair agrees. So the shares of all these kinds
+are shrunk towards smooth ones, normal in a kind's difficulty d = logit P(two traces disagree),
+
+    share of kind i  ∝  base_i exp(-(d_i - mu)^2 / 2 sigma^2),
+
+averaged over what the batch says of (mu, sigma): the posterior under a flat hyperprior on a grid. A length class has
+(mu, sigma) of its own, about which the whole batch speaks too, with the voice of BATCH_VOICE questions; its shares are
+shrunk towards the batch's, tilted by the ratio of the smooth ones.
 """
 
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -35,7 +43,17 @@ from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.races import race_gains
 from pets.core.tally import Tally
 
-__all__ = ["HEADS", "OPEN_SLOTS", "STRENGTHS", "Dirichlet", "LearnedPrior", "class_tokens", "fit_prior", "log_evidence"]
+__all__ = [
+    "HEADS",
+    "KINDS",
+    "OPEN_SLOTS",
+    "STRENGTHS",
+    "Dirichlet",
+    "LearnedPrior",
+    "class_tokens",
+    "fit_prior",
+    "log_evidence",
+]
 
 Array = NDArray[np.float64]
 
@@ -43,10 +61,19 @@ STRENGTHS = (0.005, 0.02, 0.06, 0.2, 0.6, 1.6)
 OPEN_SLOTS = 8  # of an answer set whose size is not known; one more than was seen, at least
 LENGTH_CLASSES = 5
 SHRINK_BATCH, SHRINK_CLASS = 2.0, 3.0  # pseudo-questions towards equal shares, and towards the batch's
+SHRINK_KINDS = 20.0  # pseudo-questions towards smooth shares of the kinds
+BATCH_VOICE = 10.0  # questions that the whole batch counts for when a length class is smoothed
 EM_STEPS = 60
 TAIL_SLOTS = 512
-HEADS = tuple((h, t) for h in (0.5, 2.0, 8.0) for t in (0.5, 2.0, 8.0, 40.0))  # of an open set, beside STRENGTHS
-OPEN_COMPONENTS = len(STRENGTHS) + len(HEADS)
+HEADS = (
+    *((h, t) for h in (0.5, 2.0, 8.0) for t in (0.5, 2.0, 8.0, 40.0)),
+    *((8.0, t) for t in (0.02, 0.1)),  # of questions that are all but unanimous
+)
+KINDS = len(STRENGTHS) + len(HEADS)
+_BY_HEAD = [{0.5: 0.3, 2.0: 0.6, 8.0: 1.0}[h] for h, _ in HEADS]
+OPEN_BASE = np.array([0.3] * len(STRENGTHS) + _BY_HEAD)  # tails scatter
+CLOSED_BASE = np.array([1.0] * len(STRENGTHS) + [0.3] * len(HEADS))  # rivals are few
+MEANS, DEVIATIONS = np.linspace(-7.0, 2.0, 19), np.array([0.5, 1.0, 1.7, 2.5, 4.0])  # mu and sigma of smooth shares
 NEGLIGIBLE_WEIGHT = 2e-3  # posterior weight of a Dirichlet that is not worth its integral
 
 
@@ -63,7 +90,7 @@ class Dirichlet:
 class LearnedPrior:
     """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
 
-    ``open_shares`` are those of STRENGTHS and then HEADS among the questions with an open answer set.
+    ``kind_shares`` are those of STRENGTHS and then HEADS, the belief that certifies.
 
     >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
     (0, 1)
@@ -71,7 +98,7 @@ class LearnedPrior:
 
     shares: tuple[tuple[float, ...], ...] = ((1 / len(STRENGTHS),) * len(STRENGTHS),)
     edges: tuple[float, ...] = ()
-    open_shares: tuple[float, ...] = (1 / OPEN_COMPONENTS,) * OPEN_COMPONENTS
+    kind_shares: tuple[tuple[float, ...], ...] = ((1 / KINDS,) * KINDS,)
 
     def mark(self, mean_tokens: float) -> int:
         """The length class of a question whose traces have this many tokens on average."""
@@ -79,29 +106,18 @@ class LearnedPrior:
 
     def posterior(self, tally: Tally) -> Array:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
-        log_shares = _logs(self.shares[min(tally.mark, len(self.shares) - 1)])
-        log_weights = log_shares + log_evidence(tally.counts, slots(tally))
-        weights: Array = np.exp(log_weights - log_weights.max())
-        weights /= weights.sum()
-        return weights
-
-    def _open_posterior(self, tally: Tally) -> Array:
-        """Shares of STRENGTHS and HEADS given one tally with an open answer set."""
-        log_weights = _logs(self.open_shares) + _open_evidence(tally.counts)
-        weights: Array = np.exp(log_weights - log_weights.max())
-        weights /= weights.sum()
-        return weights
+        return _updated(self.shares, tally.mark, log_evidence(tally.counts, slots(tally)))
 
     def mixture(self, tally: Tally) -> list[Dirichlet]:
         """The posterior of one tally's theta, parts of negligible weight left out; weights add up to 1."""
         K, seen = slots(tally), len(tally.counts)
-        headed = _headed(tally.counts) if tally.options is None else ()
-        weights = self._open_posterior(tally) if headed else self.posterior(tally)
+        weights = _updated(self.kind_shares, tally.mark, _kind_evidence(tally.counts, tally.options)).tolist()
         parts = [
             Dirichlet(weight, tuple(n + a for n in tally.counts), ((a, K - seen),))
-            for weight, a in zip(weights.tolist(), STRENGTHS, strict=False)
+            for weight, a in zip(weights, STRENGTHS, strict=False)
         ]
-        for weight, (_, dirichlets) in zip(weights.tolist()[len(STRENGTHS) :], headed, strict=True):
+        headed = _headed(tally.counts, _tail(tally.counts, tally.options))
+        for weight, (_, dirichlets) in zip(weights[len(STRENGTHS) :], headed, strict=True):
             parts += [replace(part, weight=weight * part.weight) for part in dirichlets]
         kept = [part for part in parts if part.weight > NEGLIGIBLE_WEIGHT]
         total = math.fsum(part.weight for part in kept)
@@ -143,6 +159,14 @@ class LearnedPrior:
         return math.log(max(best, 1e-300)) + log_scale - math.log1p(p)
 
 
+def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) -> Array:
+    """The shares of a length class after what one tally says."""
+    log_weights = _logs(rows[min(mark, len(rows) - 1)]) + evidence
+    weights: Array = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    return weights
+
+
 @lru_cache(maxsize=256)
 def _logs(shares: tuple[float, ...]) -> Array:
     """Logs of one class's shares: every tally of the class asks for them."""
@@ -171,37 +195,45 @@ def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     return evidence
 
 
+def _tail(counts: tuple[int, ...], options: int | None) -> int:
+    """T: the answers that are not the head."""
+    return max(options, len(counts)) - 1 if options is not None else max(TAIL_SLOTS, len(counts))
+
+
 @lru_cache(maxsize=1 << 17)
-def _headed(counts: tuple[int, ...]) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
+def _headed(counts: tuple[int, ...], T: int) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
     """For each of HEADS log P(counts | h, t), and the posterior: a Dirichlet for each answer that may be the head."""
-    return tuple(_head(counts, h, t) for h, t in HEADS)
+    return tuple(_head(counts, h, t, T) for h, t in HEADS)
 
 
-def _head(counts: tuple[int, ...], h: float, t: float) -> tuple[float, tuple[Dirichlet, ...]]:
-    seen = len(counts)
-    K = max(TAIL_SLOTS, seen)
-    a = t / K
+def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, tuple[Dirichlet, ...]]:
+    if not T:
+        return 0.0, (Dirichlet(1.0, tuple(n + h for n in counts), ()),)
+    seen, a = len(counts), t / T
     rising = [math.lgamma(a + n) - math.lgamma(a) for n in counts]
-    base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(K + 1)
+    base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(T + 1)
     logs = [
-        base + math.lgamma(h + n) - math.lgamma(h) - tail - math.lgamma(K - seen + 2)
+        base + math.lgamma(h + n) - math.lgamma(h) - tail - math.lgamma(T - seen + 2)
         for n, tail in zip(counts, rising, strict=True)
     ]
-    logs.append(base - math.lgamma(K - seen + 1))
+    if seen <= T:
+        logs.append(base - math.lgamma(T - seen + 1))
     most = max(logs)
     log_sum = most + math.log(math.fsum(math.exp(log - most) for log in logs))
     tail_alpha = tuple(n + a for n in counts)
     parts = [
-        Dirichlet(math.exp(log - log_sum), (*tail_alpha[:j], counts[j] + h, *tail_alpha[j + 1 :]), ((a, K - seen + 1),))
-        for j, log in enumerate(logs[:-1])
+        Dirichlet(math.exp(log - log_sum), (*tail_alpha[:j], counts[j] + h, *tail_alpha[j + 1 :]), ((a, T - seen + 1),))
+        for j, log in enumerate(logs[:seen])
     ]
-    parts.append(Dirichlet(math.exp(logs[-1] - log_sum), tail_alpha, ((a, K - seen), (h, 1))))
+    if seen <= T:
+        parts.append(Dirichlet(math.exp(logs[-1] - log_sum), tail_alpha, ((a, T - seen), (h, 1))))
     return log_sum, tuple(parts)
 
 
-def _open_evidence(counts: tuple[int, ...]) -> Array:
-    """log P(counts | component) for STRENGTHS and then HEADS of an open answer set."""
-    return np.append(log_evidence(counts, slots(Tally(counts))), [log for log, _ in _headed(counts)])
+def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
+    """log P(counts | kind) for STRENGTHS and then HEADS."""
+    headed = _headed(counts, _tail(counts, options))
+    return np.append(log_evidence(counts, slots(Tally(counts, options=options))), [log for log, _ in headed])
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
@@ -217,30 +249,51 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     if not tallies:
         return LearnedPrior()
     many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
-    evidence = np.array([log_evidence(tally.counts, slots(tally)) for tally in tallies])
-    flat = np.full(len(STRENGTHS), 1 / len(STRENGTHS))
-    shares = _em(evidence, many, flat, SHRINK_BATCH)
     edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
-    prior = LearnedPrior((tuple(shares.tolist()),), edges, _open_shares(batch))
-    if not edges or not lengths:
-        return prior
-    marks = np.array([prior.mark(tally.mean_tokens) for tally in tallies])
-    rows = [_em(evidence[marks == c], many[marks == c], shares, SHRINK_CLASS) for c in range(len(edges) + 1)]
-    return LearnedPrior(tuple(tuple(row.tolist()) for row in rows), edges, prior.open_shares)
+    marks = np.array([bisect_left(edges, tally.mean_tokens) for tally in tallies])
+    classes = len(edges) + 1 if lengths else 1
+    classes = len(edges) + 1 if lengths else 1
+    states: dict[tuple[tuple[int, ...], int | None, int], float] = {}
+    for tally, questions in zip(tallies, many.tolist(), strict=True):
+        state = tally.counts, tally.options, bisect_left(edges, tally.mean_tokens) if lengths else 0
+        states[state] = states.get(state, 0.0) + questions
+    marks, many = np.array([mark for _, _, mark in states]), np.array(list(states.values()))
+    strengths = np.array([log_evidence(counts, slots(Tally(counts, options=options))) for counts, options, _ in states])
+    kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in states])
+    is_open = np.array([options is None for _, options, _ in states])
+    base = OPEN_BASE if many[is_open].sum() > many.sum() / 2 else CLOSED_BASE
+    shares = _em(strengths, many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
+    smooth = _smooth(kinds, many, base)
+    kind_shares = _em(kinds, many, smooth, SHRINK_KINDS)
+    if classes == 1:
+        return LearnedPrior((tuple(shares.tolist()),), edges, (tuple(kind_shares.tolist()),))
+    inside = [np.where(marks == c, many, 0.0) for c in range(classes)]
+    rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
+    voice = min(1.0, BATCH_VOICE / many.sum()) * many
+    tilts = [kind_shares * _smooth(kinds, questions + voice, base) / smooth for questions in inside]
+    kind_rows = [_em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS) for q, tilt in zip(inside, tilts, strict=True)]
+    by_class = [tuple(tuple(row.tolist()) for row in table) for table in (rows, kind_rows)]
+    return LearnedPrior(by_class[0], edges, by_class[1])
 
 
-def _open_shares(batch: Mapping[Tally, int]) -> tuple[float, ...]:
-    """Shares of STRENGTHS and HEADS by EM from the open answer sets of the batch; equal ones where there are none."""
-    states: Counter[tuple[int, ...]] = Counter()
-    for tally, questions in batch.items():
-        if tally.options is None and tally.votes:
-            states[tally.counts] += questions
-    flat = np.array(LearnedPrior().open_shares)
-    if not states:
-        return tuple(flat.tolist())
-    evidence = np.array([_open_evidence(counts) for counts in states])
-    many = np.array(list(states.values()), dtype=np.float64)
-    return tuple(_em(evidence, many, flat, SHRINK_BATCH).tolist())
+def _smooth(evidence: Array, many: Array, base: Array) -> Array:
+    """Shares of the kinds that are normal in their difficulty, averaged over the posterior of (mu, sigma)."""
+    mu, sigma = np.repeat(MEANS, len(DEVIATIONS))[:, None], np.tile(DEVIATIONS, len(MEANS))[:, None]
+    shares = base * np.exp(-0.5 * ((_difficulties() - mu) / sigma) ** 2)
+    shares /= shares.sum(axis=1, keepdims=True)
+    most = evidence.max(axis=1, keepdims=True)
+    log_weights = many @ np.log(np.exp(evidence - most) @ shares.T + 1e-300)
+    weights = np.exp(log_weights - log_weights.max())
+    mean: Array = np.maximum(weights / weights.sum() @ shares, 1e-12)
+    mean /= mean.sum()
+    return mean
+
+
+@lru_cache(maxsize=1)
+def _difficulties() -> Array:
+    """logit P(two traces disagree) of every kind, in an open answer set."""
+    agree = np.exp(_kind_evidence((2,), None))
+    return np.log((1.0 - agree) / agree)
 
 
 def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:

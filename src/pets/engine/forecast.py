@@ -7,6 +7,7 @@ argmax theta) is the self-consistency. (How an adaptive policy will spend has no
 by has.)
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from pets.types import Question, Trace
 
 __all__ = ["Forecast", "forecast"]
 
-QUESTIONS = 400  # that a simulation plays with, evenly spread over the batch
+QUESTIONS = 600  # that a simulation plays with, evenly spread over the batch's tallies
 WIDTH = 8  # traces in flight
 POINTS = 96  # of the curve
 
@@ -34,7 +35,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
-    """Self-consistency against the mean traces a question, from what is spent now on; shapes (POINTS,).
+    """Self-consistency against the mean traces per question, from what is spent now on; shapes (POINTS,).
 
     ``deviation`` is that of the simulated runs about their mean.
     """
@@ -75,8 +76,10 @@ def forecast(
         raise InputError("a forecast needs at least one question with traces; there is none.")
     if not isinstance(policy, IndexPolicy) or policy.sees != "counts":
         raise InputError("a forecast plays an index policy that sees counts, such as okg; choose one with --policy.")
-    chosen = list(tallies[:: max(1, -(-len(tallies) // QUESTIONS))])
-    prior = fit_prior({tally: chosen.count(tally) for tally in set(chosen)})
+    prior = fit_prior(Counter(tallies))
+    ranked = sorted(tallies, key=lambda tally: (tally.counts, tally.nulls, tally.mean_tokens))
+    step = -(-len(ranked) // QUESTIONS)
+    chosen = ranked[step // 2 :: step]
     now = sum(tally.returned for tally in chosen) / len(chosen)
     if up_to <= now:
         raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")

@@ -64,7 +64,7 @@ def fit_plan(
         labels = [question.labels for question in read.questions]
         rule = rule.fit(Training(labels, _tokens(read), read.options, seed=seed))
         log_prices, spends = zip(*(rule.table or ()), strict=True)
-        prices, prior = PriceTable(log_prices, spends), LearnedPrior(rule.shares, rule.edges, rule.open_shares)
+        prices, prior = PriceTable(log_prices, spends), rule.belief
     budgets = plan_for(grid, mean_budget, K0, cap)
     return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance(read, seed))
 

@@ -7,7 +7,7 @@ person can read, with a version that a later pets can tell:
 {"format": "pets-plan", "version": 1, "mean_budget", "rounds", "cap", "rho",
  "grids": [{"pattern", "share", "a", "b", "voting", "low", "high"}, ...],
  "prices": [[log price, mean spend], ...] | null,
- "prior": {"strengths", "shares", "edges", "open_shares"}, "provenance": {...}}
+ "prior": {"strengths", "shares", "edges", "kind_shares"}, "provenance": {...}}
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pets.core.greedy import Quotas
 from pets.core.grid import Grid
 from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
 from pets.core.price import PriceTable
-from pets.core.prior import STRENGTHS, LearnedPrior
+from pets.core.prior import KINDS, STRENGTHS, LearnedPrior
 from pets.errors import InputError, StateError
 from pets.policies.price import Price
 
@@ -110,7 +110,7 @@ class StreamPlan:
             grids=self.grid.rows if self.prices is None else None,
             shares=self.prior.shares,
             edges=self.prior.edges,
-            open_shares=self.prior.open_shares,
+            kind_shares=self.prior.kind_shares,
         )
 
     def budget_of(self, pattern: int) -> float:
@@ -150,15 +150,13 @@ def _check_grid(grid: Grid, budgets: Quotas, cap: int) -> None:
 
 def _check_prior(prior: LearnedPrior) -> None:
     """Refuse a prior that no batch can have taught."""
-    rows, edges = prior.shares, prior.edges
+    edges = prior.edges
     rising = all(a < b for a, b in itertools.pairwise(edges)) and all(map(math.isfinite, edges))
-    if not rising or len(rows) not in (1, len(edges) + 1):
-        raise InputError("the length classes of a prior are cut at rising edges, with a row of shares for each class.")
-    if not all(len(row) == len(STRENGTHS) and min(row) > 0.0 and _distribution(row) for row in rows):
-        raise InputError(f"a row of the prior has {len(STRENGTHS)} shares above 0 that add up to 1.")
-    open_shares, expected = prior.open_shares, len(LearnedPrior().open_shares)
-    if len(open_shares) != expected or min(open_shares) <= 0.0 or not _distribution(open_shares):
-        raise InputError(f"the open answer sets of a prior have {expected} shares above 0 that add up to 1.")
+    for rows, many in ((prior.shares, len(STRENGTHS)), (prior.kind_shares, KINDS)):
+        if not rising or len(rows) not in (1, len(edges) + 1):
+            raise InputError("length classes of a prior are cut at rising edges, with a row of shares for each class.")
+        if not all(len(row) == many and min(row) > 0.0 and _distribution(row) for row in rows):
+            raise InputError(f"a row of the prior has {many} shares above 0 that add up to 1.")
 
 
 def _distribution(shares: tuple[float, ...]) -> bool:
@@ -218,7 +216,7 @@ def to_plain(plan: StreamPlan) -> dict[str, Any]:
             "strengths": list(STRENGTHS),
             "shares": [list(row) for row in plan.prior.shares],
             "edges": list(plan.prior.edges),
-            "open_shares": list(plan.prior.open_shares),
+            "kind_shares": [list(row) for row in plan.prior.kind_shares],
         },
         "provenance": asdict(plan.provenance),
     }
@@ -257,12 +255,16 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
         budgets=Quotas(low, high, _number(data["rho"])),
         prices=None if prices is None else _table(prices),
         prior=LearnedPrior(
-            tuple(tuple(map(_number, _listed(row))) for row in _listed(prior["shares"])),
+            _number_rows(prior["shares"]),
             tuple(map(_number, _listed(prior["edges"]))),
-            tuple(map(_number, _listed(prior.get("open_shares", list(LearnedPrior().open_shares))))),
+            _number_rows(prior["kind_shares"]) if "kind_shares" in prior else LearnedPrior().kind_shares,
         ),
         provenance=_provenance(data["provenance"]),
     )
+
+
+def _number_rows(rows: object) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(_number, _listed(row))) for row in _listed(rows))
 
 
 def _table(prices: object) -> PriceTable:

@@ -28,7 +28,7 @@ class OKG(IndexPolicy):
     ``lengths``: whether the learned prior looks at token counts. ``cost="tokens"`` ranks by gain per token instead of
     gain per trace: a question's traces are expected to cost what its length class does. ``zone``: the lead, as a share
     of all traces, that a rival needs to matter; 0 is the paper's target. ``waves``: how many parallel batches of all
-    questions the budget is spent in at most (0: no limit). ``shares``, ``edges``, ``open_shares`` and
+    questions the budget is spent in at most (0: no limit). ``shares``, ``edges``, ``kind_shares`` and
     ``tokens``: what it has learned.
 
     >>> OKG(prior=1.0).index(Tally((2, 1)), View()) > OKG(prior=1.0).index(Tally((3,)), View())
@@ -47,7 +47,7 @@ class OKG(IndexPolicy):
     waves: int = 0
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
-    open_shares: tuple[float, ...] = LearnedPrior().open_shares
+    kind_shares: tuple[tuple[float, ...], ...] = LearnedPrior().kind_shares
     tokens: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class OKG(IndexPolicy):
         learned = fit_prior(batch, self.lengths)
         tokens = class_tokens(batch, learned) if self.cost == "tokens" else ()
         edges = learned.edges if self.marks else ()
-        return replace(self, shares=learned.shares, edges=edges, open_shares=learned.open_shares, tokens=tokens)
+        return replace(self, shares=learned.shares, edges=edges, kind_shares=learned.kind_shares, tokens=tokens)
 
     def plan_wave(self, states: Mapping[Tally, int], wave: Wave) -> Mapping[Tally, Sequence[int]]:
         """The plan under the policy's own prior; see :mod:`pets.core.waves`."""
@@ -99,7 +99,7 @@ class OKG(IndexPolicy):
 
     @property
     def _learned(self) -> LearnedPrior:
-        return LearnedPrior(self.shares, self.edges, self.open_shares)
+        return LearnedPrior(self.shares, self.edges, self.kind_shares)
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""

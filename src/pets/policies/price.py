@@ -39,8 +39,9 @@ class Price(QuotaPolicy):
 
     ``prior`` is "learned" from the training questions, with trace lengths where ``lengths`` and tokens are there, or
     pseudo-votes for each option. :meth:`fit` fills in the rest: ``table`` holds ``(log price, mean spend)`` rows,
-    ``grids`` those of the one-shot plan, ``shares`` and ``edges`` the learned prior. Without training they are those
-    of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream itself.
+    ``grids`` those of the one-shot plan, ``shares``, ``edges`` and ``kind_shares`` the learned prior. Without training
+    they are those of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream
+    itself.
     ``zone``: the lead that a rival needs to matter, as a share of all traces (:mod:`pets.core.lookahead`).
 
     With ``use_up`` a question gets no less than what no other question could use,
@@ -73,7 +74,7 @@ class Price(QuotaPolicy):
     grids: tuple[Row, ...] | None = None
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
-    open_shares: tuple[float, ...] = LearnedPrior().open_shares
+    kind_shares: tuple[tuple[float, ...], ...] = LearnedPrior().kind_shares
 
     def __post_init__(self) -> None:
         if isinstance(self.prior, str):
@@ -123,7 +124,7 @@ class Price(QuotaPolicy):
             for path, mean in zip(training.paths, means, strict=True)
         )
         prior = fit_prior(Counter(tallies))
-        return replace(self, shares=prior.shares, edges=prior.edges, open_shares=prior.open_shares)
+        return replace(self, shares=prior.shares, edges=prior.edges, kind_shares=prior.kind_shares)
 
     @property
     def learns(self) -> bool:
@@ -142,7 +143,7 @@ class Price(QuotaPolicy):
         if not self.cold or len(voted) < COLD_QUESTIONS:
             return self
         prior = fit_prior(batch, self.lengths)
-        rule = replace(self, shares=prior.shares, edges=prior.edges, open_shares=prior.open_shares)
+        rule = replace(self, shares=prior.shares, edges=prior.edges, kind_shares=prior.kind_shares)
         tallies = _spread(voted)
         paths = _redrawn(tallies, prior)
         if self.rounds == 1:
@@ -163,8 +164,11 @@ class Price(QuotaPolicy):
         """The prior of the rule in force: an answer is certified by the belief that decided on its traces."""
         if self.prior != "learned":
             return LearnedPrior()
-        rule = self.trained
-        return LearnedPrior(rule.shares, rule.edges, rule.open_shares)
+        return self.trained._learned
+
+    @property
+    def _learned(self) -> LearnedPrior:
+        return LearnedPrior(self.shares, self.edges, self.kind_shares)
 
     def log_price(self, view: View) -> float | None:
         """The price at what is left; a single round has none."""
@@ -192,7 +196,7 @@ class Price(QuotaPolicy):
         """Traces to launch now at this price."""
         prior = self.prior
         if isinstance(prior, str):
-            return learned_batch(LearnedPrior(self.shares, self.edges), tally, log_price, left, cap, self.zone)
+            return learned_batch(self._learned, tally, log_price, left, cap, self.zone)
         return batch(lambda state: okg_index(state, prior, self.unseen), tally, log_price, left, cap)
 
 

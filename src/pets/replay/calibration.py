@@ -32,7 +32,7 @@ from pets.replay.draws import Draw, draw_traces
 from pets.replay.drivers import batch_order, stream_sizes, wave_sizes
 from pets.replay.labelled import LabelledPool
 
-__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment"]
+__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment", "tally_after"]
 
 CERTIFIED_AT = (4.0, 8.0, 16.0)
 """Mean budgets at which certificates are checked."""
@@ -188,7 +188,7 @@ def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
 def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
     """Certificate, leader's share, right or not; the zone's certificate, good or not: of every question, (5, N)."""
     horizon = draw.size if config.target == "whole" else None
-    tallies = [_tally(draw, row, size) for row, size in enumerate(sizes.tolist())]
+    tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
     prior = fit_prior(Counter(tallies))
     certificates, zone_certificates = (
         [certificate(tally, prior, horizon, zone=zone) for tally in tallies] for zone in (0.0, config.zone)
@@ -198,7 +198,7 @@ def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
     return np.array([certificates, shares, agree, zone_certificates, good])
 
 
-def _tally(draw: Draw, row: int, size: int) -> Tally:
+def tally_after(draw: Draw, row: int, size: int) -> Tally:
     """The first traces of a question, as the allocator would tell it."""
     traces = draw.traces[draw.pool.questions[row].id][:size]
     counts, nulls = count_votes(trace.answer for trace in traces)
