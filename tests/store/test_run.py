@@ -9,6 +9,7 @@ import pytest
 from pets.confidence import Confidence
 from pets.core.budget import Currency
 from pets.errors import InputError, StateError
+from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, LostLaunch, RunSettings, Store, StoredTrace
@@ -179,3 +180,27 @@ def test_a_trace_knows_its_model_and_each_model_is_charged_at_its_own_price(stor
         assert [trace.model for trace in run.traces()] == [0, 1, 1]
         assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4)]
         assert run.summary().spent == 7 + 10 * 4 + 2 * 4 and run.summary().settings.currency == currency
+
+
+def test_batch_jobs_are_kept_in_their_order_changed_and_forgotten(run, store):
+    first, second = (
+        BatchJob(key, "/v1/chat/completions", ((2**40, 4), (7, 1)), 12.5, wave) for wave, key in enumerate("ba")
+    )
+    run.write_jobs([first])
+    run.write_jobs([second])
+    run.write_jobs([replace(first, file="file-1", id="batch_1")])
+    assert store.view(run.id).jobs() == [replace(first, file="file-1", id="batch_1"), second]
+    run.write_jobs([], dropped=[first])
+    assert run.jobs() == [second]
+    run.close()
+    store.delete(run.id)
+    assert store.runs() == []
+
+
+def test_cached_prompt_tokens_are_kept_and_cost_less(store, problems):
+    money = Currency.money(2.0, 4.0, 0.5, prompt_tokens=10, max_tokens=10)
+    with store.create(RunSettings("okg", 10**12, money), problems) as run:
+        run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4", tokens=3, prompt_tokens=10, cached_tokens=8)])
+        (trace,) = run.traces()
+        paid = 2_000_000 * 2 + 500_000 * 8 + 4_000_000 * 3
+        assert (trace.cached_tokens, money.cost(trace.trace()), run.summary().spent) == (8, paid, paid)
