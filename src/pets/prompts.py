@@ -3,12 +3,22 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pets.confidence import Confidence
 from pets.errors import InputError
 
-__all__ = ["TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "is_cut", "text_bytes"]
+__all__ = [
+    "TEMPLATE_TOKENS",
+    "Completion",
+    "Message",
+    "Prompt",
+    "Role",
+    "Sampling",
+    "TokenAlternatives",
+    "is_cut",
+    "text_bytes",
+]
 
 Role = Literal["system", "user", "assistant"]
 
@@ -167,6 +177,13 @@ class Sampling:
         return UNLIMITED_TOKENS if self.max_tokens is None else self.max_tokens
 
 
+class TokenAlternatives(NamedTuple):
+    """A token of a trace, and the log-probabilities of the tokens that might have stood in its place."""
+
+    token: str
+    logprobs: Mapping[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One trace as it came back.
@@ -177,6 +194,7 @@ class Completion:
     given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone. ``size`` is the bytes of all
     that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
     allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
+    ``alternatives`` are the log-probabilities of what might have stood at each of its first tokens, where they came.
     """
 
     text: str
@@ -188,6 +206,7 @@ class Completion:
     size: int | None = None
     claimed_more: bool = False
     cached_tokens: int = 0
+    alternatives: tuple[TokenAlternatives, ...] = field(default=(), hash=False)
 
 
 def is_cut(finish: str) -> bool:

@@ -4,10 +4,11 @@ A :class:`Launch` is a decision ("sample this question once more"); a :class:`Tr
 a :class:`Verdict` is what the votes say.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
-__all__ = ["Launch", "Question", "Trace", "Verdict"]
+__all__ = ["Launch", "Question", "SoftVote", "Trace", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,30 @@ class Launch(NamedTuple):
     number: int
 
 
+class SoftVote(NamedTuple):
+    """What a trace said at the token that decides its answer, and with which probabilities it might have said what.
+
+    A token is named by the answer that it spells; ``""`` stands for all tokens that spell none.
+    """
+
+    token: str
+    shares: tuple[tuple[str, float], ...]
+
+    def to_plain(self) -> list[Any]:
+        """As JSON holds it.
+
+        >>> SoftVote("B", (("B", 0.7), ("C", 0.3))).to_plain()
+        ['B', {'B': 0.7, 'C': 0.3}]
+        """
+        return [self.token, dict(self.shares)]
+
+    @classmethod
+    def from_plain(cls, data: Sequence[Any]) -> Self:
+        """The vote that :meth:`to_plain` described."""
+        token, shares = data
+        return cls(token, tuple(shares.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What came back for one launch.
@@ -32,7 +57,8 @@ class Trace:
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
     ``model`` is its place among the models of a mixture, whose prices may differ. ``cached_tokens`` are those of the
-    prompt that the server had read before, and may sell for less.
+    prompt that the server had read before, and may sell for less. ``soft`` is for runs whose votes are soft, where the
+    deciding token's probabilities are known.
     """
 
     question: str
@@ -43,6 +69,7 @@ class Trace:
     prompt_tokens: int = 0
     model: int = 0
     cached_tokens: int = 0
+    soft: SoftVote | None = None
 
 
 @dataclass(frozen=True, slots=True)

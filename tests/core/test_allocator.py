@@ -21,7 +21,7 @@ from pets.policies.online_grid import OnlineGrid
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.registry import make_policy
-from pets.types import Launch, Question, Trace
+from pets.types import Launch, Question, SoftVote, Trace
 
 
 def questions(n, options=4):
@@ -781,3 +781,47 @@ class TestSharedStream:
             Allocator(OKG(), Budget(9), [Question("q")]).share  # noqa: B018
         with pytest.raises(StateError, match="by windows"):
             Allocator(Price(), Budget(99), horizon=4).see_others(StreamShare(arrived=1))
+
+
+def soft_trace(launch, rng):
+    """A trace of a question whose token tells the distribution that it is drawn from."""
+    share = 0.9 if int(launch.question[1:]) % 2 else 0.55
+    answer = "A" if rng.random() < share else "B"
+    return Trace(*launch, answer, soft=SoftVote(answer, (("A", share), ("B", 1.0 - share))))
+
+
+def test_soft_votes_cost_one_trace_each_and_survive_a_snapshot_and_adoption():
+    questions = [Question(f"q{i}", options=2) for i in range(20)]
+    allocator, rng = Allocator(OKG(), Budget(80, cap=8), questions, soft=True), np.random.default_rng(0)
+    traces = []
+    for _ in range(50):
+        [launch] = allocator.ask()
+        traces.append(soft_trace(launch, rng))
+        allocator.tell(traces[-1])
+    assert allocator.budget.spent == 50 and allocator.votes_per_trace > 1.5
+    assert all(allocator.tally(q.id).launched <= 8 for q in questions)
+    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), OKG)
+    assert again.verdicts() == allocator.verdicts() and again.ask(30) == allocator.ask(30)
+    adopted = Allocator(OKG(), Budget(80, cap=8), questions, soft=True)
+    adopted.adopt(sorted(traces, key=lambda trace: (int(trace.question[1:]), trace.number)))
+    allocator.learn_worth()
+    assert adopted.verdicts() == allocator.verdicts()
+
+
+def test_soft_votes_told_late_and_out_of_order_count_as_in_order():
+    questions = [Question(f"q{i}", options=2) for i in range(12)]
+    results = []
+    for order in (1, -1):
+        allocator, rng = Allocator(OKG(), Budget(48), questions, soft=True), np.random.default_rng(0)
+        launches = allocator.ask(48)
+        traces = [soft_trace(launch, rng) for launch in sorted(launches)]
+        for trace in traces[::order]:
+            allocator.tell(trace)
+        allocator.learn_worth()
+        results.append(allocator.verdicts())
+    assert results[0] == results[1]
+
+
+def test_soft_votes_need_a_policy_of_votes():
+    with pytest.raises(InputError, match="such as okg"):
+        Allocator(OKGWeighted(), Budget(8), soft=True)

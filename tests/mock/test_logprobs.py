@@ -59,3 +59,15 @@ def test_offsets_are_where_the_tokens_start():
 def test_without_top_the_chat_form_has_an_empty_list():
     entries = [json.loads(entry) for entry in chat_content(TraceSpec("A", 2), ["x", "y"], 0, False)]
     assert [entry["top_logprobs"] for entry in entries] == [[], []] and all(entry["logprob"] <= 0 for entry in entries)
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_a_trace_that_is_its_answer_alone_shows_the_chances_of_the_others(k):
+    spec = TraceSpec("B", 1, shares=(("A", 0.5), ("B", 0.3), ("C", 0.2), ("D", 0.0)))
+    pieces = render(spec).pieces()
+    [entry] = [json.loads(entry) for entry in chat_content(spec, pieces, k, extra=False)]
+    chances = {top["token"]: math.exp(top["logprob"]) for top in entry["top_logprobs"]}
+    assert entry["token"] == pieces[0] and chances[pieces[0]] == pytest.approx(0.3, abs=1e-5)
+    assert len(chances) == min(3, k + 1) and sum(chances.values()) <= 1 + 1e-5
+    [(sampled, mapping)] = completion_logprobs(spec, pieces, k, extra=False)
+    assert float(sampled) == entry["logprob"] and set(json.loads(mapping)) == set(chances)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pets.confidence import Confidence
 from pets.errors import ReplyError
-from pets.openai.response import MAX_CONTAINERS, MAX_NUMBERS, ResponseReader, check_size, shares
+from pets.openai.response import ALTERNATIVE_TOKENS, MAX_CONTAINERS, MAX_NUMBERS, ResponseReader, check_size, shares
 from pets.samplers import Sampling
 
 SUMMARY = {"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}
@@ -171,3 +171,22 @@ def test_cached_tokens_that_are_no_number_are_no_reply(details):
     with pytest.raises(ReplyError):
         reply.read(json.dumps({"choices": [choice], "usage": usage | {"prompt_tokens_details": details}}))
         reply.completions()
+
+
+def test_the_alternatives_of_the_first_tokens_are_kept_in_both_forms():
+    content = [{"token": word, "logprob": -0.7, "top_logprobs": [{"token": " B", "logprob": -0.7},
+                                                                {"token": " C", "logprob": -0.9}]}
+               for word in (" B", ".")]  # fmt: skip
+    chat = read({"message": {"content": " B."}, "finish_reason": "stop", "logprobs": {"content": content}})
+    assert chat.alternatives[0] == (" B", {" B": -0.7, " C": -0.9})
+    assert chat.alternatives[1].logprobs == {" B": -0.7, " C": -0.9, ".": -0.7}  # what was sampled is among them
+    logprobs = {"tokens": [" B"], "token_logprobs": [-0.7], "top_logprobs": [{" B": -0.7, " C": -0.9}]}
+    completion = read({"text": " B", "finish_reason": "stop", "logprobs": logprobs})
+    assert completion.alternatives == chat.alternatives[:1]
+
+
+def test_a_long_trace_keeps_the_alternatives_of_its_beginning_alone():
+    content = [{"token": "x", "logprob": -0.1, "top_logprobs": [{"token": "x", "logprob": -0.1}]}] * 20
+    events = [{"delta": {"content": "x" * 20}, "logprobs": {"content": content}} for _ in range(5)]
+    trace = read(*events, {"delta": {}, "finish_reason": "stop"})
+    assert len(trace.alternatives) == ALTERNATIVE_TOKENS

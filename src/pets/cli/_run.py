@@ -373,6 +373,14 @@ def _model_words(engine: Engine, solution: Solution) -> str:
     return f"Traces by model: {', '.join(parts)}."
 
 
+def _soft_words(votes_per_trace: float | None) -> str:
+    """What soft votes were good for."""
+    if votes_per_trace is None:
+        return "Soft votes: no trace told what else it might have said, so each counted as one vote."
+    settled = " (answers are settled before their token: nothing was gained)" if votes_per_trace < 1.05 else ""
+    return f"Soft votes: a trace counted as {votes_per_trace:.1f} votes on average{settled}."
+
+
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
@@ -391,6 +399,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         )
     if solution.models:
         words.append(_model_words(engine, solution))
+    if engine.config.soft:
+        words.append(_soft_words(engine.allocator.votes_per_trace))
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
     if solution.faults:

@@ -105,6 +105,17 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SoftVoteOptions:
+    """What a trace's vote is."""
+
+    title: ClassVar[str] = "Votes"
+
+    soft: bool = option(
+        "For short answers: count what a trace might have said at the token that decides its answer as well.", False
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LocalModelOptions:
     """How a model on this machine runs; what is not given is chosen from the machine."""
 

@@ -23,6 +23,7 @@ from pets.cli.options import (
     OutputOptions,
     QuestionOptions,
     SamplingOptions,
+    SoftVoteOptions,
     StoredRunOptions,
     read_keys,
 )
@@ -158,6 +159,7 @@ def solve(
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
+    votes: SoftVoteOptions,
     storage: StoredRunOptions,
     keeping: NewRunOptions,
     jobs: BatchOptions,
@@ -188,7 +190,7 @@ def solve(
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
     config = run_config(question_set, budget, model, sampling, answers, storage)
-    config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience)
+    config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience, soft=votes.soft)
     config = batched(replace(config, batch_api=jobs.batch_api), "" if config.models else model.name or "")
     stream = config.kind is not None
     sampler = (

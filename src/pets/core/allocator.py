@@ -32,13 +32,15 @@ from pets.core.queues import queue_for
 from pets.core.queues.quotas import QuotaQueue, StreamShare
 from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record
+from pets.core.soft import SoftTally, SoftWorth, learn_worth
 from pets.core.tally import Tally
 from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
+WORTH_GROWTH = 1.1  # of the traces told, after which the worth of soft votes is learned again
 MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 
@@ -47,6 +49,7 @@ class Allocator:
     """Spends ``budget`` over the questions as ``policy`` says; questions may also arrive later through :meth:`add`.
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
+    ``soft``: traces that tell what else they might have said count as several votes (:mod:`pets.core.soft`).
     """
 
     def __init__(
@@ -57,12 +60,16 @@ class Allocator:
         *,
         horizon: int | None = None,
         seed: int = 0,
+        soft: bool = False,
     ) -> None:
         if seed < 0 or (horizon is not None and horizon < 1):
             raise InputError(f"the seed is 0 or more and the horizon at least 1; got {seed} and {horizon}.")
         self.budget = budget
         self.horizon = horizon
         self.seed = seed
+        self.soft = soft
+        self.worth = SoftWorth()
+        """What soft votes are worth, as last learned."""
         self.told = 0  # traces counted so far
         self._records: dict[str, Record] = {}
         self._arrived = 0  # questions ever added
@@ -70,7 +77,11 @@ class Allocator:
         self._given_up: set[str] = set()  # asked no more, their votes kept
         self._debt: deque[Trace] = deque(maxlen=MAX_DEBT)  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
-        self._queue = queue_for(policy, budget, horizon, seed)
+        if soft and policy.sees == "traces":
+            raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
+        self._past_soft: deque[SoftTally] = deque(maxlen=PAST_QUESTIONS)
+        self._worth_at = 0.0
+        self._queue = queue_for(policy, budget, horizon, seed, soft=soft)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -92,7 +103,9 @@ class Allocator:
             self._cover_warmups(len(questions))
         self.check(*questions)
         start, window = self._arrived, self.budget.window
-        records = [Record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
+        records = [
+            Record(q.id, start + i, q.options, self._keep_traces, soft=self.soft) for i, q in enumerate(questions)
+        ]
         if window is not None:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
@@ -186,12 +199,13 @@ class Allocator:
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
         records = list(self._records.values())
-        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed)
+        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, soft=self.soft)
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
         if isinstance(self._queue, WaveQueue):
             self._queue.spend(waves)
+        self.learn_worth()
         if self.told >= self._refit_at:
             self._refit()
 
@@ -239,6 +253,32 @@ class Allocator:
     def _others(self) -> StreamShare:
         return self._queue.others if isinstance(self._queue, QuotaQueue) else StreamShare()
 
+    def learn_worth(self) -> None:
+        """Learn what soft votes are worth from all that came back, and count every question's anew."""
+        if not self.soft:
+            return
+        self._worth_at = WORTH_GROWTH * self.told
+        records = self._records.values()
+        self.worth = learn_worth([*self._past_soft, *(record.soft for record in records if record.soft is not None)])
+        for record in records:
+            record.recount(self.worth)
+            if self._is_served(record):
+                self._queue.merged(record)
+
+    @property
+    def votes_per_trace(self) -> float | None:
+        """The votes that a trace with an answer counts as, on average; ``None`` where none told what else it might say.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> Allocator(OKG(), Budget(total=3), [Question("q1")], soft=True).votes_per_trace is None
+        True
+        """
+        records = [record for record in self._records.values() if record.soft is not None]
+        if not any(record.soft is not None and record.soft.ballots for record in records):
+            return None
+        return sum(sum(record.votes.values()) for record in records) / sum(r.returned - r.nulls for r in records)
+
     def top_up(self, amount: int) -> None:
         """More budget: what had stopped for want of it goes on."""
         self.budget.grow(amount)
@@ -261,11 +301,13 @@ class Allocator:
         self.told += 1
         served = self._is_served(record)
         if number == record.told and served:
-            self._queue.told(record, record.count(trace))
+            self._count(record, trace)
         else:
             record.keep(number, trace)
         if record.late and (not served or number < record.told):
             self._drain(record)
+        if self.soft and self.told >= self._worth_at:
+            self.learn_worth()
         if self.told >= self._refit_at:
             self._refit()
         return True
@@ -384,6 +426,8 @@ class Allocator:
             self._given_up.discard(question)
             if self.policy.learns:
                 self._past.append(record.tally())
+            if record.soft is not None:
+                self._past_soft.append(record.soft)
             self._leaving.add(question)
             self._drain(record)
 
@@ -431,6 +475,10 @@ class Allocator:
             "budget": self.budget.to_plain(),
             "horizon": self.horizon,
             "seed": self.seed,
+            "soft": self.soft,
+            "worth": list(astuple(self.worth)),
+            "worth_at": self._worth_at,
+            "past_soft": [tally.to_plain() for tally in self._past_soft],
             "told": self.told,
             "refit_at": None if self._refit_at == math.inf else self._refit_at,
             "fitted": self._fitted,
@@ -465,7 +513,10 @@ class Allocator:
             Budget.from_plain(data["budget"]),
             seed=data["seed"],
             horizon=data["horizon"],
+            soft=data["soft"],
         )
+        self.worth, self._worth_at = SoftWorth(*data["worth"]), data["worth_at"]
+        self._past_soft.extend(SoftTally.from_plain(row) for row in data["past_soft"])
         self.told = data["told"]
         self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
         self._fitted = data["fitted"]
@@ -493,15 +544,13 @@ class Allocator:
 
         A withdrawn question goes with its last trace.
         """
-        late, served = record.late, self._is_served(record)
+        late = record.late
         while late and record.told in late:
             trace = late.pop(record.told)
             if trace is None:
                 record.told += 1
                 continue
-            before = record.count(trace)
-            if served:
-                self._queue.told(record, before)
+            self._count(record, trace)
         if record.id in self._leaving and record.told == record.launched:
             self._leaving.remove(record.id)
             del self._records[record.id]
@@ -509,6 +558,13 @@ class Allocator:
                 self._refit_at -= max(0.0, self._lesson - record.returned)
                 if 0 < self.told >= self._refit_at:
                     self._refit()
+
+    def _count(self, record: Record, trace: Trace) -> None:
+        """Let a question's prefix grow by a trace."""
+        before = record.count(trace)
+        record.recount(self.worth)
+        if self._is_served(record):
+            self._queue.told(record, before)
 
     def _is_served(self, record: Record) -> bool:
         """Whether the queue may still ask for traces of this question."""

@@ -20,12 +20,12 @@ def okg_index(tally: Tally, prior: float, unseen: int) -> float:
 
 
 def voting_chance(tally: Tally) -> float:
-    """(votes + 1) / (votes + no-answers + 1): a question whose traces never parse must not swallow the budget.
+    """(voters + 1) / (traces + 1): a question whose traces never parse must not swallow the budget.
 
     >>> voting_chance(Tally((3,))), voting_chance(Tally((), nulls=3))
     (1.0, 0.25)
     """
-    return (tally.votes + 1) / (tally.returned + 1)
+    return (tally.votes - tally.extra + 1) / (tally.returned + 1)
 
 
 def check_prior(prior: float, unseen: int) -> None:

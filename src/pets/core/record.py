@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pets.core.soft import SoftTally, SoftWorth
 from pets.core.tally import Tally
-from pets.types import Trace
+from pets.types import SoftVote, Trace
 
 __all__ = ["NULL", "Record"]
 
@@ -28,6 +29,7 @@ class Record:
         "options",
         "position",
         "returned",
+        "soft",
         "state",
         "tokens",
         "told",
@@ -35,7 +37,7 @@ class Record:
         "votes",
     )  # fmt: skip
 
-    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool) -> None:
+    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool, *, soft: bool = False) -> None:
         self.id = id
         self.position = position
         self.options = options
@@ -48,6 +50,7 @@ class Record:
         self.votes: dict[str, int] = {}  # insertion order is launch order: the tie rule
         self.late: dict[int, Trace | None] | None = None
         self.traces: list[Trace] | None = [] if keep_traces else None
+        self.soft = SoftTally() if soft else None
         self.state = -1  # the shared queue's own mark
 
     @property
@@ -70,8 +73,16 @@ class Record:
         """Votes per answer, descending."""
         return tuple(sorted(self.votes.values(), reverse=True))
 
+    @property
+    def extra(self) -> int:
+        """Votes beyond one per trace that voted."""
+        return 0 if self.soft is None else sum(self.votes.values()) + self.nulls - self.returned
+
     def count(self, trace: Trace) -> int:
-        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
+        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``.
+
+        A soft vote is one vote until :meth:`recount`.
+        """
         answer = trace.answer
         if answer is None:
             self.nulls += 1
@@ -79,6 +90,8 @@ class Record:
         else:
             before = self.votes.get(answer, 0)
             self.votes[answer] = before + 1
+            if self.soft is not None:
+                self.soft.add(answer, trace.soft)
         self.told += 1
         self.returned += 1
         self.tokens += trace.tokens
@@ -111,6 +124,11 @@ class Record:
                 self.keep(skipped, None)
         self.launched = number
 
+    def recount(self, worth: SoftWorth) -> None:
+        """Count soft votes at what they are worth."""
+        if self.soft is not None:
+            self.votes = self.soft.votes(worth, self.options)
+
     def keep(self, number: int, trace: Trace | None) -> None:
         """Hold a trace that came back before its turn, or ``None`` for a launch that was cancelled."""
         if self.late is None:
@@ -119,6 +137,8 @@ class Record:
 
     def merge(self, answer: str, into: str) -> None:
         """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
+        if self.soft is not None:
+            self.soft.merge(answer, into)
         together = self.votes.get(answer, 0) + self.votes.get(into, 0)
         places = {into if label == answer else label: count for label, count in self.votes.items()}
         self.votes = {label: together if label == into else count for label, count in places.items()}
@@ -147,6 +167,7 @@ class Record:
             tuple(trace.answer for trace in traces),
             tuple(trace.confidence for trace in traces),
             tuple(trace.tokens for trace in traces),
+            self.extra,
         )
 
     def to_plain(self) -> list[Any]:
@@ -155,18 +176,19 @@ class Record:
         traces = None if self.traces is None else [_trace_to_plain(trace) for trace in self.traces]
         votes = [[answer, count] for answer, count in self.votes.items()]
         numbers = [self.launched, self.told, self.cancelled, self.nulls, self.tokens]
-        return [self.id, self.position, self.options, *numbers, votes, late, traces]
+        soft = None if self.soft is None else self.soft.to_plain()
+        return [self.id, self.position, self.options, *numbers, votes, late, traces, self.returned, soft]
 
     @classmethod
     def from_plain(cls, row: Sequence[Any]) -> "Record":
         """The record that :meth:`to_plain` described."""
-        id, position, options, launched, told, cancelled, nulls, tokens, votes, late, traces = row
+        id, position, options, launched, told, cancelled, nulls, tokens, votes, late, traces, returned, soft = row
         record = cls(id, position, options, keep_traces=False)
+        record.soft = None if soft is None else SoftTally.from_plain(soft)
         record.launched, record.told, record.cancelled, record.nulls = launched, told, cancelled, nulls
-        record.votes, record.tokens = dict(votes), tokens
-        record.returned = nulls + sum(record.votes.values())
-        record.late = {number: None if t is None else Trace(id, *t) for number, t in late} or None
-        record.traces = None if traces is None else [Trace(id, *t) for t in traces]
+        record.votes, record.tokens, record.returned = dict(votes), tokens, returned
+        record.late = {number: None if t is None else _trace_from_plain(id, t) for number, t in late} or None
+        record.traces = None if traces is None else [_trace_from_plain(id, t) for t in traces]
         return record
 
 
@@ -175,4 +197,12 @@ def _renamed(trace: Trace, answer: str, into: str) -> Trace:
 
 
 def _trace_to_plain(trace: Trace) -> list[Any]:
-    return [trace.number, trace.answer, trace.confidence, trace.tokens, trace.prompt_tokens]
+    soft = None if trace.soft is None else trace.soft.to_plain()
+    counted = (trace.tokens, trace.prompt_tokens, trace.model, trace.cached_tokens)
+    return [trace.number, trace.answer, trace.confidence, *counted, soft]
+
+
+def _trace_from_plain(question: str, row: Sequence[Any]) -> Trace:
+    *values, soft = row
+    trace = Trace(question, *values)
+    return trace if soft is None else replace(trace, soft=SoftVote.from_plain(soft))

@@ -139,7 +139,8 @@ class Tally:
     """What a policy may know of one question: the launch-order prefix that has fully come back, and what is in flight.
 
     ``counts`` are votes per answer, descending; labels are not told, so a policy cannot depend on them.
-    ``pending`` traces are launched and not in the prefix yet: they count as spent. ``rounds`` is how many batches
+    ``pending`` traces are launched and not in the prefix yet: they count as spent. ``extra`` is how many of the votes
+    are beyond one per trace, where votes are soft. ``rounds`` is how many batches
     a quota policy has granted after the warm-up. ``mean_tokens`` is of the prefix, ``mark`` the length class that a
     learning policy gave the question. ``question`` is its id, but where questions share a state. The last three are
     filled only for policies that ask to see traces.
@@ -156,6 +157,7 @@ class Tally:
     answers: tuple[str | None, ...] = ()
     confidences: tuple[float | None, ...] = ()
     tokens: tuple[int, ...] = ()
+    extra: int = 0
 
     def __post_init__(self) -> None:
         if self.nulls < 0 or self.pending < 0 or (self.counts and min(self.counts) < 1):
@@ -191,18 +193,18 @@ class Tally:
 
     @property
     def votes(self) -> int:
-        """Traces that voted."""
+        """Votes cast: one for each trace that voted, more where votes are soft."""
         return sum(self.counts)
 
     @property
     def returned(self) -> int:
-        """Length of the prefix: votes and no-answers."""
-        return sum(self.counts) + self.nulls
+        """Length of the prefix: traces with a vote and without."""
+        return sum(self.counts) - self.extra + self.nulls
 
     @property
     def launched(self) -> int:
         """Everything spent or in flight."""
-        return sum(self.counts) + self.nulls + self.pending
+        return sum(self.counts) - self.extra + self.nulls + self.pending
 
     def slots(self, unseen: int) -> int:
         """M: the declared options of a closed set, or the answers seen plus ``unseen`` slots of an open one.

@@ -41,6 +41,7 @@ class RunOptions(TypedDict, total=False):
     system: str | None
     confidence: Kind | None
     price: TokenPrice | str | Mapping[str, TokenPrice | str] | None
+    soft: bool
     target_consistency: float | None
     overshoot: float
     tries: int
@@ -71,7 +72,8 @@ class RunConfig:
     traces at once would the run may take (:mod:`pets.engine.pacing`).
     ``answer`` and ``system`` replace what the questions say. With ``instruct``, questions that are a text alone are
     asked with the instruction of their answer type. ``confidence`` is the kind that votes are weighted by; with
-    one, log-probabilities are asked for. ``target_consistency`` ends the run early, once the expected
+    one, log-probabilities are asked for, as with ``soft`` votes: what a trace might have said at the token that decides
+    its answer. ``target_consistency`` ends the run early, once the expected
     self-consistency is there. ``overshoot`` is the share of a budget in tokens or money that traces in flight may go
     over it at the very worst; a budget in traces is never exceeded. A trace is given up after ``tries``, the second
     of which waits about ``backoff`` seconds, every further one twice as long. ``rpm`` and ``tpm`` limit requests
@@ -97,6 +99,7 @@ class RunConfig:
     instruct: bool = True
     system: str | None = None
     confidence: Kind | None = None
+    soft: bool = False
     price: TokenPrice | None = None
     models: tuple[ModelShare, ...] = ()
     target_consistency: float | None = None
@@ -144,6 +147,8 @@ class RunConfig:
         for holds, problem in domains:
             if not holds:
                 raise InputError(f"{problem}.")
+        if self.soft and as_policy(self.policy).sees == "traces":
+            raise InputError(f"{self.policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
         as_policy(self.policy)
         if self.answer is not None:
             as_answer_type(self.answer)
@@ -169,8 +174,8 @@ class RunConfig:
 
     @property
     def drawn(self) -> Sampling:
-        """The sampling, with log-probabilities where a confidence is wanted."""
-        if self.kind is None or self.sampling.top_logprobs is not None:
+        """The sampling, with log-probabilities where a confidence or soft votes are wanted."""
+        if (self.kind is None and not self.soft) or self.sampling.top_logprobs is not None:
             return self.sampling
         return replace(self.sampling, top_logprobs=TOP_LOGPROBS)
 

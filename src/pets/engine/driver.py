@@ -28,6 +28,7 @@ from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, WaveClock
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
+from pets.engine.soft import soft_vote
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
 from pets.registry import spec_of
@@ -49,7 +50,8 @@ Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single"]
 class DriverConfig:
     """How questions are asked and read, the same for every question of a driver.
 
-    ``concurrency`` traces are in flight at most. ``confidence`` is the kind that votes are weighted by. ``answer`` and
+    ``concurrency`` traces are in flight at most. ``confidence`` is the kind that votes are weighted by; ``soft`` reads
+    what traces might have said. ``answer`` and
     ``system`` replace what questions say; ``options`` is the size of a closed answer set, by answer type, for questions
     that do not say. ``keep_traces`` keeps every trace of an open question, ``keep_totals`` what answers need of each.
     """
@@ -58,6 +60,7 @@ class DriverConfig:
     seeds: Seeds
     concurrency: int = 64
     confidence: Kind | None = None
+    soft: bool = False
     answer: str | AnswerType | None = None
     system: str | None = None
     options: Mapping[str, int | None] = field(default_factory=dict)
@@ -656,6 +659,8 @@ class Driver:
             self._charge_abandoned(batch)
             raise
         traces = self._stored(batch, completions, forms, endpoint, seconds)
+        if self.config.soft:
+            traces = [self._with_soft_vote(question, *row) for row in zip(traces, completions, strict=True)]
         await self.ledger.close(batch, traces)
         if question.submission is not None:
             question.raw.update(
@@ -697,6 +702,13 @@ class Driver:
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
         ]
+
+    def _with_soft_vote(self, question: OpenQuestion, trace: StoredTrace, completion: Completion) -> StoredTrace:
+        """The trace with what it might have said, where it has an answer and its log-probabilities tell."""
+        if trace.answer is None:
+            return trace
+        temperature = self.config.sampling.temperature
+        return replace(trace, soft=soft_vote(completion.alternatives, trace.answer, question.answer_type, temperature))
 
     async def release(self, batch: Batch, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.release`."""

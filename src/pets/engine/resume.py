@@ -119,6 +119,8 @@ def identity_of(config: RunConfig, problems: Iterable[Problem], model: str) -> s
     """A digest of all that decides what a run asks and how it is answered, but for its budget and its servers."""
     apart = {*OPERATIONAL, "budget", "keep_texts"}
     plain = {name: value for name, value in config.to_plain().items() if name not in apart}
+    if not config.soft:  # runs of before that were not soft either go on
+        del plain["soft"]
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:
         digest.update(repr(question_row(0, 0, problem)).encode("utf-8", "surrogatepass"))
@@ -181,7 +183,7 @@ def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[P
     budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
     policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
-    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed)
+    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, soft=config.soft)
 
 
 def adopt_run(

@@ -462,6 +462,7 @@ class Engine(Session):
             seeds=config.seeds(len(self.problems)),
             concurrency=config.concurrency,
             confidence=self._kind,
+            soft=config.soft,
             answer=config.answer,
             system=config.system,
             price=self._price,
@@ -543,6 +544,7 @@ class Engine(Session):
 
     def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""
+        driver.allocator.learn_worth()  # from all traces, as whoever reads the store will
         run = self.stored_run
         if run is not None:
             note_end(run, driver)

@@ -25,7 +25,7 @@ from pets.confidence import Confidence
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import MAX_CHOICES, backoff_seconds
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, StateError, UnreachableError
-from pets.prompts import Completion, Message, Prompt, Sampling
+from pets.prompts import Completion, Message, Prompt, Sampling, TokenAlternatives
 from pets.samplers import Sampler
 from pets.store import RunSettings, RunState, Store
 from pets.store.tasks import TaskQueue, WorkerBeat
@@ -304,6 +304,12 @@ def _completions(text: str) -> list[Completion]:
         kind = ERRORS[plain["error"]]
         raise kind(plain["message"], status=plain["status"], retry_after=plain["retry_after"])
     return [
-        Completion(**{**row, "confidence": None if row["confidence"] is None else Confidence(**row["confidence"])})
+        Completion(
+            **{
+                **row,
+                "confidence": None if row["confidence"] is None else Confidence(**row["confidence"]),
+                "alternatives": tuple(TokenAlternatives(*token) for token in row["alternatives"]),
+            }
+        )
         for row in plain
     ]

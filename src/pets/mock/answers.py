@@ -129,7 +129,9 @@ class DistributionAnswers:
 
     def _trace(self, question: str, answer: str | None, seed: int) -> TraceSpec:
         length = round(self._tokens * (0.5 + _uniform(question, seed, f"{self._seed} tokens")))
-        return TraceSpec(answer, max(1, length), None, _uniform(question, seed, f"{self._seed} confidence"))
+        mood = _uniform(question, seed, f"{self._seed} confidence")
+        shares = tuple(self._answers[question].items()) if length <= 1 else ()
+        return TraceSpec(answer, max(1, length), None, mood, shares)
 
 
 def synthetic(

@@ -2,7 +2,8 @@
 
 A recorded confidence c shows at every token: minus the mean of the top k is c, so whatever a client computes from
 them (mean, tail, lowest group) is c again. Where none was recorded, a level between 8 and 16 is drawn for each trace,
-unrelated to its answer, and rises and falls along the trace so that the kinds of confidence differ.
+unrelated to its answer, and rises and falls along the trace so that the kinds of confidence differ. A trace of one
+token whose answers have known probabilities shows those instead.
 
 JSON is put together from cached fragments: a trace of 2,048 tokens with 20 log-probabilities each is 3 MB.
 """
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from pets.mock.text import TraceSpec
+from pets.mock.text import TraceSpec, closing
 
 __all__ = ["chat_content", "completion_form", "completion_logprobs", "top_logprobs"]
 
@@ -42,6 +43,10 @@ def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
 
 def chat_content(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[str]:
     """For each token, its entry in ``logprobs.content``, as JSON."""
+    if tokens := _known(spec, pieces, k):
+        entries = [f'{{"token":{_text(token)},"logprob":{value},"bytes":{_bytes(token)}}}' for token, value in tokens]
+        yield f'{entries[0][:-1]},"top_logprobs":[{",".join(entries)}]}}'
+        return
     for piece, confidence in zip(pieces, _levels(spec), strict=False):
         sampled, others = _chat_others(confidence, k, extra)
         named = f'{{"token":{_text(piece)},"logprob":{sampled},"bytes":{_bytes(piece)}'
@@ -51,6 +56,9 @@ def chat_content(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Ite
 
 def completion_logprobs(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[tuple[str, str]]:
     """For each token, its log-probability and its entry in ``top_logprobs``, as JSON."""
+    if tokens := _known(spec, pieces, k):
+        yield str(tokens[0][1]), f"{{{','.join(f'{_text(token)}:{value}' for token, value in tokens)}}}"
+        return
     for piece, confidence in zip(pieces, _levels(spec), strict=False):
         sampled, others = _completion_others(confidence, k, extra)
         named = f"{_text(piece)}:{sampled}"
@@ -65,6 +73,15 @@ def completion_form(pieces: Sequence[str], entries: Iterable[tuple[str, str]], o
         f'{{"tokens":[{",".join(map(_text, pieces))}],"token_logprobs":[{",".join(sampled)}],'
         f'"top_logprobs":[{",".join(tops)}],"text_offset":[{",".join(map(str, offsets))}]}}'
     )
+
+
+def _known(spec: TraceSpec, pieces: Sequence[str], k: int) -> list[tuple[str, float]]:
+    """The token of a trace that is its answer alone, and then the k likeliest others; none for any other trace."""
+    if spec.answer is None or len(pieces) != 1 or not k:
+        return []
+    chances = {closing(answer, alone=True): chance for answer, chance in spec.shares if chance > 0}
+    likeliest = sorted(chances.items(), key=lambda item: (item[0] != pieces[0], -item[1]))[: k + 1]
+    return [(token, round(math.log(chance), 6)) for token, chance in likeliest]
 
 
 def _levels(spec: TraceSpec) -> Iterator[float]:

@@ -30,13 +30,15 @@ FILLER_PREFIXES = ["".join(FILLER[:count]) for count in range(len(FILLER))]
 class TraceSpec:
     """What a trace is to say: its answer, its length, its confidence if that was recorded.
 
-    ``mood`` in [0, 1) stands in for a confidence that was not.
+    ``mood`` in [0, 1) stands in for a confidence that was not. ``shares`` are the probabilities of what it might have
+    answered: the log-probabilities of a trace that is its answer alone.
     """
 
     answer: str | None
     tokens: int
     confidence: float | None = None
     mood: float = 0.5
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

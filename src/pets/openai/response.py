@@ -14,7 +14,7 @@ from typing import Any
 from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
-from pets.prompts import Completion, Sampling, text_bytes
+from pets.prompts import Completion, Sampling, TokenAlternatives, text_bytes
 
 __all__ = ["ResponseReader", "check_size", "error_from", "error_message", "shares"]
 
@@ -25,6 +25,7 @@ ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itsel
 MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 MAX_CONTAINERS = 100_000  # in a reply without log-probabilities: a choice has a handful
 MAX_NUMBERS = 2_000_000  # in all, as of token ids
+ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
 TEXT_FIELDS = ("role", "content", "reasoning", "reasoning_content")
 
 
@@ -32,6 +33,7 @@ class ChoiceReader:
     """One trace while it comes in."""
 
     __slots__ = (
+        "alternatives",
         "bytes",
         "characters",
         "finish",
@@ -54,6 +56,7 @@ class ChoiceReader:
         self.logprob_tokens = 0  # counted where log-probabilities came
         self.token_ids = 0  # counted where token ids came
         self.usage: int | None = None  # what a stream says of this choice alone
+        self.alternatives: list[TokenAlternatives] = []
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
         self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
         self.raw: Mapping[str, Any] = {}  # the last part; all of the choice in a whole body
@@ -76,6 +79,8 @@ class ChoiceReader:
         self.token_ids += len(part.get("token_ids") or ())
         logprobs = part.get("logprobs") or {}
         self.summary = logprobs.get("confidence_summary") or self.summary
+        if self.meter is not None and len(self.alternatives) < ALTERNATIVE_TOKENS:
+            self.alternatives += token_alternatives(logprobs, ALTERNATIVE_TOKENS - len(self.alternatives))
         for top in top_logprobs(logprobs):
             self.logprob_tokens += 1
             if top and self.meter is not None:
@@ -138,6 +143,19 @@ def top_logprobs(logprobs: dict[str, Any]) -> Iterator[list[float]]:
     else:
         for mapping in logprobs.get("top_logprobs") or [None] * len(logprobs.get("tokens") or ()):
             yield list(mapping.values()) if mapping else []
+
+
+def token_alternatives(logprobs: dict[str, Any], most: int) -> Iterator[TokenAlternatives]:
+    """The first tokens, at most so many, and what might have stood in their places."""
+    if logprobs.get("content") is not None:
+        for entry in logprobs["content"][:most]:
+            others = {str(other.get("token")): other["logprob"] for other in entry.get("top_logprobs") or ()}
+            own = {str(entry.get("token")): entry["logprob"]} if entry.get("logprob") is not None else {}
+            yield TokenAlternatives(str(entry.get("token")), others | own)
+    else:
+        tokens, mappings = logprobs.get("tokens") or (), logprobs.get("top_logprobs") or ()
+        for token, mapping in zip(tokens[:most], mappings, strict=False):
+            yield TokenAlternatives(str(token), mapping or {})
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
@@ -293,6 +311,7 @@ class ResponseReader:
                     choice.bytes,
                     claimed_more,
                     cached_tokens,
+                    tuple(choice.alternatives),
                 )
             )
         return traces

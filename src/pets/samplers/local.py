@@ -231,7 +231,7 @@ def without_logprobs(trace: Completion, prompt: Prompt) -> Completion:
     raw = trace.raw
     if raw is not None and not (prompt.body or {}).get("logprobs"):
         raw = {**raw, "logprobs": None}
-    return replace(trace, confidence=None, raw=raw)
+    return replace(trace, confidence=None, raw=raw, alternatives=())
 
 
 def check_free(port: int) -> None:

@@ -142,6 +142,11 @@ def _cached_tokens(transaction: Transaction) -> None:
     transaction.execute("ALTER TABLE traces ADD COLUMN cached INTEGER NOT NULL DEFAULT 0")
 
 
+def _soft_votes(transaction: Transaction) -> None:
+    """What a trace might have said at the token that decides its answer, as JSON; most traces have none."""
+    transaction.execute("ALTER TABLE traces ADD COLUMN soft TEXT")
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -157,4 +162,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _batch_jobs,
     _workers_and_tasks,
     _cached_tokens,
+    _soft_votes,
 )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from pets.confidence import Confidence
@@ -11,7 +11,7 @@ from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
 from pets.questions import Problem
-from pets.types import Launch, Trace
+from pets.types import Launch, SoftVote, Trace
 
 __all__ = [
     "DELETED",
@@ -100,6 +100,7 @@ class StoredTrace:
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing. ``model`` is the place of
     the model that gave it among those of the run. ``cached_tokens`` of its prompt's were in the server's cache.
+    ``soft`` is what the trace might have said, where votes are soft.
     """
 
     question: str
@@ -117,6 +118,7 @@ class StoredTrace:
     wasted: int = 0
     model: int = 0
     cached_tokens: int = 0
+    soft: SoftVote | None = None
 
     @property
     def launch(self) -> Launch:
@@ -126,12 +128,12 @@ class StoredTrace:
     def trace(self, kind: str | None = None) -> Trace:
         """What the allocator is told; ``kind`` is the confidence that votes are weighted by.
 
-        >>> StoredTrace("q", 0, "7", tokens=9).trace()
-        Trace(question='q', number=0, answer='7', confidence=None, tokens=9, prompt_tokens=0, model=0, cached_tokens=0)
+        >>> StoredTrace("q", 0, "7", tokens=9).trace() == Trace("q", 0, "7", tokens=9)
+        True
         """
         confidence = None if kind is None or self.confidences is None else getattr(self.confidences, kind)
         counted = (self.tokens, self.prompt_tokens, self.model, self.cached_tokens)
-        return Trace(self.question, self.number, self.answer, confidence, *counted)
+        return Trace(self.question, self.number, self.answer, confidence, *counted, self.soft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +205,19 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
     counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
-    sampled = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted, trace.model, trace.cached_tokens)
+    soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
+    tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
+    sampled = (*tried, trace.model, trace.cached_tokens, soft)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
 def trace_of(row: Row) -> StoredTrace:
     """The trace of a row of ``TRACES``."""
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
-    mean, tail, lowest, bottom, measured, *sampled = rest
+    mean, tail, lowest, bottom, measured, *sampled, soft = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
-    return StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, confidences, *sampled)
+    trace = StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, confidences, *sampled)
+    return trace if soft is None else replace(trace, soft=SoftVote.from_plain(json.loads(soft)))
 
 
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:

@@ -51,13 +51,13 @@ DROP_LAUNCH = (
 )
 ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-    "?19 FROM questions WHERE run = ?1 AND id = ?2"
+    "?19, ?20 FROM questions WHERE run = ?1 AND id = ?2"
 )
 ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
     "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted, t.model, "
-    "t.cached FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
+    "t.cached, t.soft FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
     "WHERE t.run = ?1 AND (t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
 )
 TRACES = _TRACE.format(text="''", join="")

@@ -1,7 +1,7 @@
 """Queues: who is served next, one kind for each kind of policy.
 
 states.py   an index policy that sees counts: questions in the same belief state share one entry
-ranks.py    an index policy that sees whole traces: one entry for each question
+ranks.py    an index policy that sees whole traces, or soft votes: one entry for each question
 quotas.py   a quota policy: what is granted, fewest launched first
 waves.py    an index policy with waves: one wave of all questions at a time
 walk.py     where a quota policy stops along recorded paths, without launching a trace
@@ -20,12 +20,12 @@ __all__ = ["Queue", "queue_for"]
 Queue = StateQueue | RankQueue | QuotaQueue | WaveQueue
 
 
-def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int) -> Queue:
-    """The queue that serves this kind of policy."""
+def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int, *, soft: bool = False) -> Queue:
+    """The queue that serves this kind of policy; ``soft`` votes hardly leave two questions in one state."""
     if isinstance(policy, QuotaPolicy):
         return QuotaQueue(policy, budget, horizon, seed)
     if isinstance(policy, IndexPolicy) and policy.waves:
         return WaveQueue(policy, budget, horizon)
     if isinstance(policy, IndexPolicy):
-        return (RankQueue if policy.sees == "traces" else StateQueue)(policy, budget.cap)
+        return (RankQueue if soft or policy.sees == "traces" else StateQueue)(policy, budget.cap)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

@@ -1,10 +1,12 @@
-"""The queue of an index policy that sees whole traces: one score for each question, renewed whenever it changes.
+"""The queue of an index policy that sees whole traces or soft votes: one score for each question, renewed whenever it
+changes.
 
 A heap of ``(-score, position, version)``; stale entries are dropped as they surface. A decision costs O(log N)
 and one call of the policy.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
@@ -105,7 +107,8 @@ class RankQueue:
         if record.spent < self.policy.warmup:
             score = math.inf
         else:
-            score = self.policy.index(record.tally(), self._view)
+            mark = bisect_left(self.policy.length_edges, record.mean_tokens)
+            score = self.policy.index(record.tally(mark=mark), self._view)
         if math.isnan(score):
             raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")
         if score > -math.inf:

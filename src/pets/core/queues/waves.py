@@ -182,4 +182,4 @@ class WaveQueue:
         if self.policy.sees == "traces":
             return record.tally()
         mark = self.policy.belief.mark(record.mean_tokens) if self.policy.marks else 0
-        return Tally(record.counts, record.nulls, record.pending, record.options, mark=mark)
+        return Tally(record.counts, record.nulls, record.pending, record.options, mark=mark, extra=record.extra)
