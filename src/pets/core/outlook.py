@@ -167,15 +167,14 @@ class Outlook:
         """What 0, 1, ..., waves - 1 more waves cost and take from layer t on, (S, waves, 2, L)."""
         S, waves, A, L = cost.shape
         here = np.zeros((S, waves, 2, L))
-        here[:, 0, 0] = self._doubts[t][:, None]
+        here[:, :, 0] = self._doubts[t][:, None, None]
+        if A == 0 or waves == 1:
+            return here
+        end = cost[:, :-1].argmin(axis=2)[:, :, None]
+        best = np.stack([np.take_along_axis(part[:, :-1], end, axis=2)[:, :, 0] for part in (cost, votes)], axis=2)
         for w in range(1, waves):
-            here[:, w] = here[:, w - 1]
-            if A:
-                end = cost[:, w - 1].argmin(axis=1)[:, None]
-                best = np.take_along_axis(cost[:, w - 1], end, axis=1)[:, 0]
-                go_on = best < here[:, w, 0]
-                here[:, w, 0] = np.where(go_on, best, here[:, w, 0])
-                here[:, w, 1] = np.where(go_on, np.take_along_axis(votes[:, w - 1], end, axis=1)[:, 0], here[:, w, 1])
+            go_on = best[:, w - 1, :1] < here[:, w - 1, :1]
+            here[:, w] = np.where(go_on, best[:, w - 1], here[:, w - 1])
         return here
 
 
