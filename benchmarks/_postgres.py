@@ -8,6 +8,7 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pets.store.postgres import connect
@@ -29,6 +30,13 @@ class Postgres:
         from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
 
         pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=self.server.pgdata, user=self.server.system_user)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server and of its sessions that are over; 0 where it is not ours to look at."""
+        if self.server is None:
+            return 0.0
+        fields = Path(f"/proc/{self.server.get_pid()}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def start(self) -> None:
         """Start the server again."""

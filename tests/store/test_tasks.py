@@ -65,9 +65,9 @@ def test_the_claims_of_a_worker_that_is_gone_are_lost_once(queues):
     other.exchange(second, [(9, "nothing")], [], 1)
     (beat,) = [worker for worker in leader.workers() if worker.id == second]
     other.exchange(second, [], [], 0)
-    leader.bury(beat)  # it has beaten since
+    leader.expire(beat)  # it has beaten since
     assert leader.lost() == []
-    leader.bury(next(worker for worker in leader.workers() if worker.id == second))
+    leader.expire(next(worker for worker in leader.workers() if worker.id == second))
     assert leader.lost() == [2] and leader.lost() == []
     assert other.exchange(second, [(2, "late")], [], 9) == (False, []) and leader.collect() == []
 

@@ -238,7 +238,7 @@ class SharedSampler(Sampler):
         }
         for worker in workers:
             if now - self._beats[worker.id][1] > LOST_AFTER_S:
-                await asyncio.to_thread(queue.bury, worker)
+                await asyncio.to_thread(queue.expire, worker)
         width = sum(worker.width for worker in workers)
         if width and width != self._width:
             self._width = width

@@ -331,12 +331,12 @@ class SharedWriter:
         self.keys.refresh(self.database)
         replicas = others.fetchall()
         snapshot.others = sum((StreamShare(**json.loads(share)) for _, _, share in replicas), StreamShare())
-        self._bury([(id, beat) for id, beat, _ in replicas])
+        self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         if self._failure is not None:
             LOGGER.warning("%s can be written again", self.database.name)
             self._failure = None
 
-    def _bury(self, replicas: Sequence[tuple[int, int]]) -> None:
+    def _end_dead_replicas(self, replicas: Sequence[tuple[int, int]]) -> None:
         """Charge what replicas have open whose beat stands still."""
         now = time.monotonic()
         self._seen = {

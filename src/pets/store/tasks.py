@@ -95,7 +95,7 @@ class TaskQueue:
             for row in self._execute("SELECT id, name, width, beat FROM workers WHERE run = $1", self.run)
         ]
 
-    def bury(self, worker: WorkerBeat) -> None:
+    def expire(self, worker: WorkerBeat) -> None:
         """Take a worker for lost, unless it has beaten since."""
         self._execute("DELETE FROM workers WHERE id = $1 AND beat = $2", worker.id, worker.beat, rows=False)
 
