@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
+from pets.cli.serve import VotingOptions
 from pets.errors import PetsError
 from pets.plans import read_plan
 
@@ -57,3 +58,16 @@ def test_a_pool_that_is_not_there_is_one_line(tmp_path):
     result = pets("fit", tmp_path / "none.jsonl")
     assert isinstance(result.exception, PetsError)
     assert "none.jsonl" in str(result.exception)
+
+
+def test_a_plan_for_a_zone_is_used_with_that_zone_alone(pool, tmp_path):
+    output, questions = tmp_path / "plan.json", tmp_path / "questions.jsonl"
+    questions.write_text('{"id": "q1", "question": "Which?"}\n')
+    assert pets("fit", pool, "--mean-budget", 8, "--rounds", 2, "--zone", 0.1, "-o", output).exit_code == 0
+    assert read_plan(output).policy().zone == 0.1
+    assert "zone 0.1" in pets("plan", "show", output).stdout
+    result = pets("stream", questions, "--plan", output, "--zone", 0.2, "--model", "m", "--endpoint", "http://h/v1")
+    assert isinstance(result.exception, PetsError) and "fit a plan with --zone 0.2" in str(result.exception)
+    assert VotingOptions(plan=output).choose()[0].zone == VotingOptions(plan=output, zone=0.1).choose()[0].zone == 0.1
+    with pytest.raises(PetsError, match="fit a plan with --zone"):
+        VotingOptions(plan=output, zone=0.2).choose()

@@ -30,6 +30,15 @@ def test_the_policy_is_the_price_rule_fitted_to_the_same_answers(pool, plan):
     assert plan.policy() == Price(rounds=3).fit(Training(labels, options=4))
 
 
+def test_prices_are_fitted_with_the_zone_that_they_are_used_with(pool, plan):
+    labels = [question.answers for question in pool.questions]
+    zoned = fit_plan(pool, 12.0, rounds=3, zone=0.1)
+    assert zoned.policy() == Price(rounds=3, zone=0.1).fit(Training(labels, options=4))
+    assert zoned.prices != plan.prices
+    with pytest.raises(InputError, match="a zone needs rounds=2 or more"):
+        fit_plan(pool, 12.0, rounds=1, zone=0.1)
+
+
 def test_provenance_tells_the_pool_and_its_answers(pool, plan):
     source = plan.provenance
     assert (source.pool, source.questions, source.traces, source.answer) == ("toy", 40, 2560, "choice")

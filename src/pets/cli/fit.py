@@ -28,6 +28,11 @@ class FitPlanOptions:
         "How many traces a question gets at most.", 64, at_least=4, replaces=("--max-per-question",)
     )
     rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
+    zone: float = option(
+        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
+        0.0,
+        kind=click.FloatRange(0, 1, max_open=True),
+    )
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
@@ -57,7 +62,7 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
     check_output(result.output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
-    plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, seed=goal.seed)
+    plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)
     if result.output is None:
         click.echo(plan_text(plan), nl=False)
         return

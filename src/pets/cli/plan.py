@@ -47,8 +47,9 @@ def _title(fitted: StreamPlan) -> str:
     source = fitted.provenance
     rounds = f"{fitted.rounds} rounds" if fitted.rounds else "one trace at a time"
     answers = source.answer if source.options is None else f"{source.answer}, {source.options} options"
+    zone = f", zone {fitted.zone:g}" if fitted.zone else ""
     return (
-        f"{fitted.mean_budget:g} traces per question on average, {fitted.cap} at most, {rounds}\n"
+        f"{fitted.mean_budget:g} traces per question on average, {fitted.cap} at most, {rounds}{zone}\n"
         f'from pool "{source.pool}": {source.questions:,} questions, {source.traces:,} traces ({answers}), '
         f"{source.digest}, pets {source.pets}, seed {source.seed}\n"
         f"one shot after the warm-up would reach self-consistency {fitted.expected:.3f}"

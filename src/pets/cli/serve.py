@@ -84,7 +84,8 @@ class VotingOptions:
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
     policy: str | None = option(f"A policy, instead of a plan; {DEFAULT_POLICY} if neither is given.")
     zone: float = option(
-        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
+        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie. "
+        "A plan has its own.",
         0.0,
         kind=click.FloatRange(0, 1, max_open=True),
     )
@@ -95,15 +96,15 @@ class VotingOptions:
 
     def choose(self) -> tuple[Policy, float, Drift | None]:
         """The policy, its mean budget, and what watches over a plan."""
-        policy, mean_budget, drift = self._unzoned()
-        return policy.with_zone(self.zone) if self.zone else policy, mean_budget, drift
-
-    def _unzoned(self) -> tuple[Policy, float, Drift | None]:
         if self.plan is None:
-            return make_policy(self.policy or DEFAULT_POLICY), self.mean_budget or DEFAULT_MEAN_BUDGET, None
+            policy = make_policy(self.policy or DEFAULT_POLICY)
+            policy = policy.with_zone(self.zone) if self.zone else policy
+            return policy, self.mean_budget or DEFAULT_MEAN_BUDGET, None
         if self.policy is not None:
             raise InputError("a --plan is a policy; leave --policy out.")
         plan = read_plan(self.plan)
+        if self.zone:
+            plan = plan.with_zone(self.zone)
         return plan.policy(), self.mean_budget or plan.mean_budget, Drift.of(plan)
 
 

@@ -76,8 +76,8 @@ class StreamPlanOptions:
     cold: bool = option("Work without a plan: learn from the stream itself.", False)
     rounds: int = option("With --cold, in how many batches a question is sampled after its warm-up; 0 sets no limit.",
                          3, at_least=0)  # fmt: skip
-    zone: float = option("The lead, as a share of all traces, that another answer needs to matter, such as 0.1.",
-                         0.0, kind=click.FloatRange(0, 1, max_open=True))  # fmt: skip
+    zone: float = option("The lead, as a share of all traces, that another answer needs to matter, such as 0.1; a plan "
+                         "has its own.", 0.0, kind=click.FloatRange(0, 1, max_open=True))  # fmt: skip
     alarm_rate: float = option("The chance of a drift alarm, ever, where nothing has changed.", 0.01,
                                kind=click.FloatRange(0, 1, True, True))  # fmt: skip
 
@@ -417,10 +417,11 @@ def _settings(
         max_tokens=config.sampling.max_tokens,
     )
     leave = left_by_windows(budget)
-    cold = Price(options.plan_options.rounds, use_up=True, leave=leave, cold=True)
-    policy = cold if plan is None else plan.policy(use_up=True, leave=leave)
-    if options.plan_options.zone:
-        policy = policy.with_zone(options.plan_options.zone)
+    zone = options.plan_options.zone
+    if plan is None:
+        policy = Price(options.plan_options.rounds, use_up=True, leave=leave, cold=True, zone=zone)
+    else:
+        policy = (plan.with_zone(zone) if zone else plan).policy(use_up=True, leave=leave)
     return StreamSettings(
         policy, budget, config, horizon, limits.open_questions, model.name or "", model.servers, sizes
     )

@@ -29,11 +29,13 @@ def fit_plan(
     rounds: int = 3,
     *,
     cap: int = CAP,
+    zone: float = 0.0,
     answer: str | None = None,
     seed: int = 0,
 ) -> StreamPlan:
     """The plan for a stream of questions like those of ``pool``; no gold is needed.
 
+    ``zone`` is the lead, as a share of all traces, that a rival needs to matter: the prices are fitted with it.
     ``answer`` is how the recorded answers are read: by default the pool's own kind, else as recorded. ``seed`` is of
     the orders in which recorded traces are played for the price table.
 
@@ -57,7 +59,7 @@ def fit_plan(
             "Sample more or drop it."
         )
     grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
-    rule = Price(rounds=rounds)
+    rule = Price(rounds=rounds, zone=zone)
     if rounds == 1:
         prices, prior = None, _prior(read)
     else:
@@ -66,7 +68,7 @@ def fit_plan(
         log_prices, spends = zip(*(rule.table or ()), strict=True)
         prices, prior = PriceTable(log_prices, spends), rule.belief
     budgets = plan_for(grid, mean_budget, K0, cap)
-    return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance(read, seed))
+    return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance(read, seed), zone)
 
 
 def _prior(read: LabelledPool) -> LearnedPrior:

@@ -4,7 +4,7 @@ The numbers are those of :mod:`pets.core.grid`, :mod:`pets.core.price` and :mod:
 together, with where they come from, so that they can be read, kept and handed to a service. Its file is JSON that a
 person can read, with a version that a later pets can tell:
 
-{"format": "pets-plan", "version": 1, "mean_budget", "rounds", "cap", "rho",
+{"format": "pets-plan", "version": 1, "mean_budget", "rounds", "cap", "zone", "rho",
  "grids": [{"pattern", "share", "a", "b", "voting", "low", "high"}, ...],
  "prices": [[log price, mean spend], ...] | null,
  "prior": {"strengths", "shares", "edges", "kind_shares"}, "provenance": {...}}
@@ -74,7 +74,8 @@ class StreamPlan:
     ``grid`` holds share, curve and voting chance of each warm-up pattern (easiest first); ``budgets``
     what the greedy plan gives them at the mean budget; ``prices`` the mean spend at each log price, none where a
     single round leaves nothing to price; ``prior`` how strongly the model agrees with itself. ``rounds`` = 0 is one
-    trace at a time without a limit; ``cap`` is the most that a question may get.
+    trace at a time without a limit; ``cap`` is the most that a question may get. ``zone`` is the lead, as a share of
+    all traces, that a rival needs to matter: the prices were fitted with it, and hold with no other.
     """
 
     mean_budget: float
@@ -85,6 +86,7 @@ class StreamPlan:
     prices: PriceTable | None
     prior: LearnedPrior
     provenance: Provenance
+    zone: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean_budget) and K0 <= self.mean_budget <= self.cap):
@@ -96,6 +98,7 @@ class StreamPlan:
             raise InputError(f"rounds are 0 or more, and only a plan of 1 round has no prices; got {self.rounds}.")
         _check_grid(self.grid, self.budgets, self.cap)
         _check_prior(self.prior)
+        self.policy()  # refuses a zone that is none, and one of a single round
 
     def policy(self, *, use_up: bool = False, leave: int = 0) -> Price:
         """The policy, ready for an :class:`~pets.core.allocator.Allocator` with a total and a horizon or by windows.
@@ -106,12 +109,21 @@ class StreamPlan:
             self.rounds,
             use_up=use_up,
             leave=leave,
+            zone=self.zone,
             table=None if self.prices is None else self.prices.rows,
             grids=self.grid.rows if self.prices is None else None,
             shares=self.prior.shares,
             edges=self.prior.edges,
             kind_shares=self.prior.kind_shares,
         )
+
+    def with_zone(self, zone: float) -> "StreamPlan":
+        """The plan itself, if it is for this zone; one that was fitted with another is refused."""
+        if zone != self.zone:
+            raise InputError(
+                f"the plan's prices are for a zone of {self.zone:g}, not {zone:g}; fit a plan with --zone {zone:g}."
+            )
+        return self
 
     def budget_of(self, pattern: int) -> float:
         """What the one-shot plan gives a question of this pattern on average."""
@@ -206,6 +218,7 @@ def to_plain(plan: StreamPlan) -> dict[str, Any]:
         "mean_budget": plan.mean_budget,
         "rounds": plan.rounds,
         "cap": plan.cap,
+        "zone": plan.zone,
         "rho": plan.budgets.rho,
         "grids": [
             {"pattern": name, "share": share, "a": a, "b": b, "voting": voting, "low": low, "high": high}
@@ -260,6 +273,7 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
             _number_rows(prior["kind_shares"]) if "kind_shares" in prior else LearnedPrior().kind_shares,
         ),
         provenance=_provenance(data["provenance"]),
+        zone=_number(data.get("zone", 0.0)),
     )
 
 
