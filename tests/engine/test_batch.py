@@ -150,6 +150,14 @@ def test_a_run_that_is_broken_off_at_any_request_loses_and_pays_nothing(begin, m
     assert mock.stats.traces == 30 == len(stored(tmp_path))
 
 
+def test_a_run_that_gets_more_budget_spends_it_in_waves_again(begin, tmp_path):
+    mock, engine = begin()
+    run(engine())
+    before = mock.stats.batches
+    solution, _ = run(Engine.resume(tmp_path / "runs.db", top_up="+6x"))
+    assert solution.spent == mock.stats.traces == 144 and 2 <= mock.stats.batches - before <= 4
+
+
 def test_a_budget_in_money_counts_half_prices_and_every_prompt(begin):
     mock, engine = begin(budget="0.08usd", options={"price": "in=10,out=40", "max_tokens": 200})
     solution, _ = run(engine())

@@ -3,6 +3,7 @@
 driver.py     Driver: what the allocator asks for is fetched, read and told back
 first_traces.py  FirstTraces: a run's first traces are read before more go out
 fetch.py      Fetcher: one request to its end; what is tried again and what is charged
+batch.py      BatchFetcher: the same by batch jobs, which outlive the process
 endpoints.py  EndpointPool: several servers, their load, health and limits
 question.py   OpenQuestion: texts become votes, votes the one Answer
 ledger.py     Ledger: what is paid for, written down, in memory or in a run's store

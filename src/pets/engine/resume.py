@@ -286,7 +286,7 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
 def note_top_up(run: Run) -> None:
     """A run has more budget: its waves begin anew, to spend what is there beyond the traces so far."""
     run.save("topped_up_at", run.summary().traces)
-    run.save("wave", 0)
+    run.save("wave", None)
 
 
 def note_end(run: Run, driver: Driver) -> None:
