@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pets.answers.choice import Choice
 from pets.answers.math import Math
+from pets.cli._run import _soft_words
 from pets.cli.main import cli
 from pets.engine import Engine, RunConfig
 from pets.engine.resume import restored, results
@@ -149,6 +150,15 @@ def test_the_command_line_says_what_a_trace_counted_as(tmp_path):
     assert outcome.exit_code == 0, outcome.output
     assert "votes on average" in outcome.stderr
     assert len([json.loads(line) for line in outcome.stdout.splitlines()]) == QUESTIONS
+
+
+def test_three_questions_do_not_tell_what_a_soft_vote_is_worth():
+    book = synthetic(3, strength=0.5, tokens=1)
+    with running(MockModel(book)) as url:
+        engine = Engine(asked(book.ids()), sampler=OpenAISampler(url, "mock", loopback=True), soft=True, budget="4x")
+        _, _, votes_per_trace = asyncio.run(run_whole(engine))
+    assert votes_per_trace == 1.0 and not engine.allocator.worth.is_learned
+    assert "too few questions" in _soft_words(engine.allocator)
 
 
 def test_a_policy_that_weighs_traces_itself_takes_no_soft_votes():

@@ -19,6 +19,7 @@ from rich.table import Table
 from pets.answers.auto import ChosenType
 from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import terminal_text
+from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
@@ -373,10 +374,13 @@ def _model_words(engine: Engine, solution: Solution) -> str:
     return f"Traces by model: {', '.join(parts)}."
 
 
-def _soft_words(votes_per_trace: float | None) -> str:
+def _soft_words(allocator: Allocator) -> str:
     """What soft votes were good for."""
+    votes_per_trace = allocator.votes_per_trace
     if votes_per_trace is None:
         return "Soft votes: no trace told what else it might have said, so each counted as one vote."
+    if not allocator.worth.is_learned:
+        return "Soft votes: too few questions had two votes to tell what a soft one is worth, so each counted as one."
     settled = " (answers are settled before their token: nothing was gained)" if votes_per_trace < 1.05 else ""
     return f"Soft votes: a trace counted as {votes_per_trace:.1f} votes on average{settled}."
 
@@ -400,7 +404,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     if solution.models:
         words.append(_model_words(engine, solution))
     if engine.config.soft:
-        words.append(_soft_words(engine.allocator.votes_per_trace))
+        words.append(_soft_words(engine.allocator))
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
     if solution.faults:

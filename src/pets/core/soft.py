@@ -61,6 +61,11 @@ class SoftWorth:
     spread: float = 1.0
     bias: float = math.inf
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether a batch has told anything of it."""
+        return math.isfinite(self.bias)
+
     def mixture(self, n: int, r: float) -> tuple[float, float]:
         """lambda and N of n traces.
 
@@ -68,7 +73,7 @@ class SoftWorth:
         ((0.0, 3.0), (1.0, 20.0))
         """
         gain = 1.0 / n - r
-        if gain <= 1e-12 or not math.isfinite(self.bias):
+        if gain <= 1e-12 or not self.is_learned:
             return 0.0, float(n)
         error = (r + self.bias) / n - r * r
         votes = (gain + self.bias) / error if error > 0.0 else math.inf
