@@ -81,7 +81,8 @@ def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions,
         "NOT ONE QUESTION WAS ANSWERED: of 20 traces, 20 cut at their token limit. Raise --max-tokens." in result.stderr
     )
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert all((row["answer"], row["cut"], row["no_answer"]) == (None, 2, 2) and row["text"] for row in rows)
+    assert all(row["answer"] is None and row["cut"] == row["no_answer"] >= 1 and row["text"] for row in rows)
+    assert sum(row["cut"] for row in rows) == 20
 
 
 def test_a_bad_start_is_told_in_one_line_with_one_of_its_traces(questions, serve):
@@ -263,7 +264,7 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     assert not result.stderr and (plain["budget"], plain["unit"]) == (1.0, "usd")
     assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
     assert plain["cost"] == pytest.approx(1.0, rel=0.02) and plain["times_as_long"] <= 2
-    assert plain["seconds"] == pytest.approx(2 * plain["traces"] / 64 * plain["times_as_long"])
+    assert plain["seconds"] == pytest.approx(2 * plain["traces"] / 64 * plain["times_as_long"], rel=0.05)
     pets("solve", questions, *at, "--budget", "2x", "--store", tmp_path / "runs.db")
     result = pets("solve", questions, *at, "--budget", "4x", "--store", tmp_path / "runs.db", "--dry-run")
     assert json.loads(result.stdout)["basis"] == "the traces of run 1"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.engine.pacing import FEWEST_WAVES, Pace, WaveClock, pace_of
+from pets.engine.pacing import FEWEST_WAVES, SLOWEST_TRACE, Pace, WaveClock, pace_of
 from pets.errors import InputError
 from pets.policies.okg import OKG
 from pets.policies.okg_weighted import OKGWeighted
@@ -22,8 +22,10 @@ from pets.policies.uniform import Uniform
 )
 def test_no_batch_takes_longer_than_it_may(questions, mean, concurrency, patience):
     pace = pace_of(OKG(), mean * questions, questions, concurrency, patience=patience)
-    allowed = max(2 * pace.rounds, pace.rounds - 1 + FEWEST_WAVES) if patience is None else patience * pace.rounds
-    assert pace.rounds <= pace.trace_times + 1e-9 <= allowed + 2e-9
+    allowed = (patience or 2.0) * pace.uniform_times
+    if patience is None:
+        allowed = max(allowed, pace.rounds - 1 + FEWEST_WAVES * SLOWEST_TRACE)
+    assert pace.uniform_times <= pace.trace_times + 1e-9 <= allowed + 2e-9
 
 
 def test_a_batch_of_many_questions_is_never_held_back():
@@ -40,7 +42,7 @@ def test_without_waves_a_batch_ends_with_fewer_and_fewer_in_flight():
 def test_policies_that_decide_alone_or_blindly_are_asked_as_fast_as_can_be():
     for policy in (Uniform(), Price(rounds=3)):
         pace = pace_of(policy, 60, 10, 64)
-        assert (pace.waves, pace.trace_times, pace.limit(1)) == (0, 1.0, 64)
+        assert (pace.waves, pace.times_as_long, pace.limit(1)) == (0, 1.0, 64)
         with pytest.raises(InputError, match="knows no waves"):
             pace_of(policy, 60, 10, 64, waves=3)
     assert pace_of(OKG(), 16, 1, 64).limit(1) == 64  # a single question needs no choice
@@ -72,4 +74,10 @@ def test_what_is_left_is_told_by_the_waves_that_are_over():
 
 
 def test_a_pace_without_anything_is_full_speed():
-    assert Pace(8).limit(1) == 8 and Pace(8).trace_times == 1.0
+    assert Pace(8).limit(1) == 8 and Pace(8).times_as_long == 1.0
+
+
+def test_fewer_waves_give_up_more_than_more_of_them():
+    points = [Pace(64, 10, 60, waves).points_given_up(4) for waves in (1, 2, 3, 4, 6, 8)]
+    assert points == sorted(points, reverse=True) and 0.2 < points[3] < 1 < points[0]
+    assert Pace(64, 10, 60).points_given_up(4) == 0.0

@@ -108,3 +108,17 @@ def test_missing_confidences_follow_the_declared_choice():
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         OKGWeighted(**options)
+
+
+def test_in_waves_it_spends_the_budget_where_answers_differ():
+    allocator = Allocator(OKGWeighted(waves=4), Budget(60, 64), [Question(f"q{i}", 4) for i in range(10)])
+    sizes = []
+    while launches := allocator.ask(99):
+        sizes.append(len(launches))
+        for id, number in launches:
+            answer = "AAB"[number % 3] if id < "q3" else "A"
+            allocator.tell(Trace(id, number, answer, confidence=8.0 + number % 2, tokens=100))
+    traces = [verdict.traces for verdict in allocator.verdicts()]
+    assert sum(sizes) == 60 and len(sizes) == 4 and min(traces[:3]) > max(traces[3:])
+    with pytest.raises(InputError, match="waves are 1 or more"):
+        OKGWeighted(waves=-1)

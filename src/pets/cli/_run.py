@@ -39,6 +39,7 @@ __all__ = [
     "answered_words",
     "answers_in",
     "clock",
+    "given_up_words",
     "interruptible",
     "is_terminal",
     "kept_words",
@@ -111,16 +112,24 @@ def start_words(engine: Engine) -> str:
     servers = f" at {', '.join(settings.endpoints)}" if settings.endpoints else ""
     length = "the server's own limit" if limit is None else f"{limit:,}"
     asked = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
-    return asked if engine.origin == "finished" else f"{asked} {pace_words(engine.pace)}".rstrip()
+    return (
+        asked if engine.origin == "finished" else f"{asked} {pace_words(engine.pace, engine.points_given_up)}".rstrip()
+    )
 
 
-def pace_words(pace: Pace) -> str:
-    """In how many waves a run is asked, and how long that takes; nothing where it is asked as fast as it can be."""
-    longer = pace.trace_times / pace.rounds
+def pace_words(pace: Pace, points: float) -> str:
+    """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be."""
+    longer = pace.times_as_long
     if longer < WORTH_SAYING:
         return ""
-    waves = f"In {count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
-    return f"{waves} {longer:.1f} times as long as all traces at once; --patience trades time for traces."
+    waves = f"{count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
+    cost = f" and {given_up_words(points)}" if pace.waves else ""
+    return f"{waves} {longer:.1f} times as long as all traces at once{cost}; --patience trades time for traces."
+
+
+def given_up_words(points: float) -> str:
+    """What waves cost."""
+    return f"{points:.1f} points of self-consistency less than one trace at a time"
 
 
 def run_engine(engine: Engine, output: Path | None) -> Solution:
@@ -233,7 +242,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     table.add_row("spent", f"{spent} of {total} ({share:.0%})")
     table.add_row("traces", f"{now.traces:,} ({now.failed:,} failed), {now.in_flight} in flight, {now.rate:.1f}/s")
     if now.waves:
-        table.add_row("wave", f"{now.wave} of {now.waves} at most")
+        table.add_row("wave", f"{now.wave} of {now.waves} at most; {given_up_words(now.points_given_up)}")
     if now.outage is None:
         table.add_row("left", "..." if left is None else clock(left))
     else:

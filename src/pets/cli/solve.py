@@ -10,7 +10,7 @@ import click
 from pets.cli._groups import option, verb
 from pets.cli._join import join_run, lead, shared_sampler
 from pets.cli._output import check_rows_output
-from pets.cli._run import clock, is_terminal, run_engine
+from pets.cli._run import clock, given_up_words, is_terminal, run_engine
 from pets.cli.options import (
     DEFAULT_STORE,
     HEADER,
@@ -302,7 +302,7 @@ def _estimate_rows(expected: RunEstimate, policy: str, texts: Sequence[str]) -> 
     )
     yield "cost", "not known without --price" if expected.cost is None else amount_words(expected.cost, "usd")
     if expected.waves:
-        yield "waves", f"{expected.waves} at most"
+        yield "waves", f"{expected.waves} at most; {given_up_words(expected.points_given_up)}"
     longer = f"{expected.times_as_long:.1f} times as long as all traces at once"
     yield "time", longer if expected.seconds is None else f"{clock(expected.seconds)}, {longer}"
     for text in texts:

@@ -433,14 +433,17 @@ class Driver:
 
         What is left after the last wave is spent in one more.
         """
-        if not self.pace.waves or (self.estimator is not None and not self.estimator.can_launch()):
+        allocator, blocked = self.allocator, self.estimator is not None and not self.estimator.can_launch()
+        if not self.pace.waves or blocked or not allocator.budget.expected:
             return False
-        if not self.in_flight and not self._used_up and self.allocator.budget.expected:
-            self._used_up = True
-            return self.allocator.next_wave(extra=True)
-        if self._held:  # they tell the policy nothing, and wait for more
-            return self.allocator.next_wave()
-        return bool(self.in_flight and self.allocator.waves_left) and self._leave_stragglers()
+        if self.in_flight and not self._held:
+            return allocator.waves_left > 0 and self._leave_stragglers()
+        if allocator.waves_left:  # traces that are held tell the policy nothing, and wait for more
+            return allocator.next_wave()
+        if self.in_flight or self._used_up:
+            return False
+        self._used_up = True
+        return allocator.next_wave(extra=True)
 
     def _leave_stragglers(self) -> bool:
         loop, until = asyncio.get_running_loop(), self.clock.waits_until(self.in_flight)

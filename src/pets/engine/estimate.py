@@ -7,7 +7,7 @@ from pathlib import Path
 from pets.engine.config import RunConfig
 from pets.engine.models import mixture_of, mixture_price
 from pets.engine.pacing import pace_of
-from pets.engine.resume import run_settings
+from pets.engine.resume import options_of, run_settings
 from pets.errors import InputError
 from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
@@ -22,7 +22,8 @@ BYTES_PER_TOKEN = 4  # of a prompt, about
 class RunEstimate:
     """What to expect of a run. ``basis`` says where a trace's tokens and seconds come from.
 
-    The budget is spent in at most ``waves`` (0: no limit), ``times_as_long`` as all traces at once would take.
+    The budget is spent in at most ``waves`` (0: no limit), ``times_as_long`` as all traces at once would take, which
+    costs so many points of self-consistency against one trace at a time.
     Before any trace was seen its tokens are the most there can be, not known where the server's own limit holds
     (``max_tokens`` is None); the time is not known.
     """
@@ -36,6 +37,7 @@ class RunEstimate:
     seconds: float | None
     waves: int
     times_as_long: float
+    points_given_up: float
     budget: float
     unit: str
     overshoot: float
@@ -86,7 +88,8 @@ def estimate(
         cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens, others),
         seconds=None if seconds is None or config.batch_api else seconds * pace.trace_times,
         waves=pace.waves,
-        times_as_long=pace.trace_times / pace.rounds,
+        times_as_long=round(pace.times_as_long, 2),
+        points_given_up=round(pace.points_given_up(options_of(problems[0], config)), 2),
         budget=currency.shown(settings.total)[0],
         unit=currency.shown(0)[1],
         overshoot=0 if currency.flat else currency.shown(int(config.overshoot * settings.total))[0],

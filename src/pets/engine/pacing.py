@@ -1,12 +1,14 @@
 """How long a batch may take: in how many waves its budget is spent, how long a wave waits, how many are in flight.
 
-Every trace that is decided before others are back is decided more blindly, so quality costs time. The unit of time is a
-trace's. With U = max(1, B / c) for B traces of which c are in flight at once, uniform takes about U, and W waves
+Every trace that is decided before others are back is decided more blindly, so quality costs time. The unit of time is
+the mean trace's; the slowest of a wave takes s = 1.25 of them. With U = max(1, B / c) for B traces of which c are in
+flight at once, uniform takes about U - 1 + s, and W waves
 
-    U - 1 + W,
+    U - 1 + W s,
 
 because each waits for its slowest trace while nothing else is in flight. ``patience`` says how many times as long as
-uniform the run may take: W = 1 + (patience - 1) U. By default it is 2, and 4 for batches that uniform asks all at once.
+uniform the run may take: W = 1 + (patience - 1) (U - 1 + s) / s. By default it is 2, and a batch that uniform asks all
+at once has 4 waves.
 
 Large batches need no waves: with many more questions than traces in flight there is always one worth asking, whatever
 the others turn out to say. Where they end, and where a policy knows no waves, fewer are in flight instead: L / k, with
@@ -16,15 +18,23 @@ L traces left, and k at the very end, which takes k log(c / k) longer than all a
 import math
 from dataclasses import dataclass, field, fields, replace
 
+import numpy as np
+
+from pets.core.outlook import Mixture, Outlook
 from pets.core.policy import IndexPolicy, Policy
+from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
+from pets.core.waves import ENDS, HORIZONS
 
 __all__ = ["Pace", "WaveClock", "pace_of"]
 
 PATIENCE = 2.0
+SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
 FEWEST_WAVES = 4  # of a small batch, unless its user is less patient
 MOST_WAVES = 16  # beyond, a run is as good without
 MOST_LEFT_PER_IN_FLIGHT = 8.0  # traces left for each in flight, at the end of a batch without waves
 QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
+ENOUGH_WAVES = 12  # nearly as good as a look after every trace
+PRICES = np.geomspace(0.3, 1e-5, 24)  # of a trace, in doubt
 STRAGGLERS_SHARE = 0.125  # of a wave, at most, that the next one may begin without
 
 
@@ -32,22 +42,53 @@ STRAGGLERS_SHARE = 0.125  # of a wave, at most, that the next one may begin with
 class Pace:
     """How a batch is spread over time.
 
-    ``waves`` at most, 0 for no limit; ``rounds`` is U, what uniform would take in trace times; ``left_per_in_flight``
-    is k, where there are no waves.
+    ``traces`` are B, ``concurrency`` is c; ``waves`` at most, 0 for no limit; ``left_per_in_flight`` is k, where there
+    are no waves.
     """
 
     concurrency: int
     questions: int = 0
+    traces: int = 0
     waves: int = 0
-    rounds: float = 1.0
     left_per_in_flight: float = 0.0
 
     @property
+    def rounds(self) -> float:
+        """U: how many traces each place in flight serves, one after the other."""
+        return max(1.0, self.traces / self.concurrency)
+
+    @property
+    def uniform_times(self) -> float:
+        """How long all traces at once take, in mean traces' times."""
+        return self.rounds - 1 + SLOWEST_TRACE
+
+    @property
     def trace_times(self) -> float:
-        """How long the run takes, if every trace takes as long as the others."""
+        """How long the run takes, in mean traces' times."""
         if self.waves:
-            return self.rounds - 1 + self.waves
-        return self.rounds + _tail(self.left_per_in_flight, self.rounds, self.concurrency)
+            return self.rounds - 1 + SLOWEST_TRACE * self.waves
+        return self.uniform_times + _tail(self.left_per_in_flight, self.rounds, self.concurrency)
+
+    @property
+    def times_as_long(self) -> float:
+        """How many times as long as all traces at once the run takes."""
+        return self.trace_times / self.uniform_times
+
+    def points_given_up(self, options: int | None = None) -> float:
+        """Points of expected self-consistency that the waves cost, against a look after every trace.
+
+        Nothing is known of the questions beforehand: any degree of agreement is as likely as the others.
+
+        >>> [round(Pace(64, 10, 60, waves).points_given_up(options=4), 1) for waves in (1, 2, 4, 8)]
+        [4.4, 1.7, 0.6, 0.1]
+        """
+        if not self.waves or not self.questions:
+            return 0.0
+        mixture = Mixture(options or OPEN_SLOTS, STRENGTHS, LearnedPrior().shares[0])
+        outlook = Outlook(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
+        waves, mean = (self.waves, max(self.waves, ENOUGH_WAVES)), self.traces / self.questions
+        given_up, least = (_doubt(outlook, many, mean) for many in waves)
+        return 100 * max(0.0, given_up - least)
 
     def limit(self, left: int) -> int:
         """How many may be in flight when ``left`` traces, those in flight included, are left of the budget.
@@ -76,23 +117,23 @@ def pace_of(
 
     >>> from pets.policies.okg import OKG
     >>> [pace_of(OKG(), 6 * questions, questions, 64).waves for questions in (10, 100, 300, 5000)]
-    [4, 10, 0, 0]
+    [4, 8, 0, 0]
     >>> pace_of(OKG(), 60, 10, 64, patience=8).waves, pace_of(OKG(), 60, 10, 64, waves=2).waves
     (8, 2)
     """
-    rounds = max(1.0, traces / concurrency)
-    pace = Pace(concurrency, questions, rounds=rounds)
+    pace = Pace(concurrency, questions, traces)
     if waves is not None or policy.waves:
         return replace(pace, waves=policy.waves if waves is None else policy.with_waves(waves).waves)
     if not isinstance(policy, IndexPolicy) or policy.blind or questions < 2:
         return pace
-    longer = ((PATIENCE if patience is None else patience) - 1) * rounds  # than uniform
+    longer = ((PATIENCE if patience is None else patience) - 1) * pace.uniform_times  # than uniform
     if patience is None:
-        longer = max(longer, FEWEST_WAVES - 1)
+        longer = max(longer, (FEWEST_WAVES - 1) * SLOWEST_TRACE)
     small = questions < QUESTIONS_PER_IN_FLIGHT * concurrency
-    if small and longer + 1 <= MOST_WAVES and _plans_waves(policy):
-        return replace(pace, waves=max(1, int(longer + 1)))
-    return replace(pace, left_per_in_flight=_left_per_in_flight(longer, rounds, concurrency))
+    wanted = int(1 + longer / SLOWEST_TRACE + 1e-9)
+    if small and wanted <= MOST_WAVES and _plans_waves(policy):
+        return replace(pace, waves=wanted)
+    return replace(pace, left_per_in_flight=_left_per_in_flight(longer, pace.rounds, concurrency))
 
 
 def _plans_waves(policy: IndexPolicy) -> bool:
@@ -111,6 +152,15 @@ def _tail(k: float, rounds: float, concurrency: int) -> float:
     if k <= 1 or begin <= k * k:
         return 0.0
     return k * (1 + math.log(begin / (k * k))) - begin / concurrency
+
+
+def _doubt(outlook: Outlook, waves: int, mean_traces: float) -> float:
+    """The expected share of wrong verdicts when the best plan of so many waves spends so much on new questions."""
+    ends = [end for end in ENDS if end <= outlook.T]
+    look = outlook.looks({0: outlook.rows([()])}, PRICES, waves, ends)[0]
+    best = look.cost[0].argmin(axis=0), np.arange(len(PRICES))
+    votes = look.votes[0][best]
+    return float(np.interp(mean_traces, votes, look.cost[0][best] - PRICES * votes))
 
 
 @dataclass(slots=True)

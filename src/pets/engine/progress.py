@@ -114,7 +114,8 @@ class TargetMonitor:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """How a run goes. ``rate`` is traces per second since it began or was resumed; ``outage`` says
-    why no server can be reached now. It is in its ``wave``-th of at most ``waves``, 0 where there are none."""
+    why no server can be reached now. It is in its ``wave``-th of at most ``waves``, 0 where there are none, which
+    costs so many points of expected self-consistency against one trace at a time."""
 
     questions: int
     traces: int
@@ -131,6 +132,7 @@ class Snapshot:
     expected: ExpectedConsistency | None
     wave: int = 0
     waves: int = 0
+    points_given_up: float = 0.0
     wave_seconds_left: float | None = None
 
     @property

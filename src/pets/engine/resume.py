@@ -36,6 +36,7 @@ __all__ = [
     "new_allocator",
     "note_end",
     "note_top_up",
+    "options_of",
     "restored",
     "results",
     "run_settings",
@@ -163,6 +164,11 @@ def total_so_far(settings: RunSettings, questions: int) -> int:
     return settings.total if window is None else window.amount * -(-questions // window.questions)
 
 
+def options_of(problem: Problem, config: RunConfig) -> int | None:
+    """The size of a question's closed answer set; ``None`` where it is open."""
+    return problem.options or answer_type_of(problem, config.answer).options
+
+
 def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:
     """About how many traces the budget brings, from the last top-up on; without any seen, each at its dearest."""
     seen = None if run is None else run.summary()
@@ -176,10 +182,7 @@ def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = 
 
 def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem], waves: int = 0) -> Allocator:
     """A new allocator with the run's whole budget, which is spent in so many waves if any are given."""
-    questions = [
-        Question(problem.id, options=problem.options or answer_type_of(problem, config.answer).options)
-        for problem in problems
-    ]
+    questions = [Question(problem.id, options=options_of(problem, config)) for problem in problems]
     budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
     policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once

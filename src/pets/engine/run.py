@@ -54,6 +54,7 @@ from pets.engine.resume import (
     new_allocator,
     note_end,
     note_top_up,
+    options_of,
     run_settings,
     stored_totals,
     traces_to_pace,
@@ -311,6 +312,8 @@ class Engine(Session):
         self._driver: Driver | None = None
         self.pace = self._pace()
         """How the run is spread over time."""
+        self.points_given_up = self.pace.points_given_up(options_of(problems[0], config))
+        """Points of expected self-consistency that this costs."""
         self._begun_at = 0.0
         self._told_before = 0
         self._tokens = self._prompt_tokens = self._cached_tokens = self._failed = 0
@@ -397,7 +400,8 @@ class Engine(Session):
             rate=(allocator.told - self._told_before) / seconds if seconds > 0 else 0.0,
             expected_left=budget.expected,
             wave=allocator.wave + 1 if self.pace.waves else 0,
-            waves=self.pace.waves,
+            waves=max(self.pace.waves, allocator.wave + 1) if self.pace.waves else 0,
+            points_given_up=self.points_given_up,
             wave_seconds_left=driver.clock.seconds_left(now, allocator.waves_left),
             faults=dict(self.faults + driver.fetcher.faults),
             outage=driver.fetcher.outage_state,

@@ -28,7 +28,8 @@ class OKGWeighted(IndexPolicy):
     """``scale``, ``beta_0`` and ``v_0`` are the confidences' spread and prior; ``learn`` them from the warm-up.
 
     A trace without a confidence is a declared choice: ``missing`` is error, ignore or unweighted. ``verdict`` is the
-    terminal rule, or the filtered weighted "vote" that stands in for it.
+    terminal rule, or the filtered weighted "vote" that stands in for it. ``waves``: how many parallel batches of all
+    questions the budget is spent in, equal shares of it; 0 for no limit.
 
     >>> policy = OKGWeighted(scale=1.0, beta_0=8.0, v_0=1.0, learn=False)
     >>> tally = Tally.of(["A", "B", "A"], [8.0, 9.5, 8.5], options=4)
@@ -47,9 +48,12 @@ class OKGWeighted(IndexPolicy):
     v_0: float = 1.0
     learn: bool = True
     verdict: Literal["terminal", "vote"] = "terminal"
+    waves: int = 0
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.unseen)
+        if self.waves < 0:
+            raise InputError(f"waves are 1 or more, or 0 for no limit; got {self.waves}.")
         if not (self.scale > 0.0 and self.v_0 > 0.0 and math.isfinite(self.beta_0) and self.warmup >= 0):
             raise InputError(f"okg_weighted needs scale > 0, v_0 > 0, a finite beta_0 and warmup >= 0; got {self}.")
         if self.missing not in ("error", "ignore", "unweighted"):
