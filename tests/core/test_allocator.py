@@ -825,3 +825,14 @@ def test_soft_votes_told_late_and_out_of_order_count_as_in_order():
 def test_soft_votes_need_a_policy_of_votes():
     with pytest.raises(InputError, match="such as okg"):
         Allocator(OKGWeighted(), Budget(8), soft=True)
+
+
+def test_prices_of_launches_survive_a_snapshot_and_are_refused_where_they_are_none():
+    prices = (1.0, 8.0)
+    allocator = Allocator(OKG(), Budget(20), [Question(f"q{i}", options=4) for i in range(3)], prices=prices)
+    for launch in allocator.ask(5):
+        allocator.tell(Trace(launch.question, launch.number, "A"))
+    again = Allocator.restore(allocator.to_plain(), OKG)
+    assert again.prices == prices and again.ask(9) == allocator.ask(9)
+    with pytest.raises(InputError, match="greater than 0"):
+        Allocator(OKG(), Budget(20), prices=(0.0, 1.0))

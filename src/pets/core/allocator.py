@@ -50,6 +50,14 @@ class Allocator:
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
     ``soft``: traces that tell what else they might have said count as several votes (:mod:`pets.core.soft`).
+    ``prices`` are what launches cost one after the other, over and over, where they differ: launch k of the question at
+    position i (from 0) costs ``prices[(i + k) % len(prices)]``, and an index policy counts its gain per price; the
+    first trace of a question counts as a cheap one.
+
+    >>> from pets.core.budget import Budget
+    >>> from pets.policies.okg import OKG
+    >>> Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")], prices=(1.0, 9.0)).ask(3)
+    [Launch(question='q1', number=0), Launch(question='q2', number=0), Launch(question='q2', number=1)]
     """
 
     def __init__(
@@ -61,7 +69,10 @@ class Allocator:
         horizon: int | None = None,
         seed: int = 0,
         soft: bool = False,
+        prices: tuple[float, ...] = (),
     ) -> None:
+        if not all(0 < price < math.inf for price in prices):
+            raise InputError(f"prices of launches are greater than 0; got {prices}.")
         if seed < 0 or (horizon is not None and horizon < 1):
             raise InputError(f"the seed is 0 or more and the horizon at least 1; got {seed} and {horizon}.")
         self.budget = budget
@@ -70,6 +81,7 @@ class Allocator:
         self.soft = soft
         self.worth = SoftWorth()
         """What soft votes are worth, as last learned."""
+        self.prices = tuple(price / min(prices) for price in prices)
         self.told = 0  # traces counted so far
         self._records: dict[str, Record] = {}
         self._arrived = 0  # questions ever added
@@ -81,7 +93,7 @@ class Allocator:
             raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
         self._past_soft: deque[SoftTally] = deque(maxlen=PAST_QUESTIONS)
         self._worth_at = 0.0
-        self._queue = queue_for(policy, budget, horizon, seed, soft=soft)
+        self._queue = queue_for(policy, budget, horizon, seed, soft=soft, prices=self.prices)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -199,7 +211,7 @@ class Allocator:
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
         records = list(self._records.values())
-        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, soft=self.soft)
+        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, soft=self.soft, prices=self.prices)
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
@@ -479,6 +491,7 @@ class Allocator:
             "worth": list(astuple(self.worth)),
             "worth_at": self._worth_at,
             "past_soft": [tally.to_plain() for tally in self._past_soft],
+            "prices": list(self.prices),
             "told": self.told,
             "refit_at": None if self._refit_at == math.inf else self._refit_at,
             "fitted": self._fitted,
@@ -514,6 +527,7 @@ class Allocator:
             seed=data["seed"],
             horizon=data["horizon"],
             soft=data["soft"],
+            prices=tuple(data.get("prices", ())),
         )
         self.worth, self._worth_at = SoftWorth(*data["worth"]), data["worth_at"]
         self._past_soft.extend(SoftTally.from_plain(row) for row in data["past_soft"])

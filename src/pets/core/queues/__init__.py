@@ -20,12 +20,23 @@ __all__ = ["Queue", "queue_for"]
 Queue = StateQueue | RankQueue | QuotaQueue | WaveQueue
 
 
-def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int, *, soft: bool = False) -> Queue:
-    """The queue that serves this kind of policy; ``soft`` votes hardly leave two questions in one state."""
+def queue_for(
+    policy: Policy,
+    budget: Budget,
+    horizon: int | None,
+    seed: int,
+    *,
+    soft: bool = False,
+    prices: tuple[float, ...] = (),
+) -> Queue:
+    """The queue that serves this kind of policy; ``soft`` votes hardly leave two questions in one state.
+
+    ``prices`` are those of :class:`~pets.core.allocator.Allocator`.
+    """
     if isinstance(policy, QuotaPolicy):
         return QuotaQueue(policy, budget, horizon, seed)
     if isinstance(policy, IndexPolicy) and policy.waves:
         return WaveQueue(policy, budget, horizon)
     if isinstance(policy, IndexPolicy):
-        return (RankQueue if soft or policy.sees == "traces" else StateQueue)(policy, budget.cap)
+        return (RankQueue if soft or policy.sees == "traces" else StateQueue)(policy, budget.cap, prices)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

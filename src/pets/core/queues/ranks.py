@@ -25,11 +25,12 @@ class RankQueue:
     promised = 0  # an index policy promises nothing
     newest_first = False
 
-    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
+    def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
         self.policy = policy
         self.only_warmup = False
         self._cap = math.inf if cap is None else cap
-        self._view = View(cap=cap)
+        self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
+        self._first = View(cap=cap)  # no question goes without a trace because its first is a dear one
         self._records: dict[int, Record] = {}
         self._versions: dict[int, int] = {}
         self._heap: list[tuple[float, int, int]] = []
@@ -74,8 +75,9 @@ class RankQueue:
         return record.spent >= self._cap
 
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap alone."""
-        return self._view
+        """What the policy may know when it is asked about ``record``: the cap, and what its next launch costs."""
+        place = (record.position + record.launched) % len(self._views)
+        return self._views[place] if record.launched else self._first
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every question anew."""
@@ -108,7 +110,7 @@ class RankQueue:
             score = math.inf
         else:
             mark = bisect_left(self.policy.length_edges, record.mean_tokens)
-            score = self.policy.index(record.tally(mark=mark), self._view)
+            score = self.policy.index(record.tally(mark=mark), self.view(record))
         if math.isnan(score):
             raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")
         if score > -math.inf:

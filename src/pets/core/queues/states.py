@@ -1,6 +1,7 @@
 """The queue over belief states: questions in the same state share one entry.
 
-A state is ``(counts, nulls, pending, options, length class)``. Its score is computed once; a launch or a return moves
+A state is ``(counts, nulls, pending, options, length class, place)``; the last is where its next launch stands in the
+sequence of prices, 0 where all launches cost the same. Its score is computed once; a launch or a return moves
 one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
 questions; memory O(N + S).
 
@@ -9,6 +10,7 @@ Order: highest score first, equal scores by state key, within a state the questi
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
@@ -20,7 +22,7 @@ from pets.types import Launch
 
 __all__ = ["StateQueue"]
 
-Key = tuple[tuple[int, ...], int, int, int, int]
+Key = tuple[tuple[int, ...], int, int, int, int, int]
 
 LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
 MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
@@ -33,12 +35,13 @@ class StateQueue:
     promised = 0  # an index policy promises nothing
     newest_first = True  # a state serves whoever entered it last
 
-    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
+    def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
         self.policy = policy
         self.only_warmup = False
         self._edges = policy.length_edges
         self._cap = math.inf if cap is None else cap
-        self._view = View(cap=cap)
+        self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
+        self._first = View(cap=cap)  # no question goes without a trace because its first is a dear one
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._scores: list[float | None] = []  # None: not needed yet
@@ -51,7 +54,9 @@ class StateQueue:
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
         mark = bisect_left(self._edges, record.mean_tokens)
-        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
+        place = (record.position + record.launched) % len(self._views)
+        key = (record.counts, record.nulls, record.pending, record.options or 0, mark, place)
+        state = record.state = self._state(key)
         self._members[state][record] = None
         if not self._queued[state]:
             self._enter(state)
@@ -123,8 +128,8 @@ class StateQueue:
         return self._score(record.state) == -math.inf
 
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap alone."""
-        return self._view
+        """What the policy may know when it is asked about ``record``: the cap, and what its next launch costs."""
+        return self._views[self._keys[record.state][-1]] if record.launched else self._first
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
@@ -142,11 +147,11 @@ class StateQueue:
         if self.policy.marks:
             records = self._records()
             return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
-        return {
-            Tally(*key[:3], key[3] or None): len(members)
-            for key, members in zip(self._keys, self._members, strict=True)
-            if members
-        }
+        batch: Counter[Tally] = Counter()
+        for key, members in zip(self._keys, self._members, strict=True):
+            if members:
+                batch[Tally(*key[:3], key[3] or None)] += len(members)
+        return batch
 
     def reopen(self) -> None:
         """After a top-up: an index policy simply goes on."""
@@ -200,9 +205,10 @@ class StateQueue:
 
     def _move(self, state: int, event: int) -> int:
         """The state after an event; kept, so that it is worked out once."""
-        counts, nulls, pending, options, mark = self._keys[state]
+        counts, nulls, pending, options, mark, place = self._keys[state]
         if event == LAUNCH:
             pending += 1
+            place = (place + 1) % len(self._views)
         else:
             pending -= 1
             mark = (event - CANCEL) // MARK_STRIDE
@@ -211,7 +217,7 @@ class StateQueue:
                 nulls += 1
             elif kind >= 0:
                 counts = add_vote(counts, kind)
-        after = self._state((counts, nulls, pending, options, mark))
+        after = self._state((counts, nulls, pending, options, mark, place))
         self._after[state][event] = after
         return after
 
@@ -219,14 +225,14 @@ class StateQueue:
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
         score = self._scores[state]
         if score is None:
-            counts, nulls, pending, options, mark = self._keys[state]
+            counts, nulls, pending, options, mark, place = self._keys[state]
             tally = Tally(counts, nulls, pending, options or None, mark=mark)
             if tally.launched >= self._cap:
                 score = -math.inf
             elif tally.launched < self.policy.warmup:
                 score = math.inf
             else:
-                score = self.policy.index(tally, self._view)
+                score = self.policy.index(tally, self._views[place] if tally.launched else self._first)
             if math.isnan(score):
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
             self._scores[state] = score
