@@ -34,8 +34,9 @@ def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_pat
     assert "16 questions were answered 64 times each" in out and "no answer has a third" in out and "\x1b" not in out
     assert "Left out: --no-live" in out and "page.html" in words
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert page.partition("</main>")[0].count("<svg") == 1 and "--no-live" in page
-    assert not re.search(r"<(script|img|link|iframe)[^>]*(src|href)=", page)  # nothing from outside
+    content = page.partition("</main>")[0]
+    assert content.count("<svg") == 1 and "--no-live" in content
+    assert not re.search(r"<(script|img|link|iframe)[^>]*(src|href)=", content)  # nothing from outside
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert show(tmp_path / "other.html")[0] == out  # the same draws
 
