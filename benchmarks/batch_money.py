@@ -51,7 +51,7 @@ def in_waves(draw: Draw, waves: int) -> list[tuple[float, float, float]]:
     policy, rows = make_policy(f"okg:waves={waves}"), list(range(len(draw.paths)))
     points = []
     for budget in BUDGETS:
-        sizes = wave_sizes(policy, draw, rows, budget * len(rows), draw.repetition)
+        sizes, _ = wave_sizes(policy, draw, rows, budget * len(rows), draw.repetition)
         consistency, tokens, with_prompts = money(draw, sizes, np.minimum(sizes, waves))
         points.append((consistency, HALF * tokens, HALF * with_prompts))
     return points

@@ -76,7 +76,7 @@ def in_waves(draws: list[Draw], waves: int, budgets: list[float]) -> list[float]
     rows = np.arange(len(draws[0].paths))
     totals = [int(budget * len(rows)) for budget in budgets]
     values = [
-        [consistency(d, rows, wave_sizes(policy, d, rows.tolist(), total, d.repetition), total) for total in totals]
+        [consistency(d, rows, wave_sizes(policy, d, rows.tolist(), total, d.repetition)[0], total) for total in totals]
         for d in draws
     ]
     curve = RisingCurve.through(np.array(totals) / len(rows), np.mean(values, axis=0))
@@ -95,7 +95,7 @@ def over_price(draws: list[Draw], config: ReplayConfig, waves: int, budgets: lis
         assert isinstance(price, QuotaPolicy)
         rows, row = np.array(parts.arrivals), []
         for total in (int(budget * len(rows)) for budget in budgets):
-            mine = wave_sizes(policy, draw, parts.arrivals, total, draw.repetition)
+            mine, _ = wave_sizes(policy, draw, parts.arrivals, total, draw.repetition)
             other = online_sizes(price, draw, walk, parts.arrivals, total, draw.repetition)
             row.append(consistency(draw, rows, mine, total) - consistency(draw, rows, other, total))
         differences.append(row)

@@ -257,3 +257,10 @@ def test_both_intervals_agree_where_they_meet():
     exact = expected_consistency([tally] * EXACT_QUESTIONS, prior, 16)
     normal = expected_consistency([tally] * (EXACT_QUESTIONS + 1), prior, 16)
     assert exact == pytest.approx(normal, abs=1.5 / EXACT_QUESTIONS)
+
+
+@pytest.mark.parametrize("counts", [(600,), (1000, 100, 5), (400, 3)])
+@pytest.mark.parametrize("options", [None, 3, 4, 10])
+@pytest.mark.parametrize("zone", [0.02, 0.05, 0.3])
+def test_a_clear_leader_of_many_votes_is_certain(counts, options, zone):
+    assert certificate(Tally(counts, options=options), LearnedPrior(), zone=zone) == pytest.approx(1.0, abs=1e-6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pets.core.outlook import Mixture, Outlook
 from pets.core.tally import Tally
-from pets.core.waves import Wave, equal_shares, plan_wave
+from pets.core.waves import Wave, _filled, equal_shares, plan_wave
 
 FLAT = Mixture(2, (1.0,), (1.0,))
 LEARNED = Mixture(4, (0.02, 0.2, 1.0), (0.5, 0.3, 0.2))
@@ -135,3 +135,9 @@ def test_equal_shares_keep_to_the_cap_and_leave_out_what_is_never_served():
     states = {Tally((3,)): 1, Tally((1, 1)): 1}
     plan = equal_shares(lambda tally: -math.inf if tally.counts == (3,) else 1.0, states, Wave(99, 1, cap=6))
     assert plan == {Tally((3,)): [0], Tally((1, 1)): [4]}
+
+
+def test_what_nobody_asks_for_goes_to_those_with_the_fewest_traces():
+    many, few = Tally((10,), options=2), Tally((2,), options=2)
+    assert _filled({many: [0], few: [0, 0]}, 1, None) == {many: [0], few: [1, 0]}
+    assert _filled({many: [0], few: [0, 0]}, 18, 11) == {many: [1], few: [9, 8]}

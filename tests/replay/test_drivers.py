@@ -77,5 +77,5 @@ def test_waves_spend_each_budget_anew_and_to_the_trace(draw, waves):
     policy = make_policy(f"okg:waves={waves}")
     rows = [5, 1, 9, 0, 3]
     for total in (5, 13, 40):
-        sizes = wave_sizes(policy, draw, rows, total, 0)
+        sizes, _ = wave_sizes(policy, draw, rows, total, 0)
         assert sizes.shape == (5,) and sizes.sum() == total and sizes.max() <= draw.size

@@ -202,3 +202,11 @@ def test_a_policy_that_workers_cannot_import_is_refused(build):
 
     with pytest.raises(InputError, match="cannot be sent to worker processes"):
         replay([build()], [Local()], repetitions=2, workers=2)
+
+
+def test_a_policy_with_a_verdict_of_its_own_is_scored_on_it_with_waves_too(build):
+    pool, size = build(confidence=True), 16
+    config = ReplayConfig(2, size, weighted=True, budgets=(float(size),))
+    (result,) = replay([pool], ["okg_weighted", "okg_weighted:waves=1"], config=config)
+    steady, waves = result.result("okg_weighted"), result.result("okg_weighted:waves=1")
+    assert waves.agree[:, -1].tolist() == steady.agree[:, -1].tolist()  # all traces of all questions are in

@@ -57,6 +57,7 @@ LAGUERRE_NODES = 8
 LEGENDRE_NODES, PAIR_NODES = 64, 24
 SMALL_LEADER_CHANCE = 1e-3  # of a leader so small that several rivals can be too far ahead at once: left out below it
 LEAST_VOTES, MOST_VOTES = 32, 200  # from which, and twice as many, the zone of a small leader is extrapolated
+LEAST_MASS = 1e-200  # of the leader's share where rivals can be too far ahead: what is less is nothing
 EXACT_QUESTIONS = 1000  # questions up to which the batch's interval is the Poisson-binomial's own
 
 
@@ -240,8 +241,13 @@ def _two_ahead(rivals: dict[float, int], rest: float, c: Array) -> Array:
 
 
 def _nodes(first: float, rest: float, low: float, top: float, count: int) -> tuple[Array, Array]:
-    """Nodes and weights that integrate over x ~ Beta(first, rest) on [low, top]: Gauss-Legendre where its mass is."""
-    mass = max(float(betainc(first, rest, top)), 1e-280)
+    """Nodes and weights that integrate over x ~ Beta(first, rest) on [low, top]: Gauss-Legendre where its mass is.
+
+    Where hardly any mass is left there the weights are 0: its place could no longer be told.
+    """
+    mass = float(betainc(first, rest, top))
+    if mass < LEAST_MASS:
+        return np.full(1, (low + top) / 2.0), np.zeros(1)
     low = max(low, float(betaincinv(first, rest, 1e-16 * mass)))
     t, w = roots_legendre(count)
     x = low + (top - low) * (t + 1.0) / 2.0

@@ -250,8 +250,6 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
         return LearnedPrior()
     many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
     edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
-    marks = np.array([bisect_left(edges, tally.mean_tokens) for tally in tallies])
-    classes = len(edges) + 1 if lengths else 1
     classes = len(edges) + 1 if lengths else 1
     states: dict[tuple[tuple[int, ...], int | None, int], float] = {}
     for tally, questions in zip(tallies, many.tolist(), strict=True):

@@ -285,7 +285,7 @@ def _filled(plan: Plan, left: int, cap: int | None) -> Plan:
             high = level - 1
     filled = np.maximum(have, low)
     left -= int((filled - have).sum())
-    for place in np.flatnonzero(filled < most)[:left] if low < most else ():
-        filled[place] += 1 if filled[place] == low else 0
+    if low < most:
+        filled[np.flatnonzero(filled == low)[:left]] += 1
     extra = iter((filled - have).tolist())
     return {tally: [size + next(extra) for size in sizes] for tally, sizes in plan.items()}

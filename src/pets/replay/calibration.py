@@ -178,7 +178,7 @@ def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
     N = len(draw.pool.questions)
     totals = [round(budget * N) for budget in budgets]
     if policy.waves:
-        return [wave_sizes(policy, draw, range(N), total, draw.repetition) for total in totals]
+        return [wave_sizes(policy, draw, range(N), total, draw.repetition)[0] for total in totals]
     if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
         order, _ = batch_order(policy, draw, draw.repetition)
         return [np.bincount(order[:total], minlength=N) for total in totals]

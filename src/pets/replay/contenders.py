@@ -96,7 +96,9 @@ class Contender:
         if self.setting == "waves":
             everyone = range(len(draw.paths))
             totals = [int(budget * len(everyone)) for budget in self.at(config, draw.size)]
-            return curve_of_sizes(np.array([wave_sizes(self.policy, draw, everyone, B, seed) for B in totals]), draw)
+            runs = [wave_sizes(self.policy, draw, everyone, total, seed) for total in totals]
+            learned = runs[-1][1]
+            return curve_of_sizes(np.array([sizes for sizes, _ in runs]), draw, outcomes=own_outcomes(learned, draw))
         if self.setting == "online":
             assert parts is not None
             return _online(self, draw, config, walk, parts, seed)

@@ -35,13 +35,18 @@ def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[NDArray[np.int64
     return np.fromiter(map(place.__getitem__, served), dtype=np.int64, count=len(served)), allocator.policy
 
 
-def wave_sizes(policy: Policy, draw: Draw, rows: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:
-    """Traces of each question in ``rows`` when the policy spends ``total`` in waves, each after the last is back."""
+def wave_sizes(
+    policy: Policy, draw: Draw, rows: Sequence[int], total: int, seed: int
+) -> tuple[NDArray[np.int64], Policy]:
+    """Traces of each question in ``rows`` when the policy spends ``total`` in waves, each after the last is back.
+
+    With them comes the policy as it has learned in the end.
+    """
     allocator = Allocator(policy, Budget(total, draw.size), draw.questions(rows), seed=seed)
     while launches := allocator.ask(total):
         for id, number in launches:
             allocator.tell(draw.traces[id][number])
-    return np.array([verdict.traces for verdict in allocator.verdicts()], dtype=np.int64)
+    return np.array([verdict.traces for verdict in allocator.verdicts()], dtype=np.int64), allocator.policy
 
 
 def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> NDArray[np.int64]:
