@@ -61,3 +61,15 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path, words):
     made = subprocess.run([*MAIN, "keys", *words, "--store", str(store)], capture_output=True, text=True, check=False)
     assert made.returncode == 2 and made.stdout == "" and len(made.stderr.splitlines()) == 1
     assert "typo.db" in made.stderr and "no such file" in made.stderr and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "mysql", "ftp"])
+def test_an_unknown_url_is_refused_without_its_password(scheme):
+    result = CliRunner().invoke(cli, ["keys", "list", "--store", f"{scheme}://alice:hunter2@db/pets"])
+    assert "no store that pets knows" in str(result.exception) and "hunter2" not in str(result.exception)
+
+
+def test_a_store_may_be_named_by_its_url(tmp_path):
+    store = f"sqlite:///{tmp_path / 'g.db'}"
+    assert CliRunner().invoke(cli, ["keys", "add", "alice", "--store", store]).exit_code == 0
+    assert CliRunner().invoke(cli, ["keys", "list", "--store", store]).stdout.startswith("alice")

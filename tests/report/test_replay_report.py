@@ -1,5 +1,8 @@
 """A replay's page: from any file of rows, policies side by side."""
 
+import html
+import json
+import math
 from dataclasses import asdict
 
 import pytest
@@ -34,3 +37,52 @@ def test_another_file_is_refused(tmp_path):
     for name in ("answers.jsonl", "empty.jsonl"):
         with pytest.raises(InputError, match="pets replay POOL -o"):
             read_rows(tmp_path / name)
+
+
+ROW = {"pool": "p", "policy": "okg", "setting": "offline", "metric": "consistency", "mean": 0.5, "repetitions": 2}
+ROW |= {"reached": 2, "questions": 5}
+POINT = {**ROW, "option": "budget", "value": 2.0}
+
+
+def page_of(path, *records):
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return replay_page(read_rows(path))
+
+
+@pytest.mark.parametrize(("name", "value"), [("mean", "abc"), ("sd", [1]), ("questions", "many"), ("pool", ["a"])])
+def test_a_wrong_value_is_told_with_its_place(tmp_path, name, value):
+    with pytest.raises(InputError, match=f'line 2: "{name}" is '):
+        page_of(tmp_path / "rows.jsonl", ROW, {**ROW, name: value})
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        [{**POINT, "value": None}],
+        [{**POINT, "value": 0.0}],
+        [{**POINT, "mean": math.nan}],
+        [{**POINT, "value": 7.0}, {**POINT, "value": 7.0, "metric": "traces", "mean": None}],
+    ],
+)
+def test_a_point_without_its_numbers_is_left_out(tmp_path, missing):
+    alone = page_of(tmp_path / "rows.jsonl", *missing)
+    assert "<svg" not in alone.partition("</main>")[0]
+    page = page_of(tmp_path / "rows.jsonl", POINT, {**POINT, "value": 3.0}, *missing)
+    assert "<svg" in page.partition("</main>")[0]
+
+
+def test_counts_that_are_missing_are_not_shown(tmp_path):
+    page = page_of(tmp_path / "rows.jsonl", {name: ROW[name] for name in ("pool", "policy", "metric", "mean")}, ROW)
+    assert "5 questions, 2 draws" in page and "None" not in page.partition("</main>")[0]
+
+
+def test_nothing_is_compared_with_zero_traces(tmp_path):
+    level = {**ROW, "metric": "traces_at_mean_0.95", "mean": 3.0}
+    equal = {**level, "policy": "uniform"}
+    assert "okg of uniform" in page_of(tmp_path / "rows.jsonl", level, equal)
+    assert "okg of uniform" not in page_of(tmp_path / "rows.jsonl", level, {**equal, "mean": 0.0})
+
+
+def test_the_command_that_makes_it_again_is_quoted_for_a_shell(tmp_path):
+    page = page_of(tmp_path / "rows.jsonl", {**ROW, "pool": "my pool; rm.jsonl"})
+    assert "pets replay 'my pool; rm.jsonl' --policy okg -o rows.jsonl" in html.unescape(page)

@@ -1,5 +1,6 @@
 """A run's page: what was bought, what to look at, how to make it again."""
 
+import html
 import re
 
 import pytest
@@ -64,3 +65,18 @@ def test_bars_and_counts_of_the_table_agree(store):
 def test_a_run_without_a_trace_has_nothing_to_report(store):
     with pytest.raises(InputError, match="no trace yet"):
         run_page(store.view(2))
+
+
+@pytest.mark.parametrize("pace", [{"waves": 3}, {"patience": 2.5}, {}])
+@pytest.mark.parametrize("path", ["runs.db", "my runs.db"])
+def test_the_commands_that_make_it_again_name_the_store_and_the_pace(tmp_path, monkeypatch, path, pace):
+    monkeypatch.chdir(tmp_path)
+    problems = [Problem("q", Prompt("?"), answer_type="choice")]
+    settings = run_settings(RunConfig(budget="6x", policy="okg", **pace), problems, model="m", name="set", stored=True)
+    with Store.open(path) as store:
+        with store.create(settings, problems) as run:
+            run.write([Launch("q", 0)], [StoredTrace("q", 0, "A", tokens=7, finish="stop")])
+        page = html.unescape(run_page(store.view(1)))
+    flags = "".join(f" --{name} {value}" for name, value in pace.items())
+    place = "" if path == "runs.db" else f" --store '{path}'"
+    assert f"--seed 0{flags}{place}\npets report 1{place}<" in page

@@ -4,10 +4,11 @@ import psycopg
 import pytest
 
 from pets.errors import StateError
+from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store, StoredTrace
-from pets.store.database import open_database
+from pets.store.database import RowError, open_database
 from pets.store.postgres import connect, schema_of
 
 SETTINGS = RunSettings("okg", 10)
@@ -46,12 +47,37 @@ def test_a_schema_of_something_else_is_refused(postgres_server, postgres_url):
         "postgresql://alice:hunter2@127.0.0.1:port/pets",
         "postgresql://alice:a/hunter2@127.0.0.1:1/pets",
         "postgresql://alice@127.0.0.1:1/pets?password=hunter2&nonsense=1",
+        "POSTGRESQL://alice:hunter2@127.0.0.1:1/pets",
+        "postgresql://alice:hunter2/a@127.0.0.1:1/pets",
+        "postgresql://alice:[hunter2@127.0.0.1:1/pets",
+        "postgresql://alice:℀hunter2@127.0.0.1:1/pets",
     ],
 )
 def test_a_server_that_cannot_be_reached_is_one_line_without_the_password(url):
     with pytest.raises(StateError, match="cannot be opened") as error:
         Store.open(url)
     assert "hunter2" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_short_password_leaves_the_words_of_the_message_whole():
+    with pytest.raises(StateError, match="connection failed"):
+        Store.open("postgresql://alice:a@127.0.0.1:1/pets")
+
+
+def test_parameters_reach_the_server_as_they_are_written(postgres_url):
+    connection = connect(f"{postgres_url}&options=-c%20statement_timeout%3D5s&application_name=a+b")
+    settings = connection.execute("SELECT current_setting('statement_timeout'), current_setting('application_name')")
+    row = settings.fetchone()
+    connection.close()
+    assert row == ("5s", "a+b")
+
+
+def test_a_value_that_no_column_takes_is_no_row_that_came_twice(postgres_url):
+    database = open_database(postgres_url, create=True)
+    with pytest.raises(StateError, match="NUL") as error, database.transaction() as transaction:
+        transaction.execute("UPDATE runs SET settings = ?1", ("a\0",))
+    database.close()
+    assert not isinstance(error.value, RowError)
 
 
 def test_a_schema_is_a_plain_name(postgres_url):
@@ -72,8 +98,11 @@ def test_a_run_whose_connection_is_lost_can_no_longer_be_written_and_is_free(pos
 
 def test_text_that_no_database_column_takes_is_kept_as_far_as_it_goes(postgres_url):
     with Store.open(postgres_url) as store, store.create(SETTINGS, [Problem("q", Prompt("p"))]) as run:
-        run.write([Launch("q", 0)], [StoredTrace("q", 0, "4\0", "a\0b", tokens=1)])
-        assert [(trace.answer, trace.text) for trace in run.traces()] == [("4\ufffd", "a\ufffdb")]
+        run.write([Launch("q", 0)], [StoredTrace("q", 0, "4\0", "a\0b", "stop\0", tokens=1)])
+        traces = [(trace.answer, trace.text, trace.finish) for trace in run.traces()]
+        assert traces == [("4\ufffd", "a\ufffdb", "stop\ufffd")]
+        run.write_jobs([BatchJob("key", "/v1/completions", ((1, 1),), 0.0, 0, file="f\0", id="j\0")])
+        assert [(job.file, job.id) for job in run.jobs()] == [("f\ufffd", "j\ufffd")]
 
 
 def test_sums_are_whole_numbers(postgres_url):

@@ -204,3 +204,12 @@ def test_cached_prompt_tokens_are_kept_and_cost_less(store, problems):
         (trace,) = run.traces()
         paid = 2_000_000 * 2 + 500_000 * 8 + 4_000_000 * 3
         assert (trace.cached_tokens, money.cost(trace.trace()), run.summary().spent) == (8, paid, paid)
+
+
+def test_a_question_that_a_database_cannot_hold_is_refused_by_what_is_wrong_with_it(run):
+    problems = [Problem("nul", Prompt("a\0b")), Problem("nul\0", Prompt("a")), Problem("nul", Prompt("a"), gold="\0")]
+    for problem in problems:
+        with pytest.raises(InputError, match="holds a NUL character"):
+            run.check(problem)
+        with pytest.raises(InputError, match="holds a NUL character"):
+            run.add([problem])

@@ -51,6 +51,8 @@ def test_bad_questions_leave_no_run(store, problems):
         store.create(SETTINGS, [])
     with pytest.raises(InputError, match="no UTF-8"):
         store.create(SETTINGS, [Problem("half", Prompt("a pair: \ud83d"))])
+    with pytest.raises(InputError, match="holds a NUL character"):
+        store.create(SETTINGS, [Problem("nul", Prompt("a\0b"))])
     assert store.runs() == []
     with store.create(SETTINGS, [Problem("x", Prompt("y"))]) as run:
         assert [summary.id for summary in store.runs()] == [run.id]

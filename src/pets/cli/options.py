@@ -18,6 +18,7 @@ from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet, find_questions, parse_fields
 from pets.samplers import Sampler, Sampling
+from pets.store.database import DEFAULT_STORE
 
 __all__ = [
     "DEFAULT_STORE",
@@ -37,7 +38,6 @@ __all__ = [
     "read_keys",
 ]
 
-DEFAULT_STORE = "runs.db"
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
 FILE = click.Path(path_type=Path, dir_okay=False)
 NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}

@@ -1,5 +1,7 @@
 """The report of a replay: policies side by side on each pool, from the rows that `pets replay -o` wrote."""
 
+import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -32,19 +34,27 @@ def read_rows(path: Path) -> list[Row]:
             raise InputError(
                 f'"{path}" has no rows of a replay ({record.place}); make some: pets replay POOL -o {path}'
             )
-        rows.append(Row(**{name: _value(name, values.get(name)) for name in names}))
+        try:
+            rows.append(Row(**{name: _value(name, values.get(name)) for name in names}))
+        except InputError as error:
+            raise InputError(f'"{path}" {record.place}: {error} Repair it, or make the file again.') from None
     if not rows:
         raise InputError(f'"{path}" is empty; make it with: pets replay POOL -o {path}')
     return rows
 
 
 def _value(name: str, value: Any) -> Any:
-    """As the row has it: CSV knows texts alone."""
+    """As the row has it: CSV knows texts alone. A number that is not finite counts as missing."""
     if name in TEXTS:
+        if not isinstance(value, str | None):
+            raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a text.')
         return value or ("" if name in ("pool", "policy", "setting") else None)
-    if value in (None, ""):
-        return None
-    return int(float(value)) if name in COUNTS else float(value)
+    try:
+        number = math.nan if value in (None, "") else float(value)
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a number.') from None
+    missing = 0 if name in COUNTS else None
+    return missing if not math.isfinite(number) else int(number) if name in COUNTS else number
 
 
 def replay_page(rows: Sequence[Row]) -> str:
@@ -61,8 +71,8 @@ def replay_page(rows: Sequence[Row]) -> str:
     for pool in pools:
         _pool_section(page, pool, [row for row in rows if row.pool == pool])
     page.section("How to make it again")
-    specs = " ".join(f"--policy {policy}" for policy in policies)
-    page.code(f"pets replay {' '.join(pools)} {specs} -o rows.jsonl\npets report rows.jsonl")
+    specs = [word for policy in policies for word in ("--policy", policy)]
+    page.code(f"{shlex.join(['pets', 'replay', *pools, *specs, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
     return page.html()
 
 
@@ -74,7 +84,7 @@ def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
     tiles = []
     for pool in pools:
         ours, equal = at.get((pool, OURS)), at.get((pool, EQUAL))
-        if ours is not None and equal is not None:
+        if ours is not None and equal:
             note = f"{ours:.1f} traces per question against {equal:.1f}, for 95 % of the votes"
             tiles.append(Tile(f"{pool}: {OURS} of {EQUAL}", f"{ours / equal:.0%}", note, sells=True))
     return tiles
@@ -83,9 +93,8 @@ def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
 def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
     questions = max(row.questions for row in rows)
     repetitions = max(row.repetitions for row in rows)
-    page.section(
-        pool, f"{questions} questions, {repetitions} draws. Bands and whiskers: one standard deviation over draws."
-    )
+    counts = f"{questions} questions, {repetitions} draws. " if questions else ""
+    page.section(pool, f"{counts}Bands and whiskers: one standard deviation over draws.")
     parts = {
         "All questions at once": [row for row in rows if row.setting != "online"],
         "Questions one by one, after training on others": [row for row in rows if row.setting == "online"],
@@ -112,15 +121,16 @@ def _bounds(means: Mapping[str, float | None]) -> list[Bound]:
 
 
 def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
-    """A line for each policy with points of this metric."""
+    """A line for each policy with points of this metric; one whose traces or mean are missing is left out."""
     lines = []
-    for policy in dict.fromkeys(row.policy for row in rows):
+    for policy in dict.fromkeys(row.policy for row in rows if row.policy):
         mine = [row for row in rows if row.policy == policy and row.option is not None]
         spent = {row.value: row.mean for row in mine if row.metric == "traces"}
         points = [
-            (spent.get(row.value, row.value), row.mean, row.sd or 0.0)
+            (traces, row.mean, row.sd or 0.0)
             for row in mine
             if row.metric == metric and row.mean is not None
+            if (traces := spent.get(row.value, row.value)) is not None and traces > 0
         ]
         if points:
             columns = np.array(sorted(points), dtype=float).T

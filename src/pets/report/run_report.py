@@ -20,6 +20,7 @@ from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.reliability import wilson
 from pets.report.run_charts import draw_accuracy, draw_budget, draw_certificates, draw_spending
 from pets.store import RunView, StoredTrace
+from pets.store.database import DEFAULT_STORE
 
 __all__ = ["run_page"]
 
@@ -250,5 +251,10 @@ def _again_section(page: Page, run: _Run) -> None:
     if settings.model:
         parts += ["--model", settings.model]
     parts += ["--seed", str(settings.seed)]
-    page.code(f"{shlex.join(parts)}\npets report {run.view.id}")
+    plan = settings.more.get("plan", {})
+    for name in ("waves", "patience"):
+        if plan.get(name) is not None:
+            parts += [f"--{name}", str(plan[name])]
+    store = [] if run.view.location == DEFAULT_STORE else ["--store", run.view.location]
+    page.code(f"{shlex.join(parts + store)}\n{shlex.join(['pets', 'report', str(run.view.id), *store])}")
     page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])

@@ -6,15 +6,17 @@ Statements are written once, in what both know: ``?1`` stands for the first valu
 """
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from pets.errors import StateError
 
 __all__ = [
+    "DEFAULT_STORE",
     "Cursor",
     "Database",
     "Durability",
@@ -23,11 +25,19 @@ __all__ = [
     "Transaction",
     "is_shared",
     "open_database",
+    "parse_url",
     "shown_location",
 ]
 
 Durability = Literal["process", "machine"]
+DEFAULT_STORE = "runs.db"
+"""The file of runs where none is named."""
 POSTGRES_SCHEMES = ("postgresql", "postgres")
+HOST = r"(?:\[[^][@/?]*\]|[^][:@/?,]*)(?::[0-9]*)?"
+POSTGRES_URL = re.compile(
+    rf"(?P<scheme>\w+)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?(?P<hosts>{HOST}(?:,{HOST})*)(?P<path>(?:/[^@?]*)?)"
+    r"(?:\?(?P<parameters>[^@]*))?"
+)
 SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
 
 
@@ -73,8 +83,13 @@ class LockedRun(Protocol):
 class Database(ABC):
     """One open store. Calls may come from any thread, one at a time; what fails raises ``StateError``."""
 
-    name: str
-    """The store as messages call it, without any password."""
+    location: str
+    """The path or URL by which it can be opened again, without any password."""
+
+    @property
+    def name(self) -> str:
+        """The store as messages call it, without any password."""
+        return f'store "{self.location}"'
 
     @abstractmethod
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
@@ -127,7 +142,18 @@ def is_shared(location: str | os.PathLike[str]) -> bool:
     >>> is_shared("postgresql://db.example/pets"), is_shared("runs.db")
     (True, False)
     """
-    return os.fspath(location).partition("://")[0] in POSTGRES_SCHEMES and "://" in os.fspath(location)
+    scheme, separator, _ = os.fspath(location).partition("://")
+    return bool(separator) and scheme.lower() in POSTGRES_SCHEMES
+
+
+def parse_url(url: str) -> re.Match[str] | None:
+    """The parts of a server's URL as they are written; ``None`` where nobody knows where its password ends.
+
+    >>> parse_url("postgresql://pets:a%2Fb@db.example/pets?schema=x")["parameters"]
+    'schema=x'
+    >>> parse_url("postgresql://pets:a/b@db.example/pets")
+    """
+    return POSTGRES_URL.fullmatch(url)
 
 
 def shown_location(location: str | os.PathLike[str]) -> str:
@@ -139,15 +165,13 @@ def shown_location(location: str | os.PathLike[str]) -> str:
     ('runs.db', 'postgresql://...')
     """
     text = os.fspath(location)
-    if not is_shared(text):
+    scheme, separator, _ = text.partition("://")
+    if not separator or scheme.lower() == "sqlite":
         return text
-    try:
-        scheme, server, path, query, fragment = urlsplit(text)
-        parameters = parse_qsl(query, keep_blank_values=True)
-    except ValueError:
-        return f"{text.partition('://')[0]}://..."
-    if "@" in path + query + fragment:  # a password that was not escaped: nobody knows where it ends
+    parts = parse_url(text) if is_shared(text) else None
+    if parts is None:
         return f"{scheme}://..."
-    user, at, host = server.rpartition("@")
-    plain = [(name, value) for name, value in parameters if name.lower() not in SECRET_PARAMETERS]
-    return urlunsplit((scheme, user.partition(":")[0] + at + host, path, urlencode(plain, safe="/"), ""))
+    user = "" if parts["user"] is None else f"{parts['user']}@"
+    pairs = [pair.partition("=") for pair in (parts["parameters"] or "").split("&")]
+    plain = "&".join("".join(pair) for pair in pairs if pair[1] and unquote(pair[0]).lower() not in SECRET_PARAMETERS)
+    return f"{scheme.lower()}://{user}{parts['hosts']}{parts['path']}" + (f"?{plain}" if plain else "")

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from pets._extras import missing
 from pets.errors import StateError
-from pets.store.database import Database, RowError, Transaction, shown_location
+from pets.store.database import Database, RowError, Transaction, parse_url, shown_location
 from pets.store.migrations import MIGRATIONS
 
 try:
@@ -63,7 +63,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
-        self.name = f'store "{shown_location(url)}"'
+        self.location = shown_location(url)
         self.connection = connect(url)
         self._held: set[int] = set()
         self._lock = threading.Lock()
@@ -194,7 +194,7 @@ class _Statements:
         """As :meth:`Transaction.execute`."""
         try:
             return self._connection.execute(to_postgres(sql), values)
-        except (psycopg.IntegrityError, psycopg.DataError) as error:
+        except psycopg.IntegrityError as error:
             raise _row_error(error) from None
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
@@ -202,7 +202,7 @@ class _Statements:
         cursor = self._connection.cursor()
         try:
             cursor.executemany(to_postgres(sql), rows)
-        except (psycopg.IntegrityError, psycopg.DataError) as error:
+        except psycopg.IntegrityError as error:
             raise _row_error(error) from None
         return max(0, cursor.rowcount)
 
@@ -230,7 +230,8 @@ def schema_of(url: str) -> str:
     >>> schema_of("postgresql://db.example/pets?schema=staging"), schema_of("postgresql://db.example/pets")
     ('staging', 'pets')
     """
-    schema = dict(parse_qsl(urlsplit(url).query)).get("schema", DEFAULT_SCHEMA)
+    names = [unquote(value) for name, value in _parameters(url) if name == "schema"]
+    schema = (names[-1] if names else "") or DEFAULT_SCHEMA
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise StateError("a schema's name has up to 63 letters, digits and underscores. Change ?schema=NAME.")
     return schema
@@ -251,10 +252,22 @@ def to_postgres(sql: str) -> str:
     return PLACEHOLDER.sub(lambda match: f"${match[1] or next(places)}", sql)
 
 
+def _parameters(url: str) -> list[tuple[str, str]]:
+    """Names and values as they are written: the client decodes them its own way, in which + is a plus."""
+    parts = parse_url(url)
+    if parts is None:
+        raise StateError(
+            f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write what is special in '
+            "a user, password or parameter as %40 (@), %2F (/), %3A (:) or %3F (?)."
+        )
+    pairs = (pair.partition("=") for pair in (parts["parameters"] or "").split("&") if pair)
+    return [(name, value) for name, _, value in pairs]
+
+
 def _without_schema(url: str) -> str:
-    parts = urlsplit(url)
-    query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name != "schema"], safe="/")
-    return urlunsplit(parts._replace(query=query))
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    parameters = "&".join(f"{name}={value}" for name, value in _parameters(url) if name != "schema")
+    return f"{scheme.lower()}://{rest}?{parameters}"
 
 
 def _row_error(error: psycopg.Error) -> RowError:
@@ -267,7 +280,7 @@ def _reason(error: Exception, url: str) -> str:
     with suppress(psycopg.Error, ValueError):
         for name, value in conninfo_to_dict(_without_schema(url)).items():
             if "password" in name and value:
-                words = words.replace(str(value), "***")
+                words = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", "***", words)
     return words if _parses(url) else "it is no URL of PostgreSQL's"
 
 

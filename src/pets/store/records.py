@@ -204,7 +204,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     c = trace.confidences
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
-    counted = (answer, trace.finish, trace.tokens, trace.prompt_tokens)
+    counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
     sampled = (*tried, trace.model, trace.cached_tokens, soft)
@@ -227,7 +227,8 @@ def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
 
 def job_row(run: int, job: BatchJob) -> Row:
     """The parameters of ``SAVE_JOB``."""
-    return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, job.file, job.id)
+    file, id = (None if text is None else storable(text) for text in (job.file, job.id))
+    return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, file, id)
 
 
 def job_of(row: Row) -> BatchJob:

@@ -45,6 +45,11 @@ class RunView:
         self.settings = settings
         self._database = database
 
+    @property
+    def location(self) -> str:
+        """The path or URL of its store, without any password."""
+        return self._database.location
+
     def problems(self) -> Iterator[Problem]:
         """The questions of the run, in their order."""
         last = -1
@@ -158,12 +163,7 @@ class Run(RunView):
     @staticmethod
     def check(problem: Problem) -> None:
         """Refuse a question that cannot be kept, before others are written with it."""
-        try:
-            for value in question_row(0, 0, problem):
-                if isinstance(value, str):
-                    value.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(_unfit(error)) from None
+        _storable_row(0, 0, problem)
 
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
@@ -220,13 +220,11 @@ class Run(RunView):
 
 def add_questions(transaction: Transaction, run: int, problems: Iterable[Problem], first: int) -> int:
     """Stream questions into a run, from position ``first`` on, and say how many."""
-    rows = (question_row(run, position, problem) for position, problem in enumerate(problems, first))
+    rows = (_storable_row(run, position, problem) for position, problem in enumerate(problems, first))
     try:
         count = transaction.executemany(sql.ADD_QUESTION, rows)
     except RowError:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
-    except UnicodeEncodeError as error:
-        raise InputError(_unfit(error)) from None
     transaction.execute(sql.COUNT, (run, first + count))
     return count
 
@@ -267,8 +265,19 @@ def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Tra
     return sum(price.cost(Trace("", 0, tokens=t.tokens, prompt_tokens=t.prompt_tokens, model=t.model)) for t in totals)
 
 
-def _unfit(error: UnicodeEncodeError) -> str:
-    return f"a question cannot be kept: {error.object[:40]!r} is no UTF-8. Repair it."
+def _storable_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:
+    """The row of a question whose texts every database takes."""
+    row = question_row(run, position, problem)
+    for text in row:
+        if not isinstance(text, str):
+            continue
+        if "\0" in text:
+            raise InputError(f"a question cannot be kept: {text[:40]!r} holds a NUL character. Repair it.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
+    return row
 
 
 def _refusal(run: int, error: RowError) -> str:

@@ -34,7 +34,7 @@ class SQLiteDatabase(Database):
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
         path, durability = _parse_location(os.fspath(location), durability)
-        self.name = f'store "{path or MEMORY}"'
+        self.location = str(path or MEMORY)
         if path is not None and not create and not path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
         self.path = None if path is None else self._made(path)
@@ -201,7 +201,7 @@ def _is_same(file: Path, status: os.stat_result) -> bool:
 def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Durability]:
     """``runs.db``, ``sqlite:///runs.db?durability=machine``, ``sqlite:////srv/runs.db``; no path for ``:memory:``."""
     scheme, separator, rest = text.partition("://")
-    if separator and scheme != "sqlite":
+    if separator and scheme.lower() != "sqlite":
         raise StateError(
             f'"{scheme}://..." is no store that pets knows; name a file, sqlite:///FILE or postgresql://SERVER/DATABASE.'
         )
