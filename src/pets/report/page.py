@@ -214,7 +214,7 @@ def _tools(place: str, kinds: Mapping[str, str]) -> str:
 
 def _question(question: VotedQuestion) -> str:
     answer = "no answer" if question.answer is None else escape(cut(question.answer))
-    certain = [] if question.certificate is None else [f"certain {question.certificate:.0%}"]
+    certain = [] if question.certificate is None else [f"certificate {question.certificate:.0%}"]
     facts = "; ".join(map(escape, [*certain, *question.facts]))
     traces = "".join(
         f"<details><summary>{escape(name)}</summary><pre tabindex=0>{escape(text)}</pre></details>"

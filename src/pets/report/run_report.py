@@ -130,10 +130,9 @@ def _tiles(run: _Run, summary: AnswerSummary) -> list[Tile]:
 def _saving(run: _Run) -> Tile:
     """What uniform would have needed for the same self-consistency."""
     needed = run.uniform.budget_for(run.consistency[0])
-    name = "traces, against equal shares"
-    if needed is None:
-        return Tile(name, f"under {run.mean_traces / run.uniform.mean_budget[-1]:.0%}", _needs(run, None), sells=True)
-    return Tile(name, f"{run.mean_traces / needed:.0%}", _needs(run, needed), sells=True)
+    share = run.mean_traces / (run.uniform.mean_budget[-1] if needed is None else needed)
+    number = f"under {share:.0%}" if needed is None else f"{share:.0%}" if share < 1 else "no fewer"
+    return Tile("traces, against equal shares", number, _needs(run, needed), sells=share < 1)
 
 
 def _needs(run: _Run, needed: float | None) -> str:
