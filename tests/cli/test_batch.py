@@ -147,6 +147,16 @@ def test_what_is_no_run_by_jobs_and_no_file_is_refused(provider):
     assert "nothing to cancel" in pets("batch", "cancel")[1]
 
 
+def test_a_wave_that_cannot_be_written_is_a_users_mistake(provider):
+    result, words = write("-o", "nowhere/wave.jsonl")
+    assert result.exit_code == 2 and 'no folder "nowhere"' in words
+    assert not Path("runs.db").exists()
+    Path("taken.jsonl.part").mkdir()  # where the file is drafted
+    result, words = write("-o", "taken.jsonl")
+    assert result.exit_code == 2 and '"taken.jsonl" cannot be written' in words
+    assert write()[0].exit_code == 0 and Path("wave.jsonl").stat().st_size  # the wave is not lost
+
+
 def solve(url, *more):
     command = ["solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "6x", "--batch-api"]
     return pets(*command, "-o", "answers.jsonl", *more)
@@ -168,6 +178,14 @@ def test_a_dry_run_counts_half_the_price(provider):
     assert dear["cost"] == pytest.approx((dear["prompt_tokens"] + 4 * 6000) / 1e6)
     assert cheap["cost"] == pytest.approx((cheap["prompt_tokens"] + 4 * 6000) / 2e6)
     assert cheap["prompt_tokens"] == pytest.approx(dear["prompt_tokens"] * 4 / 6, abs=1)  # once per question and wave
+
+
+def test_an_address_that_is_none_is_refused_before_there_is_a_run(provider):
+    command = ("solve", "mine.jsonl", "--endpoint", "ftp://x", "--model", "mock")
+    for jobs in ((), ("--batch-api",)):
+        result, words = pets(*command, *jobs)
+        assert result.exit_code == 2 and words.startswith('"ftp://x" is no address of a server'), words
+    assert not Path("runs.db").exists()
 
 
 def test_batch_jobs_need_a_store(provider):

@@ -528,13 +528,11 @@ def test_a_request_goes_through_the_proxy(monkeypatch):
     assert asyncio.run(go()) == [b"POST http://nowhere.example/v1/completions HTTP/1.1\r\n"]
 
 
-def test_an_address_that_is_none():
-    async def go():
-        async with OpenAISampler("nowhere", "m") as sampler:
-            await sampler.sample(TEXT, 1, 0, Sampling())
-
-    with pytest.raises(RefusedError, match="no address"):
-        asyncio.run(go())
+@pytest.mark.parametrize("address", ["nowhere", "ftp://x", "localhost:8000/v1", "http://", "http://[", ""])
+def test_what_is_no_address_of_a_server_is_refused_when_the_sampler_is_made(address):
+    with pytest.raises(InputError, match="begins with http:// or https://") as error:
+        OpenAISampler(address, "m")
+    assert f'"{address}" is no address of a server' in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["secret\n", "s\u00e9cret"])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import click
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import check_rows_output, count
+from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._run import kept_words, write_answers
 from pets.cli.options import (
     DEFAULT_STORE,
@@ -91,6 +91,7 @@ def write(
     \b
     pets batch write mine.jsonl --model Qwen/Qwen3-8B --budget 16x -o wave.jsonl
     """
+    check_output(wave.output)
     question_set = selection.load(questions)
     config = run_config(question_set, budget, ModelOptions(model=(wave.model,)), sampling, answers, storage)
     files = FileBatches(wave.output)

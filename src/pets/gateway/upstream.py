@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -58,8 +57,6 @@ class Upstream:
             if self._local is None
             else [self._local]
         )
-        for url in self.urls:  # now that no password is in it
-            _check_address(url)
         self._clients: list[httpx.AsyncClient] = []
         self._contexts: dict[str, int] = {}  # by model, as the list of models says
 
@@ -207,9 +204,3 @@ def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:
         return ApiError("The upstream server refuses this gateway.", status=502, code="upstream_refused")
     wait_s = error.retry_after or 1.0
     return ApiError("The upstream server gives no answers now.", status=503, code="upstream_busy", retry_after=wait_s)
-
-
-def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{url!r} is no address of a server; give one such as http://localhost:8000/v1.")

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import httpx
 
-from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, InputError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
     MAX_FILE_BYTES,
     MAX_REQUESTS,
@@ -339,8 +339,11 @@ class FileBatches:
             self.requests += len(self._lines)
             text, self._lines = b"".join(self._lines), []
             part = self._output.with_name(f"{self._output.name}.part")
-            part.write_bytes(text)
-            part.replace(self._output)
+            try:
+                part.write_bytes(text)
+                part.replace(self._output)
+            except OSError as error:
+                raise InputError(f'"{self._output}" cannot be written: {error}. Choose another file.') from error
         raise JobLeftError("the wave is in its file.")
 
     async def close(self) -> None:

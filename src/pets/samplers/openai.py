@@ -94,11 +94,7 @@ class OpenAISampler(Sampler):
     ) -> None:
         if key and not (key.isascii() and key.isprintable()):  # httpx's own error would show it
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
-        if _has_login(url):
-            raise InputError(
-                "the server's address holds a user name or a password, which would be stored and shown with it. "
-                "Leave it out, and give it as the key."
-            )
+        _check_address(url)
         self._model, self._dialect, self._stream = model, DIALECTS[dialect or dialect_of(url)], stream
         self._has_key = bool(key or headers)
         self._refused: dict[str, RefusedFields] = {}  # by model
@@ -371,6 +367,24 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _check_address(url: str) -> None:
+    """Refuse what no request can be sent to, and an address that must not be shown."""
+    if _has_login(url):
+        raise InputError(
+            "the server's address holds a user name or a password, which would be stored and shown with it. "
+            "Leave it out, and give it as the key."
+        )
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # such as http://[
+        usable = False
+    if not usable:
+        raise InputError(
+            f'"{url}" is no address of a server; it begins with http:// or https://, such as http://localhost:8000/v1.'
+        )
 
 
 def _has_login(url: str) -> bool:
