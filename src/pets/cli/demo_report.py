@@ -212,7 +212,8 @@ def write_page(path: Path, recorded: RecordedPart, live: LivePart) -> None:
         f"{recorded_note}. Both policies see the same traces.",
         "The model has 135 million parameters and is often wrong: more traces show what it thinks, not what is right.",
         "The live questions are the first of the set, none left out.",
-        "Certificate: the probability that the answer is the vote over infinitely many traces. Recorded vote: that of 128.",
+        "Certificate: the probability that the answer is the vote over infinitely many traces.",
+        "Recorded vote: that of 128 traces.",
     )
     page = Page(recorded.title, " ".join(recorded.sentences))
     page.tiles(_tiles(recorded))
