@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
+import threading
+import time
 
+import psycopg
 import pytest
 
 from pets.core.allocator import Allocator
@@ -14,10 +18,11 @@ from pets.gateway.ledger import SpendRateLimit
 from pets.gateway.shared_ledger import SharedLedger, SharedWriter
 from pets.openai.errors import ApiError
 from pets.policies.price import Price
+from pets.store import postgres
 from pets.store.database import open_database
 from pets.types import Question
 
-from ..waiting import until
+from ..waiting import PATIENCE_S, until
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -175,6 +180,95 @@ def test_one_that_was_taken_for_dead_goes_on_and_what_was_charged_stays_charged(
     check_sums(rows)
 
 
+@pytest.mark.parametrize("other_lives", [False, True])
+@pytest.mark.parametrize("reconnects", [False, True])
+def test_one_that_joins_again_after_the_ledger_was_added_up_goes_on_in_its_window(
+    replica, rows, postgres_url, other_lives, reconnects
+):
+    silent = replica(total=100, rate_limit=SpendRateLimit(50, 1e9))
+    writer = silent._shared_writer
+
+    def end_and_add_up():
+        other = SharedWriter(postgres_url)
+        other._charge(writer.replica, beat=None)
+        other.close()
+        if other_lives:
+            replica(total=100)  # it adds up the ledger, and knows of no window
+        if reconnects:
+            writer._known.clear()
+
+    async def work():
+        reservation = await silent.reserve(BOB, 30, 1, "before")
+        silent.settle(reservation, 30, delivered=30)
+        await until(lambda: not silent._operations)
+        look, paused, resumed = writer._look, threading.Event(), threading.Event()
+
+        def pause(snapshot):
+            paused.set()
+            assert resumed.wait(PATIENCE_S)
+            writer._look = look
+
+        writer._look = pause  # so that the reservation, not the look, learns of the end
+        assert await asyncio.to_thread(paused.wait, PATIENCE_S)
+        await asyncio.to_thread(end_and_add_up)
+        asks = asyncio.create_task(silent.reserve(BOB, 5, 1, "after"))
+        await asyncio.sleep(0)
+        resumed.set()
+        assert await asyncio.wait_for(asks, PATIENCE_S) is not None
+        assert (silent._window.spent, silent._window.held) == (30, 5)
+        assert await silent.reserve(BOB, 16, 1, "too much") is None
+
+    asyncio.run(work())
+    check_sums(rows)
+
+
+def test_a_fault_of_the_program_is_a_503_and_logged_and_nothing_hangs(replica, rows, monkeypatch, caplog):
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    ledger = replica(total=100)
+
+    def fails(entries, taken):
+        monkeypatch.undo()
+        raise KeyError("key bob")
+
+    monkeypatch.setattr(shared_store, "_fitting", fails)
+
+    async def work():
+        with caplog.at_level(logging.ERROR), pytest.raises(ApiError, match="KeyError: 'key bob'") as error:
+            await asyncio.wait_for(ledger.reserve(BOB, 5, 1, "r"), PATIENCE_S)
+        assert error.value.status == 503
+        await until(lambda: ledger.failure is None)
+        assert await ledger.reserve(BOB, 5, 1, "r") is not None
+
+    asyncio.run(work())
+    assert any(record.exc_info for record in caplog.records)
+    check_sums(rows)
+
+
+def test_old_windows_go_when_another_opens(replica, rows):
+    hours = [0.0]
+    ledger = replica(rate_limit=SpendRateLimit(9, 3600), clock=lambda: time.time() + hours[0] * 3600)
+    start = ledger._window_number
+
+    def windows():
+        names = [name for (name,) in rows("SELECT name FROM balances WHERE name LIKE 'window%'")]
+        return sorted(int(name.split()[2]) - start for name in names)
+
+    async def work():
+        held = await ledger.reserve(ApiKey("window 3600 1"), 1, 1, "held")
+        for hours[0] in range(1, 5):
+            reservation = await ledger.reserve(BOB, 1, 1, "r")
+            ledger.settle(reservation, 1, delivered=1)
+            await until(lambda: not ledger._operations)
+        assert windows() == [0, 3, 4]  # the first is in use
+        ledger.settle(held, 1, delivered=1)
+        hours[0] = 5
+        await until(lambda: not ledger._operations)
+        assert await ledger.reserve(BOB, 1, 1, "r") is not None
+        assert windows() == [4, 5]
+
+    asyncio.run(work())
+
+
 def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatch):
     monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
     ledger = replica(total=100)
@@ -225,6 +319,117 @@ def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, r
     check_sums(rows)
 
 
+def test_a_reservation_that_broke_off_and_whose_client_has_gone_is_taken_back_once(replica, rows, monkeypatch):
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    ledger = replica(total=100)
+    writer = ledger._shared_writer
+    commit = writer._commit
+    committed, cancelled = threading.Event(), threading.Event()
+
+    def breaks_off(operations, snapshot):
+        commit(operations, snapshot)
+        writer._commit = commit
+        committed.set()
+        assert cancelled.wait(PATIENCE_S)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    async def work():
+        await ledger.reserve(BOB, 5, 1, "other")
+        writer._commit = breaks_off
+        asks = asyncio.create_task(ledger.reserve(BOB, 20, 1, "gone"))
+        assert await asyncio.to_thread(committed.wait, PATIENCE_S)
+        asks.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asks
+        cancelled.set()
+        await until(lambda: not ledger._operations and ledger.failure is None)
+        assert (ledger.total.spent, ledger.total.held) == (0, 5)
+
+    asyncio.run(work())
+    check_sums(rows)
+
+
+def test_a_replica_that_freezes_within_a_transaction_does_not_stop_the_others(replica, rows, monkeypatch):
+    monkeypatch.setattr(postgres, "IDLE_TRANSACTION_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    frozen, alive = replica(total=100), replica(total=100)
+    fitting = shared_store._fitting
+    inside, resumed = threading.Event(), threading.Event()
+
+    def freezes(entries, taken):
+        if threading.current_thread() is frozen._shared_writer._thread and entries:
+            inside.set()
+            assert resumed.wait(PATIENCE_S)
+        return fitting(entries, taken)
+
+    monkeypatch.setattr(shared_store, "_fitting", freezes)
+
+    async def work():
+        asks = asyncio.create_task(frozen.reserve(BOB, 4, 1, "frozen"))
+        assert await asyncio.to_thread(inside.wait, PATIENCE_S)
+        try:
+            assert await asyncio.wait_for(alive.reserve(BOB, 3, 1, "r"), PATIENCE_S / 4) is not None
+        finally:
+            resumed.set()
+        with pytest.raises(ApiError, match="nothing was spent"):
+            await asks
+        await until(lambda: frozen.failure is None)
+
+    asyncio.run(work())
+    check_sums(rows)
+
+
+def test_a_connection_that_is_lost_at_the_end_loses_no_settlement(replica, rows, monkeypatch):
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    ledger = replica(total=100)
+
+    async def work():
+        reservation = await ledger.reserve(BOB, 20, 1, "r")
+        ledger._shared_writer._look = lambda snapshot: None  # so that the end is the first to learn of it
+        rows("SELECT pg_terminate_backend(?1::int, 10000)", ledger._shared_writer.database.connection.info.backend_pid)
+        ledger.settle(reservation, 1, delivered=1)
+        await ledger.release()
+
+    asyncio.run(work())
+    assert rows("SELECT spent, delivered FROM ledger") == [(1, 1)]
+    assert rows("SELECT count(*) FROM replicas WHERE ended IS NULL") == [(0,)]
+    check_sums(rows)
+
+
+def test_the_end_waits_for_a_server_only_so_long(replica, rows, monkeypatch, caplog):
+    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(shared_store, "CLOSE_TIMEOUT_S", 0.5)
+    ledger = replica(total=100)
+    writer = ledger._shared_writer
+    thread = writer._thread
+
+    async def work():
+        reservation = await ledger.reserve(BOB, 20, 1, "r")
+        writer._url = "postgresql://127.0.0.1:1/none"
+        writer.database.connection.close()
+        ledger.settle(reservation, 1, delivered=1)
+        await ledger.release()
+
+    asyncio.run(work())
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert "1 settlements are lost" in caplog.text
+
+
+def test_requests_that_are_refused_while_the_server_is_away_leave_nothing_behind(replica, monkeypatch):
+    ledger = replica(total=100)
+    monkeypatch.setattr(SharedWriter, "failure", "away")
+
+    async def work():
+        for _ in range(3):
+            with pytest.raises(ApiError, match="away"):
+                await ledger.reserve(BOB, 4, 1, "r")
+
+    asyncio.run(work())
+    assert (ledger._entries, ledger._operations) == ({}, {})
+    assert (ledger.total.held, ledger.total.moving_held) == (0, 0)
+
+
 def test_a_server_that_does_not_answer_is_a_failure(replica, rows, monkeypatch):
     ledger = replica(total=100)
     monkeypatch.setattr(shared_store, "STALLED_AFTER_S", 0.0)
@@ -256,6 +461,20 @@ def test_replicas_count_in_one_unit(replica):
 
     asyncio.run(work())
     assert replica(currency=Currency.tokens(10)).total.spent == 20
+
+
+def test_a_gateway_that_was_killed_does_not_keep_the_next_from_another_unit(replica, rows, monkeypatch):
+    killed = replica(total=100)
+
+    async def work():
+        await killed.reserve(BOB, 4, 1, "lost", max_tokens=10, prompt_tokens=5)
+        await asyncio.to_thread(kill, killed)
+
+    asyncio.run(work())
+    monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
+    assert replica(currency=Currency.tokens(10)).total.spent == 4 * 15
+    assert rows("SELECT count(*) FROM replicas WHERE ended IS NOT NULL") == [(1,)]
+    assert rows("SELECT spent FROM ledger") == [(4,)]
 
 
 def test_keys_of_the_store_are_seen_soon(replica, postgres_url):

@@ -110,3 +110,11 @@ def test_sums_are_whole_numbers(postgres_url):
     (total,) = database.one("SELECT sum(x) FROM (VALUES (?1), (?2)) t (x)", 2**62, 2**62)
     database.close()
     assert total == 2**63 and isinstance(total, int)
+
+
+def test_the_server_ends_connections_that_are_silent(postgres_url):
+    connection = connect(postgres_url)
+    sql = "SELECT name, source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout' OR name LIKE $1"
+    sources = dict(connection.execute(sql, ("tcp_keepalives_%",)).fetchall())
+    connection.close()
+    assert len(sources) == 4 and set(sources.values()) == {"session"}

@@ -81,6 +81,10 @@ class SharedLedger(GatewayLedger):
         loop = asyncio.get_running_loop()
         writer.begin(loop)
         balances = self._shared(reservation)
+        if (failure := writer.failure) is not None:
+            for balance in balances:
+                balance.held -= reservation.held
+            raise StateError(failure)
         for balance in balances:  # counted by the caller; here as on its way
             balance.moving_held += reservation.held
         entry = Entry(
@@ -100,9 +104,6 @@ class SharedLedger(GatewayLedger):
         assert operation.made is not None
         self._operations[operation] = balances
         self._entries[reservation.id] = entry
-        if (failure := writer.failure) is not None:
-            self._forget(operation)
-            raise StateError(failure)
         writer.put(operation)
         made = await operation.made
         if not made:
@@ -155,14 +156,18 @@ class SharedLedger(GatewayLedger):
     def _balances(self, key: ApiKey) -> tuple[Balance, Balance, Balance]:
         limit = self._rate_limit
         if limit is not None and (number := limit.window(self._now())) > self._window_number:
-            self._window_number = number
-            self._by_name.pop(getattr(self._window, "name", ""), None)
-            self._window = self._balance(f"window {limit.seconds:g} {number}", limit.amount)
+            self._begin_window(limit, number)
         own = self._by_key.get(key.name)
         if own is None:
             own = self._by_key[key.name] = self._balance(f"key {key.name}")
         own.limit = key.budget
         return self.total, self._window, own
+
+    def _begin_window(self, limit: SpendRateLimit, number: int) -> None:
+        self._window_number = number
+        self._by_name.pop(getattr(self._window, "name", ""), None)
+        self._window = window = self._balance(f"window {limit.seconds:g} {number}", limit.amount)
+        self._shared_writer.window = (window.name, number * limit.seconds)
 
     def balance_of(self, name: str) -> Balance:
         """As :meth:`GatewayLedger.balance_of`."""
@@ -201,10 +206,8 @@ class SharedLedger(GatewayLedger):
         self._clock_offset_s = (row[0] if row else self._clock()) - self._clock()
         self._latest = -math.inf
         if (rate := self._rate_limit) is not None:
-            number = rate.window(self._now())
-            self._window_number = number
-            self._window = window = self._balance(f"window {rate.seconds:g} {number}", rate.amount)
-            writer.open_window(window.name, number * rate.seconds)
+            self._begin_window(rate, rate.window(self._now()))
+            writer.open_window()
         for name, spent, held in database.all("SELECT name, spent, held FROM balances"):
             if (balance := self._by_name.get(name)) is not None:
                 balance.stored(spent, held)

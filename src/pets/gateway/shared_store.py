@@ -16,8 +16,9 @@ while this replica's own goes on, is dead: what it had open is charged in full, 
 its row is ended. Should it live after all, it goes on under a new row, and what was charged stays charged.
 
 When the server cannot be reached, ``failure`` says why; reservations fail at once, settlements wait, and every RETRY_S
-the thread tries again. A reservation whose transaction broke off may have been made: it is taken back with the first
-transaction that follows.
+the thread tries again, at the end for CLOSE_TIMEOUT_S. A reservation whose transaction broke off may have been made: it
+is taken back with the first transaction that follows. A replica that freezes within a transaction loses its connection
+(``IDLE_TRANSACTION_TIMEOUT_S`` of the store), and with it the locks for which the others wait.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pets.core.budget import Currency
 from pets.core.queues.quotas import StreamShare
@@ -38,7 +40,11 @@ from pets.errors import PetsError, StateError
 from pets.gateway.auth import CachedKeyStore
 from pets.gateway.ledger import SPENT_SINCE, TOTALS, Settlement, prices_of
 from pets.gateway.telemetry import LOGGER
+from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = ["TOTAL", "Entry", "Operation", "SharedWriter", "StoreSnapshot"]
 
@@ -56,8 +62,14 @@ NOW = "extract(epoch FROM clock_timestamp())::double precision"
 IS_MINE = "SELECT 1 FROM replicas WHERE id = $1 AND ended IS NULL FOR SHARE"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
 LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
-MAKE_BALANCES = (
-    "INSERT INTO balances SELECT name, 0, 0 FROM unnest($1::text[]) AS t (name) ORDER BY name ON CONFLICT DO NOTHING"
+MAKE_BALANCES = (  # by a replica that has not ended: one that has may not begin a window again
+    "INSERT INTO balances SELECT name, 0, 0 FROM unnest($1::text[]) AS t (name) "
+    "WHERE EXISTS (SELECT 1 FROM replicas WHERE id = $2 AND ended IS NULL FOR SHARE) "
+    "ORDER BY name ON CONFLICT DO NOTHING"
+)
+DROP_WINDOWS = (  # $1: their prefix; $2: the first that stays. Longer names are of later windows
+    "DELETE FROM balances WHERE name IN (SELECT name FROM balances WHERE name LIKE $1 || '%' AND held = 0 "
+    'AND (length(name), name COLLATE "C") < (length($2), $2 COLLATE "C") FOR UPDATE SKIP LOCKED)'
 )
 MOVE_BALANCES = (
     "UPDATE balances b SET spent = b.spent + t.spent, held = b.held + t.held "
@@ -153,12 +165,13 @@ class SharedWriter:
         self._began: float | None = None  # of the transaction under way
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._waiting: list[Operation] = []  # settlements that have to be tried again
+        self.window: tuple[str, float] | None = None  # the present one: the name of its balance, and when it began
         self._watched: frozenset[str] = frozenset()  # balances that are read with every look
         self._known: set[str] = set()  # balances that are there
         self._seen: dict[int, tuple[int, float]] = {}  # of other replicas: their beat, and since when it stands
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended = False
+        self._deadline: float | None = None  # until when the end is tried
 
     @property
     def failure(self) -> str | None:
@@ -175,23 +188,51 @@ class SharedWriter:
         self._currency = currency
         prices = {name: value for name, value in asdict(currency).items() if name != "hold"}
         self._settings = json.dumps(prices, sort_keys=True)
+        self._end_dead_rivals()
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
             rows = transaction.execute("SELECT name, settings FROM replicas WHERE ended IS NULL").fetchall()
             for name, settings in rows:
                 if settings != self._settings:
-                    raise StateError(
-                        f"{self.database.name} is in use by the gateway {name}, which counts in "
-                        f"{json.loads(settings)['unit']} or at another price. Start all alike, or stop that one first; "
-                        f"one that was killed counts as gone after {DEAD_AFTER_S:.0f} seconds."
-                    )
+                    raise self._refusal(name, settings)
             if not rows:
                 self._add_up(currency)
+            self._open_window(transaction)
             (self.replica,) = transaction.execute(
                 f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
                 "RETURNING id",
                 (self.name, self._settings),
             ).fetchone()
+
+    def _end_dead_rivals(self) -> None:
+        """Charge what gateways that count in other prices had open, if their beat stands still; refused if not."""
+        rivals = self._rivals()
+        if rivals:
+            LOGGER.warning(
+                "%s: a gateway that counts in another unit or at another price was not stopped; it counts as gone if "
+                "nothing is heard of it for %g seconds.",
+                *(self.database.name, DEAD_AFTER_S),
+            )
+        until = time.monotonic() + DEAD_AFTER_S
+        while rivals and time.monotonic() < until:
+            time.sleep(BEAT_S)
+            before, rivals = rivals, self._rivals()
+            for id, (beat, name, settings) in rivals.items():
+                if id not in before or beat != before[id][0]:
+                    raise self._refusal(name, settings)
+        for id, (beat, _, _) in rivals.items():
+            self._charge(id, beat)
+
+    def _rivals(self) -> dict[int, tuple[int, str, str]]:
+        """The beat, name and settings of replicas that count in other prices."""
+        sql = "SELECT id, beat, name, settings FROM replicas WHERE ended IS NULL AND settings <> ?1"
+        return {id: (beat, name, settings) for id, beat, name, settings in self.database.all(sql, self._settings)}
+
+    def _refusal(self, name: str, settings: str) -> StateError:
+        return StateError(
+            f"{self.database.name} is in use by the gateway {name}, which counts in {json.loads(settings)['unit']} "
+            "or at another price. Start all alike, or stop that one first."
+        )
 
     def start(self) -> None:
         """Begin to write; before that, the database may be read and written directly."""
@@ -212,8 +253,8 @@ class SharedWriter:
 
     def finish(self) -> None:
         """Take no more operations; what is there is written."""
-        if not self._ended:
-            self._ended = True
+        if self._deadline is None:
+            self._deadline = time.monotonic() + CLOSE_TIMEOUT_S
             self._queue.put(None)
 
     def close(self) -> None:
@@ -243,9 +284,19 @@ class SharedWriter:
                     self._charge(self.replica, beat=None)
             except (PostgresError, PetsError) as error:
                 snapshot.error = _words(error)
+            except Exception as error:  # noqa: BLE001 - the thread ends here: whoever waits for it must hear of it
+                snapshot.error = f"{type(error).__name__}: {_words(error)}"
+                if self._failure is None:
+                    LOGGER.exception("the ledger's thread failed")
             self._began = None
             self._end(operations, snapshot)
-            if snapshot.error is not None and not ending:
+            if snapshot.error is not None:
+                if self._deadline is not None and time.monotonic() + RETRY_S > self._deadline:
+                    LOGGER.error("%d settlements are lost: what they held is charged in full", len(self._waiting))
+                    return
+                if ending:
+                    ending = False
+                    self._queue.put(None)
                 time.sleep(RETRY_S)
                 self._reconnect()
                 looked = 0.0
@@ -277,37 +328,55 @@ class SharedWriter:
         connection = self.database.connection
         names = sorted({name for operation in operations for name, _ in operation.entry.limits})
         if missing := [name for name in names if name not in self._known]:
-            connection.execute(MAKE_BALANCES, (missing,))
-            self._known.update(missing)
-        settled = [operation for operation in operations if operation.settlement is not None]
-        columns = _columns(((op.entry.id, *(op.settlement or VOID)) for op in settled), 7)
-        with connection.pipeline():
+            self._make_balances(missing)
+        # One for each entry: a reservation that broke off and whose client has gone is taken back by both.
+        settled = {op.entry.id: op for op in reversed(operations) if op.settlement is not None}
+        columns = _columns(((id, *(op.settlement or VOID)) for id, op in settled.items()), 7)
+        # One pipeline: what psycopg sends at the end of one stops the server's clock for idle transactions.
+        with connection.pipeline() as pipeline:
             connection.execute("BEGIN")
             connection.execute("SET LOCAL synchronous_commit TO off")
             mine = connection.execute(IS_MINE, (self.replica,))
             changed = connection.execute(SETTLE, columns)
             balances = connection.execute(LOCK_BALANCES, (names,))
-        if mine.fetchone() is None:
-            connection.execute("ROLLBACK")
+            pipeline.sync()
+            if is_mine := mine.fetchone() is not None:
+                moves = _moves(settled[id] for (id,) in changed.fetchall())
+                snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
+                self._known.difference_update(name for name in names if name not in snapshot.balances)
+                moved = self._reserve([op.entry for op in operations if op.settlement is None], moves, snapshot)
+            else:
+                connection.execute("ROLLBACK")
+        if is_mine:
+            snapshot.balances.update((name, (spent, held)) for name, spent, held in moved.fetchall())
+        else:
             self._rejoin()
             self._commit(operations, snapshot)
-            return
-        ended = {id for (id,) in changed.fetchall()}
-        moves = _moves(operation for operation in settled if operation.entry.id in ended)
-        snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
-        fitting = _fitting(
-            [operation.entry for operation in operations if operation.settlement is None],
-            {name: sum(amounts) + sum(moves.get(name, (0, 0))) for name, amounts in snapshot.balances.items()},
-        )
+
+    def _reserve(
+        self, entries: Sequence[Entry], moves: dict[str, tuple[int, int]], snapshot: StoreSnapshot
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """End a transaction with the entries that fit; the balances that moved, when its pipeline is over."""
+        connection = self.database.connection
+        taken = {name: sum(amounts) + sum(moves.get(name, (0, 0))) for name, amounts in snapshot.balances.items()}
+        fitting = _fitting(entries, taken)
         moves = _moves((Operation(entry) for entry in fitting), moves)
-        with connection.pipeline():
-            if fitting:
-                connection.execute(RESERVE, (*_columns((entry.row for entry in fitting), 10), self.replica))
-            moved = connection.execute(MOVE_BALANCES, (list(moves), *_columns(moves.values(), 2)))
-            connection.execute("COMMIT")
-            connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
-        snapshot.balances.update((name, (spent, held)) for name, spent, held in moved.fetchall())
+        if fitting:
+            connection.execute(RESERVE, (*_columns((entry.row for entry in fitting), 10), self.replica))
+        moved = connection.execute(MOVE_BALANCES, (list(moves), *_columns(moves.values(), 2)))
+        connection.execute("COMMIT")
+        connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
         snapshot.made.update(entry.id for entry in fitting)
+        return moved
+
+    def _make_balances(self, names: Sequence[str]) -> None:
+        """Begin balances that may not be there; with the present window, those before the last one go."""
+        connection = self.database.connection
+        connection.execute(MAKE_BALANCES, (names, self.replica))
+        self._known.update(names)
+        if self.window is not None and self.window[0] in names:
+            prefix, _, number = self.window[0].rpartition(" ")
+            connection.execute(DROP_WINDOWS, (f"{prefix} ", f"{prefix} {int(number) - 1}"))
 
     def _look(self, snapshot: StoreSnapshot) -> None:
         """Beat, and see what others did: balances, keys, the common plan, replicas that are dead."""
@@ -370,6 +439,7 @@ class SharedWriter:
     def _rejoin(self) -> None:
         """Others took this replica for dead: go on under a new row."""
         LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
+        self._known.clear()  # the balances may have been added up anew
         self.register(self._currency)
 
     def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
@@ -390,7 +460,7 @@ class SharedWriter:
         """Another connection in place of the one that failed."""
         try:
             fresh = PostgresDatabase(self._url, create=True)
-        except PetsError as error:
+        except (PostgresError, PetsError) as error:
             self._failure = _words(error)
             return
         with suppress(PostgresError):
@@ -409,13 +479,20 @@ class SharedWriter:
         for name, amount in spent.items():
             connection.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, amount))
 
-    def open_window(self, name: str, since: float) -> None:
-        """Make the balance of a window of time from the ledger, where nobody has; before :meth:`start`."""
+    def open_window(self) -> None:
+        """Make the balance of the present window from the ledger, where nobody has; before :meth:`start`."""
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
-            if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
-                (spent,) = transaction.execute(SPENT_SINCE, (*prices_of(self._currency), since)).fetchone()
-                transaction.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, int(spent)))
+            self._open_window(transaction)
+
+    def _open_window(self, transaction: Transaction) -> None:
+        if self.window is None:
+            return
+        name, since = self.window
+        if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
+            (spent,) = transaction.execute(SPENT_SINCE, (*prices_of(self._currency), since)).fetchone()
+            sql = "INSERT INTO balances VALUES ($1, $2, 0) ON CONFLICT DO NOTHING"
+            transaction.execute(sql, (name, int(spent)))
 
 
 def balance_names(key: str, window: str | None) -> tuple[str, ...]:
@@ -451,10 +528,16 @@ def _moves(
 
 
 def _fitting(entries: Sequence[Entry], taken: dict[str, int]) -> list[Entry]:
-    """The entries that fit, first come, first served; ``taken`` is what is spent or held of each balance."""
+    """The entries that fit, first come, first served; ``taken`` is what is spent or held of each balance.
+
+    What moves a balance that is gone, that of a window long over, does not fit.
+    """
     fitting: list[Entry] = []
     for entry in entries:
-        if all(taken[name] + entry.held <= (MAX_BALANCE if limit is None else limit) for name, limit in entry.limits):
+        if all(
+            name in taken and taken[name] + entry.held <= (MAX_BALANCE if limit is None else limit)
+            for name, limit in entry.limits
+        ):
             fitting.append(entry)
             for name, _ in entry.limits:
                 taken[name] += entry.held
