@@ -1,23 +1,33 @@
 """``pets solve --join`` from the shell: processes on one run, the one that allocates killed."""
 
+import asyncio
+import contextlib
 import json
 import sys
+from dataclasses import asdict
 
 import pytest
 from click.testing import CliRunner
 
 from pets._version import __version__
+from pets.cli._join import _follow
 from pets.cli.main import cli
-from pets.errors import InputError, StateError
+from pets.engine.config import RunConfig
+from pets.engine.models import ModelShare
+from pets.engine.run import make_samplers
+from pets.engine.workers import Worker
+from pets.errors import InputError, StateError, UnreachableError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
-from pets.samplers import Prompt
+from pets.samplers import Prompt, Sampling
 from pets.store import RunSettings, Store
+from pets.store.tasks import TaskQueue
 
-from ..waiting import wait_until
+from ..waiting import until, wait_until
 
 MAIN = [sys.executable, "-c", "from pets.cli.main import main; main()"]
 QUESTIONS, MEAN = 60, 8
+NOBODY = "http://127.0.0.1:1/v1"
 
 
 def invoke(*arguments):
@@ -39,6 +49,49 @@ def test_a_run_of_another_version_is_refused(postgres_url):
         store.create(RunSettings("okg", 10, version=f"{__version__}.old"), [Problem("q", Prompt("p"))]).close()
     reply = invoke("solve", "--join", "1", "--store", postgres_url)
     assert isinstance(reply.exception, StateError) and "of one version" in str(reply.exception)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [RunConfig(batch_api=True), RunConfig(models=(ModelShare("one"), ModelShare("two")))],
+)
+def test_a_run_that_is_not_shared_is_refused_before_anything_else(postgres_url, config):
+    settings = RunSettings("okg", 10, version=__version__, more={"plan": config.to_plain()})
+    with Store.open(postgres_url) as store:
+        store.create(settings, [Problem("q", Prompt("p"))]).close()
+    reply = invoke("solve", "--join", "1", "--store", postgres_url)
+    assert isinstance(reply.exception, InputError) and "`--resume --run 1`" in str(reply.exception)
+    assert "allocates" not in reply.stderr and "waiting" not in reply.stderr
+
+
+def test_a_server_that_cannot_be_reached_ends_the_run_free_of_charge(postgres_url, tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(json.dumps({"id": f"q{n}", "question": f"Question {n}"}) + "\n" for n in range(8)))
+    server = ["--endpoint", NOBODY, "--model", "mock", "--answer", "choice", "--budget", "3x"]
+    reply = invoke("solve", questions, *server, "--join", "new", "--store", postgres_url)
+    assert isinstance(reply.exception, UnreachableError) and NOBODY in str(reply.exception)
+    with Store.open(postgres_url, create=False) as store:
+        summary = store.view().summary()
+        assert (summary.state, summary.spent, summary.lost) == ("stopped", 0, 0)
+
+
+def test_one_that_joined_says_that_its_server_cannot_be_reached(postgres_url, capsys):
+    request = {"prompt": "p", "n": 1, "seed": 0, "sampling": asdict(Sampling())}
+    errors = []
+
+    async def work(run):
+        worker = Worker(postgres_url, make_samplers([NOBODY], "mock"), 1)
+        task = asyncio.create_task(_follow(postgres_url, run.id, worker, "Run 1"))
+        await until(lambda: errors.append(capsys.readouterr().err) or "Unreachable since" in "".join(errors), task)
+        worker.drain()
+        assert await task == "running"
+
+    with Store.open(postgres_url) as store:
+        run = store.create(RunSettings("okg", 10, version=__version__), [Problem("q", Prompt("p"))])
+        with contextlib.closing(TaskQueue(postgres_url, run.id)) as queue:
+            queue.add([(1, json.dumps(request))])
+        asyncio.run(work(run))
+        run.close()
 
 
 @pytest.mark.slow

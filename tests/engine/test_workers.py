@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 
@@ -49,7 +50,6 @@ def run(postgres_url):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(workers, "LOOK_S", 0.1)
-    monkeypatch.setattr(workers, "PAUSE_S", 0.1)
 
 
 @contextlib.asynccontextmanager
@@ -157,6 +157,76 @@ def test_a_worker_whose_server_is_away_gives_back_what_it_claimed(postgres_url, 
             assert (await asked)[0].text.startswith("own")
             await end(healthy)
         await end(task)
+
+    asyncio.run(work())
+
+
+def test_a_request_fails_as_unreachable_when_no_worker_can_reach_a_server_and_later_ones_are_tried_again(
+    postgres_url, run
+):
+    async def work():
+        own = Scripted("own", UnreachableError("nobody there"))
+        other = await serving(postgres_url, run, Scripted("other", UnreachableError("nor there")))
+        async with leading(postgres_url, run, own, width=1) as shared:
+            asked = [asyncio.create_task(shared.sample(Prompt("p"), 1, seed, SAMPLING)) for seed in range(4)]
+            await until(lambda: all(reply.done() for reply in asked))
+            assert {str(reply.exception()) for reply in asked} == {"nobody there"}
+            assert all(type(reply.exception()) is UnreachableError for reply in asked)
+            own.error = None
+            assert (await shared.sample(Prompt("p"), 1, 0, SAMPLING))[0].text.startswith("own")
+        await end(other)
+
+    asyncio.run(work())
+
+
+def test_a_request_waits_for_a_worker_that_is_busy_though_the_others_are_away(postgres_url, run):
+    widths = []
+
+    async def work():
+        own, other = Scripted("own", UnreachableError("nobody there")), Scripted("other")
+        other.opened.clear()
+        task = await serving(postgres_url, run, other, width=1)
+        async with leading(postgres_url, run, own, width=2) as shared:
+            shared.on_width = widths.append
+            asked = [asyncio.create_task(shared.sample(Prompt("p"), 1, seed, SAMPLING)) for seed in range(3)]
+            await until(lambda: len(own.asked) > 2 and other.asked)
+            await until(lambda: widths and widths[-1] == 1)
+            other.opened.set()
+            replies = await asyncio.gather(*asked)
+        await end(task)
+        assert {reply[0].text.split()[0] for reply in replies} == {"other"}
+
+    asyncio.run(work())
+
+
+def test_one_of_a_worker_s_servers_that_is_away_leaves_it_the_other(postgres_url, run):
+    async def work():
+        away, well = Scripted("away", UnreachableError("nobody there")), Scripted("well")
+        worker = Worker(postgres_url, [away, well], 4)
+        shared = SharedSampler(postgres_url, worker)
+        shared.run = lambda: run.id
+        async with shared:
+            asked = (shared.sample(Prompt("p"), 1, seed, SAMPLING) for seed in range(8))
+            assert {reply[0].text.split()[0] for reply in await asyncio.gather(*asked)} == {"well"}
+        assert away.asked and worker.outage is None
+
+    asyncio.run(work())
+
+
+def test_a_drained_worker_gives_back_what_it_could_not_send(postgres_url, run):
+    async def work():
+        away = Scripted("away", UnreachableError("nobody there"))
+        away.opened.clear()
+        worker = Worker(postgres_url, [away], 2)
+        with contextlib.closing(TaskQueue(postgres_url, run.id)) as queue:
+            queue.add([(1, json.dumps(workers._request(Prompt("p"), 1, 0, SAMPLING)))])
+            task = asyncio.create_task(worker.serve(run.id))
+            await until(lambda: away.asked, task)
+            worker.drain()
+            away.opened.set()
+            await task
+            assert queue.lost() == []
+            assert [id for id, _ in queue.exchange(queue.enter(1), [], [], 1)[1]] == [1]
 
     asyncio.run(work())
 

@@ -86,3 +86,14 @@ def test_a_lost_connection_is_one_line(queues):
     with pytest.raises(StateError, match="What was written before is safe") as error:
         leader.collect()
     assert "\n" not in str(error.value)
+
+
+def test_no_more_tasks_are_claimed_than_there_is_room_for_whatever_the_plan(queues):
+    leader, other = queues
+    leader.add([(id, "request") for id in range(9)])
+    worker = leader.enter(9)
+    for method in ("hashjoin", "mergejoin", "hashagg", "sort", "material", "memoize"):
+        leader._execute(f"SET enable_{method} = off", rows=False)
+    claimed = leader.exchange(worker, [], [], 2)[1]
+    assert [id for id, _ in claimed] == [0, 1]
+    assert len(other.exchange(other.enter(9), [], [], 9)[1]) == 7

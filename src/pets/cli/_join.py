@@ -3,11 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from pets.cli._run import INTERRUPTED, interruptible, run_engine
+from pets.cli._run import INTERRUPTED, interruptible, run_engine, watch_outages
 from pets.cli.options import ModelOptions, StoredRunOptions
 from pets.engine.config import RunConfig
 from pets.engine.resume import config_of
@@ -32,6 +33,7 @@ def join_run(run: str, model: ModelOptions, storage: StoredRunOptions, output: P
         view = store.view(run)
         name = f"Run {view.id} of {store.name}"
         check_version(view.settings, view.id)
+        _check_shareable(view)
         while True:
             worker = _worker(location, view, model, storage.concurrency)
             state = asyncio.run(_follow(location, view.id, worker, name))
@@ -85,10 +87,17 @@ def _check_location(location: str) -> None:
         raise InputError("processes share a run in a PostgreSQL: name it with --store postgresql://SERVER/DATABASE.")
 
 
+def _check_shareable(view: RunView) -> None:
+    config = config_of(view.settings)
+    if config.models or config.batch_api:
+        kind = "of several models" if config.models else "by batch jobs"
+        raise InputError(
+            f"run {view.id} is one {kind}, which is not shared: go on with it by `--resume --run {view.id}`."
+        )
+
+
 def _worker(location: str, view: RunView, model: ModelOptions, concurrency: int | None) -> Worker:
     config = config_of(view.settings)
-    if config.models:
-        raise InputError(SEVERAL_MODELS)
     samplers = make_samplers(
         model.endpoint or view.settings.endpoints,
         view.settings.model or None,
@@ -103,4 +112,10 @@ def _worker(location: str, view: RunView, model: ModelOptions, concurrency: int 
 async def _follow(location: str, run: int, worker: Worker, name: str) -> RunState:
     click.echo(f"{name}: waiting for requests.", err=True)
     with interruptible(worker.drain, "Waiting for the traces in flight."):
-        return await follow(location, run, worker)
+        watching = asyncio.create_task(watch_outages(lambda: worker.outage))
+        try:
+            return await follow(location, run, worker)
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching

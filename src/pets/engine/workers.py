@@ -8,6 +8,10 @@ trace is counted once, by the one who allocates.
 A worker whose heartbeat has stood still for LOST_AFTER_S is lost: what it had claimed is charged, since nobody knows
 what became of it, and tried again. If the one who allocates is lost, its lock goes with it, and the first to take the
 lock takes up the run as ``--resume`` does: what was in flight is charged.
+
+A worker whose servers cannot be reached gives back what it claimed and is of width 0 meanwhile. Where no worker can
+reach any, the requests that nobody has claimed fail as unreachable, which is free: so the outage is the fetcher's, with
+its messages and its patience, as in a run of one process.
 """
 
 import asyncio
@@ -22,8 +26,8 @@ from typing import Any, Self
 
 from pets._version import __version__
 from pets.confidence import Confidence
-from pets.engine.endpoints import EndpointPool
-from pets.engine.fetch import MAX_CHOICES, backoff_seconds
+from pets.engine.endpoints import Endpoint, EndpointPool
+from pets.engine.fetch import MAX_CHOICES, Outage
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, StateError, UnreachableError
 from pets.prompts import Completion, Message, Prompt, Sampling, TokenAlternatives
 from pets.samplers import Sampler
@@ -36,7 +40,6 @@ POLL_S = 0.05  # between two looks at the store
 LOOK_S = 1.0  # between two looks at who works on the run
 LOST_AFTER_S = 30.0
 TASKS_WEIGHT = 0.05  # of the latest in the mean size of a task
-PAUSE_S = 1.0  # of a worker whose server cannot be reached; doubled each time
 ERRORS = {kind.__name__: kind for kind in (RefusedError, BusyError, ReplyError)}
 
 
@@ -49,11 +52,12 @@ class Worker:
         """Traces that its servers gave."""
         self.away: SamplerError | None = None
         """Why its servers cannot be reached; None where they can."""
+        self.unreached = 0
+        """Requests that could not be sent."""
         self._location = location
         self._pool = EndpointPool(samplers, MAX_CHOICES)
         self._in_flight = 0
-        self._failures = 0
-        self._paused_until = 0.0
+        self._away_since = 0.0
         self._traces_per_task = 1.0
         self._draining = False
         self._replies: list[tuple[int, str]] = []
@@ -63,16 +67,33 @@ class Worker:
         """Claim nothing more; :meth:`serve` returns when what is in flight has come home."""
         self._draining = True
 
+    def retry(self) -> None:
+        """Ask its servers again as soon as there is something to ask, though they are away."""
+        for endpoint in self._pool.endpoints:
+            endpoint.rest_until = 0.0
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage while none of its servers can be reached, by the running event loop's clock."""
+        if self.away is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        next_try_s = min(endpoint.wait_s(now) for endpoint in self._pool.endpoints)
+        return Outage(self.away, now - self._away_since, next_try_s, None)
+
     async def serve(self, run: int) -> None:
         """Serve requests of the run until cancelled, or :meth:`drain`."""
         queue = await _open_queue(self._location, run)
-        worker = 0
+        worker = width = 0
         try:
             async with asyncio.TaskGroup() as group:
                 known = False
-                while not self._draining or self._in_flight or self._replies:
+                while not self._draining or self._in_flight or self._replies or self._released:
+                    before, width = width, 0 if self.away or self._draining else self.width
                     if not known:  # it is new, or was silent for so long that it was taken for lost
-                        worker = await asyncio.to_thread(queue.enter, self.width)
+                        worker = await asyncio.to_thread(queue.enter, width)
+                    elif width != before:
+                        await asyncio.to_thread(queue.resize, worker, width)
                     known = await self._exchange(queue, worker, group)
                     await asyncio.sleep(POLL_S)
         finally:
@@ -81,13 +102,16 @@ class Worker:
             queue.close()
 
     async def _exchange(self, queue: TaskQueue, worker: int, group: asyncio.TaskGroup) -> bool:
-        now = asyncio.get_running_loop().time()
-        resting = self._draining or now < self._paused_until
+        resting = self._draining or self._pool.rests(asyncio.get_running_loop().time())
         room = 0 if resting else math.ceil(max(0, self.width - self._in_flight) / self._traces_per_task)
         replies, self._replies = self._replies, []
         released, self._released = self._released, []
         known, tasks = await asyncio.to_thread(queue.exchange, worker, replies, released, room)
+        away = self._pool.rests(asyncio.get_running_loop().time())  # since a moment ago
         for id, text in tasks:
+            if away:
+                self._released.append(id)
+                continue
             request = json.loads(text)
             self._traces_per_task += TASKS_WEIGHT * (request["n"] - self._traces_per_task)
             self._in_flight += request["n"]
@@ -98,23 +122,34 @@ class Worker:
         prompt, n, seed, sampling = _request_of(request)
         clock = asyncio.get_running_loop().time
         endpoint = await self._pool.pick()
-        entry, tokens = endpoint.begin(n, clock()), None
+        begun, tokens = clock(), None
+        entry = endpoint.begin(n, begun)
         try:
             completions = await endpoint.sampler.sample(prompt, n, seed, sampling)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             self._replies.append((id, json.dumps([asdict(completion) for completion in completions])))
             self.traces += len(completions)
-            self._failures, self.away = 0, None
+            endpoint.succeeded(n, len(completions), clock() - begun)
+            self.away = None
         except UnreachableError as error:  # nothing was sent: others may have it
             self._released.append(id)
-            self._failures, self.away = self._failures + 1, error
-            self._paused_until = clock() + backoff_seconds(self._failures, PAUSE_S, 1.0)
+            self._not_reached(endpoint, error)
         except (RefusedError, BusyError, ReplyError) as error:
+            self.away, endpoint.failures = None, 0  # whatever it was, somebody is there
             plain = {"error": type(error).__name__, "message": str(error), "status": error.status}
             self._replies.append((id, json.dumps(plain | {"retry_after": error.retry_after})))
         finally:
             endpoint.end(n, entry, tokens, clock())
             self._in_flight -= n
+
+    def _not_reached(self, endpoint: Endpoint, error: UnreachableError) -> None:
+        """Let a server rest that is away, and notice when all of them are."""
+        now = asyncio.get_running_loop().time()
+        endpoint.failed(now, unreachable=True)
+        self.unreached += 1
+        if all(endpoint.failures for endpoint in self._pool.endpoints):
+            self._away_since = now if self.away is None else self._away_since
+            self.away = error
 
 
 class SharedSampler(Sampler):
@@ -132,6 +167,8 @@ class SharedSampler(Sampler):
         self._waiting: dict[int, asyncio.Future[str]] = {}
         self._added: list[tuple[int, str]] = []
         self._withdrawn: list[int] = []
+        self._unreached = 0  # requests of its own worker, as last seen
+        self._last_tried = 0  # the last request of which that says something
         self._beats: dict[int, tuple[int, float]] = {}  # of each worker, and since when it stands
         self._width = 0
         self._pump: asyncio.Task[None] | None = None
@@ -192,39 +229,44 @@ class SharedSampler(Sampler):
             finally:
                 queue.close()
         except BaseExceptionGroup as errors:
-            self._fail(errors.exceptions[0])
+            self._fail(errors.exceptions[0], list(self._waiting))
             raise errors.exceptions[0] from None
         except Exception as error:
-            self._fail(error)
+            self._fail(error, list(self._waiting))
             raise
 
-    def _fail(self, error: BaseException) -> None:
-        """Tell everybody who waits."""
-        for reply in self._waiting.values():
-            if not reply.done() and isinstance(error, Exception):
+    def _fail(self, error: BaseException, tasks: Sequence[int]) -> None:
+        """Tell those who wait for these tasks."""
+        for id in tasks:
+            reply = self._waiting.pop(id, None)
+            if reply is not None and not reply.done() and isinstance(error, Exception):
                 reply.set_exception(error)
 
     async def _exchange(self, queue: TaskQueue, *, look: bool) -> None:
         added, self._added = self._added, []
         withdrawn, self._withdrawn = self._withdrawn, []
         gone = set(withdrawn)
+        if self._worker.unreached != self._unreached:
+            self._unreached, self._last_tried = self._worker.unreached, self._next
+        away = self._worker.away
+        tried = [] if away is None else [id for id in self._waiting if id <= self._last_tried]
 
-        def exchange() -> tuple[list[tuple[int, str]], list[int], list[WorkerBeat]]:
+        def exchange() -> tuple[list[tuple[int, str]], list[int], list[int], list[WorkerBeat]]:
             if fresh := [task for task in added if task[0] not in gone]:
                 queue.add(fresh)
             if withdrawn:
                 queue.withdraw(withdrawn)
-            return queue.collect(), queue.lost() if look else [], queue.workers() if look else []
+            unserved = queue.withdraw_unserved(tried) if tried else []
+            return queue.collect(), unserved, queue.lost() if look else [], queue.workers() if look else []
 
-        replies, lost, workers = await asyncio.to_thread(exchange)
+        replies, unserved, lost, workers = await asyncio.to_thread(exchange)
         for id, text in replies:
-            if (reply := self._waiting.get(id)) is not None and not reply.done():
-                del self._waiting[id]
+            if (reply := self._waiting.pop(id, None)) is not None and not reply.done():
                 reply.set_result(text)
-        for id in lost:
-            if (reply := self._waiting.get(id)) is not None and not reply.done():
-                del self._waiting[id]
-                reply.set_exception(ReplyError("the worker that asked was lost: what became of it is not known."))
+        self._fail(UnreachableError(str(away)), unserved)
+        if unserved:
+            self._worker.retry()  # the fetcher rests
+        self._fail(ReplyError("the worker that asked was lost: what became of it is not known."), lost)
         if look:
             await self._look_at(queue, workers)
 

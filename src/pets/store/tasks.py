@@ -12,8 +12,9 @@ from pets.store.postgres import PostgresDatabase, PostgresError
 __all__ = ["TaskQueue", "WorkerBeat"]
 
 CLAIM = (
-    "UPDATE tasks SET worker = $1 WHERE id IN (SELECT id FROM tasks WHERE run = $2 AND worker IS NULL ORDER BY id "
-    "LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id, request"
+    "WITH free AS MATERIALIZED (SELECT id FROM tasks WHERE run = $2 AND worker IS NULL ORDER BY id "
+    "LIMIT $3 FOR UPDATE SKIP LOCKED) "  # materialized: a plan that looked again would claim more than the limit
+    "UPDATE tasks SET worker = $1 FROM free WHERE tasks.id = free.id RETURNING tasks.id, tasks.request"
 )
 ADD = (
     "INSERT INTO tasks (id, run, request) "
@@ -30,7 +31,7 @@ Task = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class WorkerBeat:
-    """A worker, how many traces it has in flight at most, and its heartbeat, which goes up while it lives."""
+    """A worker, how many traces it has in flight at most (none while it cannot), and its heartbeat, while it lives."""
 
     id: int
     name: str
@@ -51,6 +52,10 @@ class TaskQueue:
         sql = "INSERT INTO workers (run, name, width, beat) VALUES ($1, $2, $3, 0) RETURNING id"
         row = self._execute(sql, self.run, name, width)
         return int(row[0][0])
+
+    def resize(self, worker: int, width: int) -> None:
+        """Say how many traces a worker has in flight at most from now on."""
+        self._execute("UPDATE workers SET width = $1 WHERE id = $2", width, worker, rows=False)
 
     def leave(self, worker: int) -> None:
         """Be no worker any more; what it has claimed is as if it were lost."""
@@ -83,6 +88,14 @@ class TaskQueue:
     def withdraw(self, tasks: Sequence[int]) -> None:
         """Drop tasks that nobody waits for any more."""
         self._execute("DELETE FROM tasks WHERE id = ANY($1::bigint[])", list(tasks), rows=False)
+
+    def withdraw_unserved(self, tasks: Sequence[int]) -> list[int]:
+        """Drop those of the tasks that nobody has claimed, where no worker can serve any; which."""
+        sql = (
+            "DELETE FROM tasks WHERE id = ANY($1::bigint[]) AND worker IS NULL "
+            "AND NOT EXISTS (SELECT 1 FROM workers WHERE run = $2 AND width > 0) RETURNING id"
+        )
+        return [id for (id,) in self._execute(sql, list(tasks), self.run)]
 
     def collect(self) -> list[Task]:
         """The replies that came, once."""
