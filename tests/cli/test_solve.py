@@ -252,6 +252,17 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert plain["questions"] == 10 and plain["curve"][0][0] == 3.5 and plain["mean_budget_for"]["0.5"] >= 3.5
 
 
+def test_a_top_up_that_is_refused_adds_nothing_to_the_budget(questions, serve, tmp_path):
+    mock, at = serve()
+    store = tmp_path / "runs.db"
+    command = ("solve", questions, *at, "--budget", "2x", "--policy", "uniform", "--store", store)
+    assert pets(*command).exit_code == 0
+    for _ in range(2):
+        words = refused("top-up", "last", "--budget", "+8", "--waves", 3, "--store", store)
+        assert "uniform knows no waves" in words
+    assert "Spent 20 traces of 20 traces." in pets(*command).stderr and mock.stats.traces == 20
+
+
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     mock, at = serve(max_model_len=4096)
     instructed = pets("solve", questions, *at, "--dry-run")

@@ -65,6 +65,24 @@ def test_every_wave_is_one_job_and_the_budget_is_spent_to_the_trace(begin, tmp_p
     assert all(answer.answer for answer in answers) and len(stored(tmp_path)) == 72
 
 
+def test_a_single_question_is_one_job_as_there_is_nothing_to_allocate(begin):
+    mock, engine = begin(questions=1, budget="24x")
+    assert run(engine())[0].spent == 24 and mock.stats.batches == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "options"),
+    [("24x", {"waves": 3}), ("24x", {"target_consistency": 0.999999}), ("20ktok", {"max_tokens": 1000})],
+    ids=["waves", "target", "tokens"],
+)
+def test_a_single_question_is_several_jobs_where_its_user_says_so_or_what_comes_back_decides(begin, budget, options):
+    mock, engine = begin(questions=1, budget=budget, options=options)
+    live = engine()
+    assert live.pace.waves == options.get("waves", 4)
+    run(live)
+    assert mock.stats.batches > 1
+
+
 @pytest.mark.parametrize(
     "faults",
     [

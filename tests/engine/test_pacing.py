@@ -53,6 +53,12 @@ def test_the_policy_s_own_waves_are_kept_unless_others_are_given():
     assert pace_of(OKG(waves=3), 60, 10, 64, waves=7).waves == 7
 
 
+def test_a_single_question_has_one_wave_unless_its_user_or_what_comes_back_asks_for_more():
+    assert pace_of(OKG(waves=4), 16, 1, 64).waves == 1
+    assert pace_of(OKG(waves=4), 16, 1, 64, waves=3).waves == 3
+    assert pace_of(OKG(waves=4), 16, 1, 64, needs_feedback=True).waves == 4
+
+
 def test_a_wave_waits_as_long_as_its_last_traces_could_pay():
     clock = WaveClock()
     clock.begin(100.0, pending=2)
@@ -81,3 +87,4 @@ def test_fewer_waves_give_up_more_than_more_of_them():
     points = [Pace(64, 10, 60, waves).points_given_up(4) for waves in (1, 2, 3, 4, 6, 8)]
     assert points == sorted(points, reverse=True) and 0.2 < points[3] < 1 < points[0]
     assert Pace(64, 10, 60).points_given_up(4) == 0.0
+    assert Pace(64, 1, 16, waves=1).points_given_up(4) == 0.0  # there was nothing to allocate

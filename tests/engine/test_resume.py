@@ -93,6 +93,38 @@ def test_a_top_up_goes_on_and_samples_nothing_twice(tmp_path):
         Engine.resume(path, sampler=sampler, top_up="+1Mtok")
 
 
+@pytest.mark.parametrize("options", [{"top_up": "+8"}, {"keep_going": True}], ids=str)
+def test_a_refused_top_up_changes_nothing_and_lets_go_of_the_run(tmp_path, options):
+    path = tmp_path / "runs.db"
+    run_to_end(Engine(asked("abcd"), sampler=Scripted(by_seed), budget="8x", policy="uniform", store=path))
+    with Store.open(path) as store:
+        before = store.runs()
+    for _ in range(2):  # not held by the first
+        with pytest.raises(InputError, match="uniform knows no waves"):
+            Engine.resume(path, sampler=Scripted(by_seed), waves=3, **options)
+    with Store.open(path) as store:
+        assert store.runs() == before and before[0].state == "finished"
+        store.open_run(1).close()
+
+
+def test_a_refused_repetition_of_a_run_changes_nothing_and_lets_go_of_it(tmp_path):
+    path = tmp_path / "runs.db"
+    same = {"sampler": Scripted(by_seed), "model": "m", "budget": "8x", "policy": "uniform", "store": path}
+
+    async def begin():
+        async with Engine(asked("abcd"), **same) as engine:
+            await engine.run(drain=True)
+
+    asyncio.run(begin())
+    with Store.open(path) as store:
+        before = store.runs()
+    with pytest.raises(InputError, match="uniform knows no waves"):
+        Engine(asked("abcd"), **same, waves=3, keep_going=True)
+    with Store.open(path) as store:
+        assert store.runs() == before and before[0].state != "finished"
+        store.open_run(1).close()
+
+
 def test_a_run_that_nobody_answered_keeps_its_whole_budget(tmp_path):
     path = tmp_path / "runs.db"
     dead = OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True)

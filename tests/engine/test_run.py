@@ -45,6 +45,25 @@ def test_concurrency_is_kept_and_used():
     assert sampler.widest == 24
 
 
+def test_processes_that_join_a_run_add_to_what_is_in_flight():
+    sampler = Scripted(by_seed)
+
+    async def run():
+        sampler.gate = asyncio.Event()
+        questions = asked([f"q{i}" for i in range(40)])
+        async with Engine(questions, sampler=sampler, budget="8x", concurrency=4, waves=2, keep_going=True) as engine:
+            task = asyncio.create_task(engine.run())
+            await until(lambda: sampler.in_flight >= 4, task)
+            engine.widen(24)
+            await until(lambda: sampler.in_flight >= 24, task)
+            assert engine.pace.concurrency == 24
+            sampler.gate.set()
+            return await task
+
+    assert asyncio.run(run()).spent == 320
+    assert sampler.widest == 24
+
+
 def test_a_question_that_is_a_text_alone_is_asked_with_an_instruction_and_resumed_with_it(tmp_path):
     prompts, store = set(), tmp_path / "runs.db"
 

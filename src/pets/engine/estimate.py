@@ -70,6 +70,7 @@ def estimate(
         config.concurrency,
         waves=config.waves,
         patience=config.patience,
+        needs_feedback=config.target_consistency is not None or not currency.flat,
     )
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
     prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces

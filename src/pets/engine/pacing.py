@@ -82,7 +82,7 @@ class Pace:
         >>> [round(Pace(64, 10, 60, waves).points_given_up(options=4), 1) for waves in (1, 2, 4, 8)]
         [4.4, 1.7, 0.6, 0.1]
         """
-        if not self.waves or not self.questions:
+        if not self.waves or self.questions < 2:  # a single question gets all there is, whenever that is decided
             return 0.0
         mixture = Mixture(options or OPEN_SLOTS, STRENGTHS, LearnedPrior().shares[0])
         outlook = Outlook(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
@@ -112,8 +112,12 @@ def pace_of(
     *,
     waves: int | None = None,
     patience: float | None = None,
+    needs_feedback: bool = False,
 ) -> Pace:
     """The pace of a batch of so many questions and traces; ``waves`` and ``patience`` are the user's.
+
+    A single question has one wave, for there is nothing to allocate, unless the run ``needs_feedback`` all the same: to
+    stop at a target, or to learn what traces cost.
 
     >>> from pets.policies.okg import OKG
     >>> [pace_of(OKG(), 6 * questions, questions, 64).waves for questions in (10, 100, 300, 5000)]
@@ -122,8 +126,10 @@ def pace_of(
     (8, 2)
     """
     pace = Pace(concurrency, questions, traces)
-    if waves is not None or policy.waves:
-        return replace(pace, waves=policy.waves if waves is None else policy.with_waves(waves).waves)
+    if waves is not None:
+        return replace(pace, waves=policy.with_waves(waves).waves)
+    if policy.waves:
+        return replace(pace, waves=policy.waves if questions > 1 or needs_feedback else 1)
     if not isinstance(policy, IndexPolicy) or policy.blind or questions < 2:
         return pace
     longer = ((PATIENCE if patience is None else patience) - 1) * pace.uniform_times  # than uniform

@@ -166,6 +166,10 @@ class Engine(Session):
     """Whether the run is new, goes on with an unfinished one, or was over already: then nothing is asked."""
     leaves_jobs = True
     """Whether :meth:`drain` leaves batch jobs where they are; else it waits for them and hands in nothing again."""
+    pace: Pace
+    """How the run is spread over time."""
+    points_given_up: float
+    """Points of expected self-consistency that this costs."""
     _identity: str | None = None
 
     def __init__(
@@ -204,10 +208,10 @@ class Engine(Session):
                 earlier = None if new else earlier_run(opened, self._identity, config.budget)
                 if earlier is not None:
                     run = stack.enter_context(opened.open_run(earlier.id))
+                    self._take_up(config, run, opened, sources, on_trace)
                     if config.keep_going and earlier.state != "finished":
                         run.change(kept_going(run.settings))
-                    stack.pop_all()
-                    self._take_up(config, run, opened, sources, on_trace)
+                    stack.pop_all()  # all is well: it stays open
                     self.origin = "finished" if earlier.state == "finished" else "unfinished"
                     self.repeatable = True
                     return
@@ -220,8 +224,8 @@ class Engine(Session):
                 name=asked.name,
                 stored=store is not None,
             )
+            self._begin(config, problems, settings, sources, opened, on_trace)
             stack.pop_all()  # all is well: it stays open
-        self._begin(config, problems, settings, sources, opened, on_trace)
         self.repeatable = self._identity is not None and not new
 
     async def __aenter__(self) -> Self:
@@ -268,21 +272,23 @@ class Engine(Session):
             stored = stack.enter_context(opened.open_run(run))
             if "stream" in stored.settings.more:
                 raise StateError(f"run {stored.id} is a stream; `pets stream --resume` goes on with it.")
-            if keep_going:
-                stored.change(kept_going(stored.settings))
-            config = config_of(stored.settings)
+            settings = kept_going(stored.settings) if keep_going else stored.settings
+            config = config_of(settings)
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
             if waves is not None or patience is not None:
                 config = replace(config, waves=waves, patience=patience)
-            problems, settings = tuple(stored.problems()), stored.settings
+            problems = tuple(stored.problems())
             _, sources = _sources(sampler, endpoint or settings.endpoints, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
+            self._begin(config, problems, settings, sources, opened, on_trace, stored)  # or refuses: nothing is changed
+            if keep_going or top_up is not None:
                 stored.change(settings)
+            if top_up is not None:
                 note_top_up(stored)
+                self._set_pace()  # of what is left to spend from here on
             stack.pop_all()  # all is well: it stays open
-        self._begin(config, problems, settings, sources, opened, on_trace, stored)
         self.repeatable = top_up is None
         return self
 
@@ -310,10 +316,7 @@ class Engine(Session):
         self._price = mixture_price(settings.model, config.models, config.price)
         self._kind = config.kind
         self._driver: Driver | None = None
-        self.pace = self._pace()
-        """How the run is spread over time."""
-        self.points_given_up = self.pace.points_given_up(options_of(problems[0], config))
-        """Points of expected self-consistency that this costs."""
+        self._set_pace()
         self._begun_at = 0.0
         self._told_before = 0
         self._tokens = self._prompt_tokens = self._cached_tokens = self._failed = 0
@@ -359,7 +362,8 @@ class Engine(Session):
     def widen(self, concurrency: int) -> None:
         """Have that many traces in flight at most, from now on: processes joined the run, or left it."""
         if self._driver is not None:
-            self._driver.config = replace(self._driver.config, concurrency=concurrency)
+            self._driver.widen(concurrency)
+            self.pace = self._driver.pace
 
     def drain(self) -> None:
         """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
@@ -449,10 +453,18 @@ class Engine(Session):
             raise StateError("the run has not begun; await engine.run() first.")
         return self._driver
 
-    def _pace(self) -> Pace:
-        config, traces = self.config, traces_to_pace(self.settings, len(self.problems), self.stored_run)
-        policy, questions = config.make_policy(), len(self.problems)
-        return pace_of(policy, traces, questions, config.concurrency, waves=config.waves, patience=config.patience)
+    def _set_pace(self) -> None:
+        config, questions = self.config, len(self.problems)
+        self.pace = pace_of(
+            config.make_policy(),
+            traces_to_pace(self.settings, questions, self.stored_run),
+            questions,
+            config.concurrency,
+            waves=config.waves,
+            patience=config.patience,
+            needs_feedback=config.target_consistency is not None or not self.settings.currency.flat,
+        )
+        self.points_given_up = self.pace.points_given_up(options_of(self.problems[0], config))
 
     def _start(self) -> Driver:
         """A new run, or the adopted past of an old one."""
