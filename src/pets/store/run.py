@@ -83,11 +83,15 @@ class RunView:
         return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
 
     def state(self) -> RunState:
-        """Whether a process works on the run now, and if not, whether it is finished."""
+        """Whether a process works on the run now, and if not, whether it is finished.
+
+        The lock is looked at first: whoever finishes a run releases it afterwards.
+        """
+        locked = self._database.is_locked(self.id)
         row = self._database.one(sql.GET_RUN, self.id)
         if row is None:
             raise StateError(f"run {self.id} is no longer in {self._database.name}.")
-        return "running" if self._database.is_locked(self.id) else "stopped" if row[3] is None else "finished"
+        return "running" if locked else "stopped" if row[3] is None else "finished"
 
     def summary(self) -> RunSummary:
         """The run in a few numbers."""
