@@ -73,6 +73,7 @@ def test_waves_go_out_as_files_and_come_back_as_files_until_the_run_is_finished(
         read, words = pets("batch", "read", "replies.jsonl", "-o", "answers.jsonl")
         assert read.exit_code == 0, words
     assert result.exit_code == 1 and 2 <= waves <= 4
+    assert result.stderr == 'Run 1 of store "runs.db" is finished: there is no wave to write.\n'
     with Path("answers.jsonl").open() as file:
         answers = [json.loads(line) for line in file]
     assert len(answers) == 10 and sum(answer["traces"] for answer in answers) == 60 == mock.stats.traces
@@ -166,7 +167,29 @@ def test_solve_hands_every_wave_in_as_a_job(provider):
     mock, url = provider
     result, words = solve(url)
     assert result.exit_code == 0 and "Spent 60 traces of 60 traces" in words
+    assert "waves at most" in words and "--patience" not in words
     assert mock.stats.traces == 60 and 2 <= mock.stats.batches <= 4 and mock.stats.requests == 0
+
+
+def test_without_a_job_out_there_is_nothing_to_cancel(provider):
+    solve(provider[1])
+    result, words = pets("batch", "cancel")
+    assert result.exit_code == 0 and words == "Run 1 has no job out: there is nothing to cancel.\n"
+
+
+@pytest.mark.parametrize("policy", ["asc", "lead", "esc", "price"])
+def test_policies_that_would_take_a_job_for_each_step_are_refused(provider, policy):
+    for result, words in (solve(provider[1], "--policy", policy), write("--policy", policy)):
+        assert result.exit_code == 2 and words.startswith(f"{policy} decides trace by trace"), words
+    assert not Path("runs.db").exists()
+
+
+@pytest.mark.parametrize("policy", ["uniform", "price:rounds=3"])
+def test_policies_with_few_rounds_go_by_jobs(provider, policy):
+    mock, url = provider
+    result, words = solve(url, "--policy", policy)
+    assert result.exit_code == 0, words
+    assert 1 <= mock.stats.batches <= 4  # the warm-up, and three rounds
 
 
 def test_a_dry_run_counts_half_the_price(provider):

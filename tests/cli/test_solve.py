@@ -263,6 +263,24 @@ def test_a_top_up_that_is_refused_adds_nothing_to_the_budget(questions, serve, t
     assert "Spent 20 traces of 20 traces." in pets(*command).stderr and mock.stats.traces == 20
 
 
+def test_a_run_that_goes_on_names_the_servers_that_it_asks_now(questions, serve, tmp_path):
+    (_, at), (_, elsewhere) = serve(), serve()
+    store = tmp_path / "runs.db"
+    assert pets("solve", questions, *at, "--budget", "2x", "--store", store).exit_code == 0
+    again = pets("top-up", "last", "--budget", "+5", "--store", store, *elsewhere[:2])
+    assert again.exit_code == 0 and f" at {elsewhere[1]};" in again.stderr and at[1] not in again.stderr
+    same = pets("solve", questions, *elsewhere, "--budget", "2x", "--store", store)
+    assert f" at {elsewhere[1]};" in same.stderr and at[1] not in same.stderr
+
+
+def test_patience_is_advised_where_nobody_chose_the_waves(questions, serve):
+    _, at = serve()
+    command = ("solve", questions, *at, "--budget", "4x", "--no-store")
+    assert "--patience trades" in pets(*command).stderr
+    chosen = pets(*command, "--waves", 3).stderr
+    assert "3 waves at most" in chosen and "--patience" not in chosen
+
+
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     mock, at = serve(max_model_len=4096)
     instructed = pets("solve", questions, *at, "--dry-run")
@@ -371,6 +389,7 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "404" in refused("solve", questions, *at[:3], "other-model", "--store", store)
     assert "cannot be reached" in refused("solve", questions, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
     assert "--model NAME" in refused("solve", questions, *at[:2])
+    assert refused("solve", questions, "--join", 1) == f"run 1 has its questions: leave {questions} out, or --join new."
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
     ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-traces", 3)
     assert "leave out --budget, --max-traces" in ignored and "top-up" in ignored

@@ -107,24 +107,29 @@ def print_job(job: BatchJob) -> None:
 
 def start_words(engine: Engine) -> str:
     """What is about to be asked, of whom, and how long a trace may be."""
-    settings, limit = engine.settings, engine.config.sampling.max_tokens
-    model = settings.model or "the local model"
-    servers = f" at {', '.join(settings.endpoints)}" if settings.endpoints else ""
+    config, limit = engine.config, engine.config.sampling.max_tokens
+    model = engine.settings.model or "the local model"
+    servers = f" at {', '.join(engine.endpoints)}" if engine.endpoints else ""
     length = "the server's own limit" if limit is None else f"{limit:,}"
     asked = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
-    return (
-        asked if engine.origin == "finished" else f"{asked} {pace_words(engine.pace, engine.points_given_up)}".rstrip()
-    )
+    if engine.origin == "finished":
+        return asked
+    chosen = config.waves is not None or config.batch_api
+    return f"{asked} {pace_words(engine.pace, engine.points_given_up, chosen=chosen)}".rstrip()
 
 
-def pace_words(pace: Pace, points: float) -> str:
-    """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be."""
+def pace_words(pace: Pace, points: float, *, chosen: bool = False) -> str:
+    """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be.
+
+    ``chosen``: the user said in how many, and needs no advice.
+    """
     longer = pace.times_as_long
     if longer < WORTH_SAYING:
         return ""
     waves = f"{count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
     cost = f" and {given_up_words(points)}" if pace.waves else ""
-    return f"{waves} {longer:.1f} times as long as all traces at once{cost}; --patience trades time for traces."
+    advice = "" if chosen else "; --patience trades time for traces"
+    return f"{waves} {longer:.1f} times as long as all traces at once{cost}{advice}."
 
 
 def given_up_words(points: float) -> str:

@@ -105,7 +105,9 @@ def write(
     )
     asyncio.run(_run(engine))
     if not files.requests:
-        click.echo(f"The run is finished: there is no wave to write. {kept_words(engine)}", err=True)
+        assert engine.stored_run is not None  # batch jobs need a store
+        name = f"Run {engine.stored_run.id} of {engine.store_name}"
+        click.echo(f"{name} is finished: there is no wave to write.", err=True)
         raise click.exceptions.Exit(NOTHING_LEFT)
     click.echo(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}", err=True)
 
@@ -122,10 +124,10 @@ def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptio
     pets batch read replies.jsonl -o answers.jsonl
     """
     check_rows_output(result.output)
-    view_jobs, settings, _ = _stored_jobs(source.store, source.run)
-    with BatchReplies({custom_id(line) for job in view_jobs for line in job.lines}) as lines:
+    stored = _stored_jobs(source.store, source.run)
+    with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
         _read_lines(lines, replies)
-        sampler = BatchSampler(NO_SERVER, settings.model, FileBatches(replies=lines))
+        sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
         engine = Engine.resume(source.store, source.run, sampler=sampler)
         asyncio.run(_run(engine, brings_home=True, then=lambda: write_answers(engine, result.output)))
     solution, left = engine.solution(), sampler.left
@@ -166,17 +168,20 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     \b
     pets batch cancel 3
     """
-    _, settings, out = _stored_jobs(provider.store, run)
-    url = provider.endpoint or next(iter(settings.endpoints), None)
+    stored = _stored_jobs(provider.store, run)
+    url = provider.endpoint or next(iter(stored.settings.endpoints), None)
     if url is None:
         raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
+    if not stored.traces_out:
+        click.echo(f"Run {stored.run} has no job out: there is nothing to cancel.", err=True)
+        return
     options: dict[str, Any] = {"key": os.environ.get(provider.key_env), "headers": parse_headers(provider.header)}
     jobs = OpenAIBatches(url, **options)
     jobs.cancels = True
-    engine = Engine.resume(provider.store, run, sampler=BatchSampler(url, settings.model, jobs, **options))
+    engine = Engine.resume(provider.store, run, sampler=BatchSampler(url, stored.settings.model, jobs, **options))
     asyncio.run(_run(engine, brings_home=True))
     solution = engine.solution()
-    words = f"{count(out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."
+    words = f"{count(stored.traces_out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."
     click.echo(f"{words} {kept_words(engine)}", err=True)
 
 
@@ -188,11 +193,20 @@ async def _run(engine: Engine, *, brings_home: bool = False, then: Callable[[], 
         then()
 
 
-def _stored_jobs(location: str, run: str) -> tuple[list[BatchJob], RunSettings, int]:
+@dataclass(frozen=True, slots=True)
+class _StoredJobs:
     """The jobs of a run, its settings, and how many of its traces are out."""
+
+    run: int
+    jobs: Sequence[BatchJob]
+    settings: RunSettings
+    traces_out: int
+
+
+def _stored_jobs(location: str, run: str) -> _StoredJobs:
     with Store.open(location, create=False) as store:
         view = store.view(run)
         plan: Mapping[str, Any] = view.settings.more.get("plan", {})
         if not plan.get("batch_api"):
             raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
-        return view.jobs(), view.settings, sum(1 for _ in view.lost())
+        return _StoredJobs(view.id, view.jobs(), view.settings, sum(1 for _ in view.lost()))

@@ -184,6 +184,9 @@ def solve(
         run_engine(_resumed(questions, selection, model, storage, pace), result.output)
         return
     if keeping.join not in (None, NEW):
+        if questions is not None:
+            name = "the last run" if keeping.join == "last" else f"run {keeping.join}"
+            raise InputError(f"{name} has its questions: leave {questions} out, or --join new.")
         join_run(str(keeping.join), model, storage, result.output)
         return
     if questions is None:

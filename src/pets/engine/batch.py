@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pets.core.policy import IndexPolicy
+from pets.core.policy import IndexPolicy, QuotaPolicy
 from pets.engine.budget import price_of
 from pets.engine.config import RunConfig
 from pets.engine.fetch import Batch, Fetcher, Receiver, TokenEstimator, fault_name, may_have_sampled
@@ -75,6 +75,11 @@ def batched(config: RunConfig, model: str) -> RunConfig:
     if config.models:
         raise InputError("batch jobs go to one model; leave --batch-api out, or name one --model.")
     policy, price = config.make_policy(), price_of(model, config.price)
+    if isinstance(policy, QuotaPolicy) and not (policy.blind or policy.rounds):
+        name = (spec_of(policy) or type(policy).__name__.lower()).partition(":")[0]
+        raise InputError(
+            f"{name} decides trace by trace: that would be a job for each step. Choose okg, uniform or price:rounds=3."
+        )
     if isinstance(policy, IndexPolicy) and not policy.blind and not (policy.waves or config.waves or config.patience):
         policy = policy.with_waves(BATCH_WAVES)
     return replace(

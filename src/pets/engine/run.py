@@ -196,7 +196,8 @@ class Engine(Session):
         problems = tuple(map(config.asked, asked.problems))
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         name = mixture_name(config.models) or model_name(model)
-        endpoints, sources = _sources(sampler, endpoint, name, key, headers, config)
+        self.endpoints, sources = _sources(sampler, endpoint, name, key, headers, config)
+        """The servers that are asked now, whichever a stored run began with; ``MODEL=URL`` in a mixture."""
         samplers = [source for _, source in sources]
         if store is not None:  # what cannot be kept is refused before there is a file
             source = name if config.models else _source_of(name, _objects(sampler, samplers))
@@ -220,7 +221,7 @@ class Engine(Session):
                 config,
                 problems,
                 model=name or "",
-                endpoints=endpoints,
+                endpoints=self.endpoints,
                 name=asked.name,
                 stored=store is not None,
             )
@@ -279,7 +280,8 @@ class Engine(Session):
             if waves is not None or patience is not None:
                 config = replace(config, waves=waves, patience=patience)
             problems = tuple(stored.problems())
-            _, sources = _sources(sampler, endpoint or settings.endpoints, settings.model or None, key, headers, config)
+            servers = endpoint or settings.endpoints
+            self.endpoints, sources = _sources(sampler, servers, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
             self._begin(config, problems, settings, sources, opened, on_trace, stored)  # or refuses: nothing is changed
