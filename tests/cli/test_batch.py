@@ -16,6 +16,7 @@ from pets.mock import Faults, MockModel, running, synthetic
 from pets.samplers import batch as samplers
 from pets.store import Store
 
+from ..agreeing_judge import AgreeingJudge
 from ..waiting import PATIENCE_S, wait_until
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
@@ -209,6 +210,25 @@ def test_an_address_that_is_none_is_refused_before_there_is_a_run(provider):
         result, words = pets(*command, *jobs)
         assert result.exit_code == 2 and words.startswith('"ftp://x" is no address of a server'), words
     assert not Path("runs.db").exists()
+
+
+def test_a_judge_needs_a_server_of_its_own(provider):
+    mock, url = provider
+    for result, words in (write("--answer", "judge"), solve(url, "--answer", "judge"),
+                          solve(url, "--answer", "judge", "--dry-run")):  # fmt: skip
+        assert result.exit_code == 2 and words.startswith("batch jobs cannot judge") and "\n" not in words
+    assert not Path("wave.jsonl").exists() and mock.stats.batches == 0
+
+
+def test_replies_from_files_are_judged_by_the_judges_own_server(provider):
+    _, url = provider
+    judge = AgreeingJudge()
+    with running(judge) as judge_url:
+        write("--answer", f"judge:endpoint={judge_url},model=judge")
+        run_batch(url)
+        read, words = pets("batch", "read", "replies.jsonl")
+    assert read.exit_code == 0 and "Still out" not in words and judge.stats.traces > 0
+    assert all(len(json.loads(line)["votes"]) == 1 for line in read.stdout.splitlines())
 
 
 def test_batch_jobs_need_a_store(provider):

@@ -92,10 +92,20 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
     assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
 
 
+def test_the_one_model_may_be_named_with_its_server_and_its_price():
+    one = ModelOptions(endpoint=("a=http://x/v1", "a=http://y/v1?to=http://z"), model=("a",))
+    assert one.servers == ("http://x/v1", "http://y/v1?to=http://z")
+    assert one.priced(("a=in=1,out=2",)) == (TokenPrice(1, 2), ())
+    assert one.priced(("in=3,out=4", "a=in=1,out=2")) == (TokenPrice(1, 2), ())
+    with pytest.raises(InputError, match="a price is in="):
+        one.priced(("b=in=1,out=2",))
+
+
 @pytest.mark.parametrize(
     ("model", "prices", "message"),
     [
         (ModelOptions(model=("a", "b")), (), "which server has a"),
+        (ModelOptions(model=("a", "b"), endpoint=("http://x/v1", "c=http://y/v1")), (), "names c, which is none of"),
         (ModelOptions(model=("a", "a"), endpoint=("http://x/v1",)), (), "named twice"),
         (ModelOptions(model=("a", "b"), endpoint=("http://x/v1",)), ("in=1,out=1", "in=2,out=2"), "2 prices for a"),
     ],
@@ -104,6 +114,11 @@ def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, me
     with pytest.raises(InputError, match=message):
         model.priced(prices)
         model.samplers_by_model(LocalModelOptions(), stream=False)
+
+
+def test_a_server_of_another_model_is_refused_where_there_is_one():
+    with pytest.raises(InputError, match="--endpoint names b, which is none of the models a"):
+        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), stream=False)
 
 
 def test_verbs_of_one_model_refuse_several():

@@ -7,13 +7,14 @@ import pytest
 from pets.engine import Engine
 from pets.engine.batch import launches_in_jobs
 from pets.errors import InputError, JobError
-from pets.mock import Faults
+from pets.mock import Faults, running
 from pets.openai.batch import BatchJob
-from pets.samplers import Seeds
+from pets.samplers import Prompt, Sampling, Seeds
 from pets.samplers import batch as samplers
 from pets.store import LostLaunch, Store
 from pets.types import Launch
 
+from ..agreeing_judge import AgreeingJudge
 from ..waiting import until
 
 
@@ -209,6 +210,34 @@ def test_batch_jobs_need_a_store_and_one_provider(serve):
         Engine(problems, endpoint=[url, url], model="mock", batch_api=True, store=":memory:")
     with pytest.raises(InputError, match="pets batch write"):
         Engine(problems, model="mock", batch_api=True, store=":memory:")
+
+
+def test_a_judge_of_the_jobs_own_model_is_refused_before_anything_is_handed_in(begin):
+    mock, engine = begin(options={"answer": "judge:model=other"})
+    with pytest.raises(InputError, match="batch jobs cannot judge: name the judge's server"):
+        engine()
+    assert mock.stats.batches == mock.stats.requests == 0
+
+
+def test_a_judge_with_a_server_of_its_own_judges_what_jobs_bring(begin):
+    judge = AgreeingJudge()
+    with running(judge) as url:
+        mock, engine = begin(options={"answer": f"judge:endpoint={url},model=judge"})
+        solution, answers = run(engine())
+    assert (solution.spent, solution.faults, mock.stats.requests) == (72, {}, 0) and judge.stats.traces > 0
+    assert solution.tokens == mock.stats.completion_tokens + judge.stats.completion_tokens
+    assert all(len(answer.votes) == 1 for answer in answers)
+
+
+def test_a_request_beside_traces_joins_no_job(begin):
+    _, engine = begin()
+
+    async def ask():
+        async with engine() as one:
+            return await one._fetcher().ask(Prompt("?"), Sampling())
+
+    with pytest.raises(InputError, match="cannot judge"):
+        asyncio.run(ask())
 
 
 def test_launches_of_jobs_are_told_from_those_that_were_never_sent():

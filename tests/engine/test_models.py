@@ -9,9 +9,9 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
 from pets.engine import Engine, solve
-from pets.engine.budget import TokenPrice
-from pets.engine.models import ModelShare, model_shares, own_keys, own_values, with_prices
-from pets.errors import InputError, RefusedError, UnreachableError
+from pets.engine.budget import Amount, TokenPrice, currency_of
+from pets.engine.models import ModelShare, mixture_price, model_shares, own_keys, own_values, with_prices
+from pets.errors import InputError, RefusedError, ReplyError, UnreachableError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.registry import make_policy
 from pets.samplers.openai import OpenAISampler
@@ -147,6 +147,53 @@ def test_each_model_is_charged_at_its_own_price(two_models, tmp_path):
         assert opened.view("last").summary().spent == pytest.approx(paid * 1e12)
 
 
+def test_models_of_one_price_pay_less_for_cached_prompts_and_say_so():
+    books = [synthetic(QUESTIONS, strength=0.3, seed=seed) for seed in (1, 2)]
+    mocks = {name: MockModel(book, model=name, prompt_cache=True) for name, book in zip("ab", books, strict=True)}
+    with contextlib.ExitStack() as stack:
+        urls = {name: stack.enter_context(running(mock)) for name, mock in mocks.items()}
+        solution = solve(
+            asked(books[0].ids()), model=["a", "b"], endpoint=urls, budget="0.05usd", max_tokens=200,
+            price="in=100,out=2,cached=1", concurrency=4,
+        )  # fmt: skip
+    stats = [mock.stats for mock in mocks.values()]
+    paid = sum(s.prompt_tokens * 100 - s.cached_tokens * 99 + s.completion_tokens * 2 for s in stats) / 1e6
+    assert all(s.cached_tokens for s in stats) and solution.spent == pytest.approx(paid) == solution.cost
+    assert sum(answer.cost for answer in solution.answers) == pytest.approx(paid)
+
+
+@pytest.mark.parametrize("other", ["in=1,out=2,cached=0.1,batch=0.6", "in=1,out=3,cached=0.1"])
+def test_cached_prompts_count_in_full_where_prices_differ(other):
+    shares = with_prices(model_shares(["a", "b"]), {"a": "in=1,out=2,cached=0.1", "b": other})
+    price, trace = mixture_price("", shares, None), Trace("q", 0, tokens=1000, prompt_tokens=1000, cached_tokens=900)
+    currency = currency_of(Amount.parse("1usd"), price, prompt_tokens=1000, max_tokens=1000)
+    assert currency.cost(trace) / 1e12 == pytest.approx(0.003) == price.dollars(1000, 1000, (), 900)
+
+
+def test_a_reply_that_a_model_of_free_output_loses_is_charged_in_prompt_tokens(tmp_path):
+    lost = []
+
+    def loses_two(prompt, seed):
+        if len(lost) < 2:
+            lost.append(seed)
+            raise ReplyError("half a body")
+        return "The answer is B."
+
+    sampler = {"a": Scripted(loses_two), "b": Scripted()}
+    solution = solve(
+        asked([f"q{i}" for i in range(4)]), model=["a", "b"], sampler=sampler, budget="1usd", max_tokens=100,
+        price={"a": "in=1,out=0", "b": "in=1,out=40"}, max_traces=4, concurrency=1, backoff=0.0,
+        store=tmp_path / "runs.db",
+    )  # fmt: skip
+    with Store.open(tmp_path / "runs.db") as opened:
+        traces = list(opened.view("last").traces())
+        spent = opened.view("last").summary().spent
+    wasted = [trace for trace in traces if trace.wasted]
+    assert [(trace.model, trace.tokens) for trace in wasted] == [(0, 10)] and wasted[0].prompt_tokens > 5
+    sampled = sum(5 + (40 * 10 if trace.model else 0) for trace in traces) / 1e6
+    assert solution.spent == pytest.approx(spent / 1e12) == solution.cost and solution.spent > sampled
+
+
 def test_a_model_with_a_wrong_name_ends_the_run_before_anything_is_handed_on():
     def unknown(prompt, seed):
         raise RefusedError("no such model", status=404)
@@ -221,6 +268,7 @@ def test_models_that_make_no_mixture_are_refused(models, message):
         ({"model": ["a", "b"], "sampler": {"a": Scripted()}}, "samplers of a for the models a, b"),
         ({"model": "a", "sampler": {"a": Scripted()}}, "name them"),
         ({"model": ["a", "b"], "endpoint": {"c": "http://c/v1"}}, "names c"),
+        ({"model": ["a", "b"], "endpoint": ["http://a/v1", "c=http://c/v1"]}, "names c"),
         ({"model": ["a", "b"], "endpoint": "http://a/v1", "price": {"c": "in=1,out=1"}}, "a price for c"),
         ({"model": ["a", "b"], "endpoint": "http://a/v1", "key": ["one", "two"]}, "2 keys for the model a"),
     ],

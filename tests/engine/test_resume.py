@@ -7,12 +7,14 @@ from collections import Counter
 
 import pytest
 
+from pets.core.budget import Currency
 from pets.engine import Engine, restored, results
+from pets.engine.resume import lost_traces
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
-from pets.store import Store
+from pets.store import LostLaunch, Store
 
 from ..waiting import PATIENCE_S, until, wait_until
 from .conftest import Scripted, asked
@@ -271,3 +273,15 @@ def test_a_run_whose_prompts_were_deleted_is_begun_anew(tmp_path):
     engine = Engine(asked("ab"), sampler=Scripted(by_seed), model="m", budget="2x", store=path)
     assert engine.origin == "new"
     engine.close()
+
+
+@pytest.mark.parametrize(("outputs", "tokens", "prompt_tokens", "model"), [
+    ((0, 40), 100, 0, 1), ((40, 0), 100, 0, 0), ((1, 40), 100, 0, 1), ((0,), 0, 10, 0),
+])  # fmt: skip
+def test_a_launch_that_never_came_back_costs_what_was_held_in_about_as_many_tokens(
+    outputs, tokens, prompt_tokens, model
+):
+    currency = Currency.dearest([Currency.money(1, out, prompt_tokens=10, max_tokens=100) for out in outputs])
+    (trace,) = lost_traces([LostLaunch("q", 0, currency.hold)], currency)
+    assert (trace.tokens, trace.prompt_tokens, trace.model) == (tokens, prompt_tokens, model)
+    assert 0 <= currency.hold - currency.cost(trace.trace()) < 40_000_000  # picodollars: one token

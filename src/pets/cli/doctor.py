@@ -22,7 +22,7 @@ from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
-from pets.engine.models import own_keys, own_values
+from pets.engine.models import own_endpoints, own_keys
 from pets.engine.run import make_samplers
 from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
@@ -127,7 +127,7 @@ def _served_models(options: ModelOptions) -> list[ServedModel]:
         if len(each) != len(servers):
             raise InputError(f"there are {len(each)} keys for {len(servers)} endpoints; give one, or one for each.")
         return [ServedModel(server, options.name, key) for server, key in zip(servers, each, strict=True)]
-    urls, own = own_values("--endpoint", options.names, options.servers), own_keys(options.names, options.keys)
+    urls, own = own_endpoints(options.names, options.servers), own_keys(options.names, options.keys)
     return [ServedModel(url, name, own[name]) for name in options.names for url in urls[name] or [""]]
 
 

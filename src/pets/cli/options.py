@@ -11,7 +11,15 @@ import click
 from pets.cli._groups import named_options, option
 from pets.confidence import Kind
 from pets.engine import TokenPrice
-from pets.engine.models import ModelShare, model_name, model_shares, own_keys, own_values, with_prices
+from pets.engine.models import (
+    ModelShare,
+    model_name,
+    model_shares,
+    own_endpoints,
+    own_keys,
+    own_values,
+    with_prices,
+)
 from pets.engine.run import make_samplers
 from pets.errors import InputError
 from pets.openai.fields import json_value
@@ -173,9 +181,10 @@ class ModelOptions:
     def servers(self) -> tuple[str, ...]:
         """The endpoints; that of OPENAI_BASE_URL where none is named and the model is no file."""
         base = os.environ.get("OPENAI_BASE_URL")
-        if self.endpoint or not base or not self.model or any(name.endswith(".gguf") for name in self.model):
-            return self.endpoint
-        return (base,)
+        if not self.endpoint and base and self.model and not any(name.endswith(".gguf") for name in self.model):
+            return (base,)
+        name = None if self.shares else self.name
+        return self.endpoint if name is None else tuple(own_endpoints([name], self.endpoint)[name])
 
     @property
     def keys(self) -> str | Sequence[str | None] | None:
@@ -184,12 +193,12 @@ class ModelOptions:
 
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
         """The price of all models, and the models of a mixture with their own, written MODEL=in=...,out=..."""
-        names = self.names or [""]
+        names = self.names or [self.name or ""]
         own = own_values("--price", names, prices)
         if several := [name for name in names if len(own[name]) > 1]:
             raise InputError(f"there are {len(own[several[0]])} prices for {several[0] or 'one model'}; give one.")
         parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
-        return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(""), ())
+        return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(names[0]), ())
 
     @property
     def headers(self) -> dict[str, str]:
@@ -204,7 +213,7 @@ class ModelOptions:
 
     def samplers_by_model(self, local: LocalModelOptions, *, stream: bool) -> dict[str, list[Sampler]]:
         """The samplers of each model of a mixture."""
-        urls, keys = own_values("--endpoint", self.names, self.servers), own_keys(self.names, self.keys)
+        urls, keys = own_endpoints(self.names, self.servers), own_keys(self.names, self.keys)
         for name in self.names:
             if not urls[name] and not name.endswith(".gguf"):
                 raise InputError(

@@ -107,9 +107,21 @@ class Currency:
         """Whether every trace costs the same."""
         return self.per_token == self.per_prompt_token == 0 and not self.rates
 
-    def token_price(self, model: int) -> int:
-        """What a token of this model costs."""
-        return self.rates[model][0] if self.rates else self.per_token
+    @property
+    def dearest_model(self) -> int:
+        """The model whose tokens cost most; 0 where there is one."""
+        return max(range(len(self.rates)), key=self.rates.__getitem__, default=0)
+
+    def tokens_worth(self, amount: int, model: int) -> tuple[int, int]:
+        """How many tokens of output, or of the prompt where output is free, cost this amount or just less.
+
+        >>> Currency.money(1, 40, prompt_tokens=10, max_tokens=100).tokens_worth(4_010_000_000, 0)
+        (100, 0)
+        >>> Currency.money(1, 0, prompt_tokens=10, max_tokens=100).tokens_worth(10_000_000, 0)
+        (0, 10)
+        """
+        per_token, per_prompt_token = self.rates[model] if self.rates else (self.per_token, self.per_prompt_token)
+        return (amount // per_token, 0) if per_token else (0, amount // max(1, per_prompt_token))
 
     def cost(self, trace: Trace) -> int:
         """What ``trace`` really cost."""

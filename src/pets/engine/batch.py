@@ -19,13 +19,14 @@ from pets.errors import BusyError, InputError, JobLeftError, RefusedError, Reply
 from pets.openai.batch import BatchJob, NotExecutedError
 from pets.openai.refusals import FieldsRefusedError
 from pets.registry import spec_of
-from pets.samplers import Completion, Sampler, Seeds
+from pets.samplers import Completion, Prompt, Sampler, Sampling, Seeds
 from pets.samplers.batch import BatchSampler
 from pets.store import LostLaunch, Run, StoredTrace
 from pets.types import Launch
 
 __all__ = [
     "ANY_CONCURRENCY",
+    "NO_JUDGE",
     "BatchFetcher",
     "JobLedger",
     "PendingLaunches",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger("pets.engine")
+NO_JUDGE = "batch jobs cannot judge: name the judge's server, --answer judge:endpoint=URL."
 BATCH_WAVES = 4  # of a policy that plans them and was not told how many
 ANY_CONCURRENCY = 1 << 40  # traces in flight: a job is as large as its wave
 
@@ -171,6 +173,10 @@ class BatchFetcher(Fetcher):
         if self._receiving or not draining or not (self._leaves or self._sampler.left):
             return None
         return JobLeftError(left_words(list(self._sampler.open_jobs.values())))
+
+    async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
+        """Refused: a job is for traces, whose numbers tell its requests apart."""
+        raise InputError(NO_JUDGE)
 
     async def fetch(self, batch: Batch, receiver: Receiver) -> None:
         """As :meth:`Fetcher.fetch`."""

@@ -240,10 +240,7 @@ def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_
         )
     if price is None or amount.unit == "tokens":
         return Currency.tokens(prompt_tokens + max_tokens)
-    prices = price.by_model if isinstance(price, TokenPrices) else (price,)
-    return Currency.dearest(
-        [
-            Currency.money(p.prompt, p.output, p.cached, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
-            for p in prices
-        ]
-    )
+    most = {"prompt_tokens": prompt_tokens, "max_tokens": max_tokens}
+    if isinstance(price, TokenPrice):
+        return Currency.money(price.prompt, price.output, price.cached, **most)
+    return Currency.dearest([Currency.money(own.prompt, own.output, **most) for own in price.by_model])

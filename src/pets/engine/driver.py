@@ -676,7 +676,7 @@ class Driver:
                 (batch.first + place, c.raw) for place, c in enumerate(completions) if c.raw is not None
             )
         for trace, hold in zip(traces, batch.holds, strict=False):
-            self._tell(question, trace, hold, trace.tokens - self._lost_tokens(batch))
+            self._tell(question, trace, hold, self._lost_before(batch))
         self._delivered += len(traces)
         if self.config.confidence is not None and completions[0].confidence is None:
             self.fetcher.faults["no log-probabilities"] += 1
@@ -691,7 +691,7 @@ class Driver:
         seconds: float,
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
-        lost_tokens = self._lost_tokens(batch)
+        lost_tokens, lost_prompt_tokens = self._lost_before(batch)
         return [
             StoredTrace(
                 batch.question,
@@ -700,7 +700,7 @@ class Driver:
                 completion.text,
                 completion.finish,
                 (completion.tokens or 0) + lost_tokens,
-                completion.prompt_tokens or 0,
+                (completion.prompt_tokens or 0) + lost_prompt_tokens,
                 completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
@@ -732,10 +732,9 @@ class Driver:
         lost = self._lost(batch)
         if batch.question in self._open and not self.allocator.charge(lost):
             return False
-        batch.lost_tokens = self._lost_tokens(batch) + lost[0].tokens
-        batch.lost_in = batch.model
-        cost = self.allocator.budget.currency.cost
-        await self.ledger.close(batch, charged=[cost(trace) for trace in lost])
+        currency = self.allocator.budget.currency
+        batch.lost_cost += currency.cost(lost[0]) - currency.per_trace
+        await self.ledger.close(batch, charged=[currency.cost(trace) for trace in lost])
         return True
 
     async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
@@ -743,13 +742,14 @@ class Driver:
         question: OpenQuestion = batch.owner
         self._note(batch, error)
         self.fetcher.faults["given up"] += batch.size
-        own_tokens = self._lost(batch)[0].tokens if charged else 0
+        lost, last = self._lost_before(batch), self._lost(batch)[0]
         if charged or batch.lost:
             traces = [
                 StoredTrace(
                     batch.question,
                     launch.number,
-                    tokens=self._lost_tokens(batch) + own_tokens,
+                    tokens=lost[0] + charged * last.tokens,
+                    prompt_tokens=lost[1] + charged * last.prompt_tokens,
                     error=str(error),
                     tries=max(1, batch.tries),
                     wasted=batch.lost if charged else batch.lost - 1,
@@ -765,7 +765,7 @@ class Driver:
             await self.ledger.drop(batch.launches)
         if charged:
             for trace, hold in zip(traces, batch.holds, strict=True):
-                self._tell(question, trace, hold, own_tokens)
+                self._tell(question, trace, hold, lost)
         else:
             self._give_up(question, batch, error, traces)
         self._wake()
@@ -813,21 +813,18 @@ class Driver:
 
     def _lost(self, batch: Batch) -> list[Trace]:
         """What an attempt that came to nothing may have cost, for each of its launches."""
-        tokens = 0
-        if self.estimator is not None:
-            per_token = max(1, self.allocator.budget.currency.token_price(batch.model))
-            tokens = self.estimator.expected(batch.question) // per_token
-        return [Trace(*launch, tokens=tokens, model=batch.model) for launch in batch.launches]
+        expected = 0 if self.estimator is None else self.estimator.expected(batch.question)
+        tokens, prompt_tokens = self.allocator.budget.currency.tokens_worth(expected, batch.model)
+        return [
+            Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens, model=batch.model) for launch in batch.launches
+        ]
 
-    def _lost_tokens(self, batch: Batch) -> int:
+    def _lost_before(self, batch: Batch) -> tuple[int, int]:
         """The tokens that earlier attempts were charged for, as many of the batch's model as cost the same."""
-        price = self.allocator.budget.currency.token_price
-        if batch.lost_in == batch.model or not price(batch.model):
-            return batch.lost_tokens
-        return -(-batch.lost_tokens * price(batch.lost_in) // price(batch.model))
+        return self.allocator.budget.currency.tokens_worth(batch.lost_cost, batch.model)
 
-    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, tokens: int) -> None:
-        """Count a trace; ``tokens`` are its own, without those of attempts that were lost before it."""
+    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: tuple[int, int]) -> None:
+        """Count a trace without the tokens of attempts that were ``lost`` before it: those are charged already."""
         question.add(trace)
         if question.id not in self._open:
             return
@@ -835,8 +832,9 @@ class Driver:
             self.allocator.merge(question.id, absorbed, into)
         label = None if trace.answer is None else question.label(trace.answer)
         told = trace.trace(self.config.confidence)
-        if label != told.answer or tokens != told.tokens:
-            told = replace(told, answer=label, tokens=tokens)
+        if label != told.answer or any(lost):
+            tokens, prompt_tokens = told.tokens - lost[0], told.prompt_tokens - lost[1]
+            told = replace(told, answer=label, tokens=tokens, prompt_tokens=prompt_tokens)
         if self.estimator is not None:
             self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(told))
         self.allocator.tell(told)

@@ -57,8 +57,8 @@ class Batch:
     take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
     ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows.
     ``turn`` is the place of the first launch in the sequence of a mixture's models, ``model`` the one that is asked;
-    those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_tokens`` are of attempts that were
-    charged, at the price of the model ``lost_in``.
+    those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_cost`` is what the tokens
+    of attempts that were charged cost, for each launch.
     """
 
     question: str
@@ -70,8 +70,7 @@ class Batch:
     holds: tuple[int, ...] = ()
     tries: int = 0
     lost: int = 0
-    lost_tokens: int = 0
-    lost_in: int = 0
+    lost_cost: int = 0
     refused_n: int = 0
     owner: Any = None
     entry: Any = None

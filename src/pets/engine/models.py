@@ -7,6 +7,7 @@ An option that is a model's own is written ``MODEL=VALUE``, one that is every mo
 What is written for a model comes before what is written for all. In Python the same is a mapping from model to value.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +29,14 @@ __all__ = [
     "mixture_price",
     "model_name",
     "model_shares",
+    "own_endpoints",
     "own_keys",
     "own_values",
     "shares_from_plain",
     "with_prices",
 ]
+
+ANOTHER_MODELS_URL = re.compile(r"((?:(?!://).)+?)=[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 Models = str | Sequence[str] | Mapping[str, float]
 """One model, several with equal weights or written ``NAME=WEIGHT``, or each with its weight."""
@@ -147,6 +151,19 @@ def own_values(option: str, names: Sequence[str], values: Endpoints | None) -> d
     return {name: own[name] or shared for name in names}
 
 
+def own_endpoints(names: Sequence[str], endpoints: Endpoints | None) -> dict[str, list[str]]:
+    """The servers of each model; refused where one is named for a model that is not there.
+
+    >>> own_endpoints(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
+    ['http://one/v1?to=http://two/v1']
+    """
+    own = own_values("--endpoint", names, endpoints)
+    for url in (url for urls in own.values() for url in urls):
+        if match := ANOTHER_MODELS_URL.match(url):
+            raise InputError(f"--endpoint names {match[1]}, which is none of the models {', '.join(names)}.")
+    return own
+
+
 def own_keys(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
     """The key of each model: its own, else that of all, else none.
 
@@ -182,7 +199,9 @@ def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | 
         return price_of(model, price)
     prices = [price_of(share.name, share.price or price) for share in shares]
     known = tuple(each for each in prices if each is not None)
-    return TokenPrices(known) if len(known) == len(prices) else None
+    if len(known) < len(prices):
+        return None
+    return known[0] if len(set(known)) == 1 else TokenPrices(known)
 
 
 def launch_prices(shares: Sequence[ModelShare], currency: Currency) -> tuple[float, ...]:

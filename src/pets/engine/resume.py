@@ -9,6 +9,7 @@ from hashlib import sha256
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency, amount_words
+from pets.engine.batch import NO_JUDGE
 from pets.engine.budget import Amount, Price, bounded, currency_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
@@ -66,6 +67,8 @@ def run_settings(
     prompt = _longest_prompt(config, problems)
     price = mixture_price(model, config.models, config.price)
     judge, limit = judge_of(problems, config.answer), config.sampling.max_tokens
+    if config.batch_api and judge is not None and judge.endpoint is None:
+        raise InputError(NO_JUDGE)
     if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint or config.models):
         raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
     more_prompt, reply = judge_tokens(judge)
@@ -281,10 +284,15 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
     if currency.flat:
         return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
-    per_token = max(1, currency.token_price(0))
-    return [
-        StoredTrace(launch.question, launch.number, tokens=launch.held // per_token, error=LOST) for launch in launches
-    ]
+    traces, model = [], currency.dearest_model  # its tokens are about as many as were held for
+    for launch in launches:
+        tokens, prompt_tokens = currency.tokens_worth(launch.held, model)
+        traces.append(
+            StoredTrace(
+                launch.question, launch.number, tokens=tokens, prompt_tokens=prompt_tokens, error=LOST, model=model
+            )
+        )
+    return traces
 
 
 def note_top_up(run: Run) -> None:

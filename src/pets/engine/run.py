@@ -35,8 +35,8 @@ from pets.engine.models import (
     mixture_price,
     model_name,
     model_shares,
+    own_endpoints,
     own_keys,
-    own_values,
 )
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
@@ -752,7 +752,7 @@ def _sources(
         raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
     if samplers is not None and set(samplers) != set(names):
         raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
-    urls, keys = own_values("endpoint", names, endpoint), own_keys(names, key)
+    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
     sources = [
         (place, sampler)
         for place, name in enumerate(names)

@@ -1,0 +1,14 @@
+"""A mock that finds every new answer to mean the first one."""
+
+from pets.mock import MockModel, synthetic
+from pets.mock.text import TraceSpec, TraceText
+
+
+class AgreeingJudge(MockModel):
+    """Says 1, whatever it is asked."""
+
+    def __init__(self):
+        super().__init__(synthetic(1, strength=0.5), model="judge")
+
+    def _choice(self, request, question, seed, limit):
+        return TraceText(TraceSpec(None, 1), "1", 1, "stop")
