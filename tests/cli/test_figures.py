@@ -73,7 +73,7 @@ def test_a_missing_drawing_library_is_one_line_and_exit_2(verb, file, tmp_path):
         [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert found.returncode == 2 and found.stdout == "" and not (tmp_path / "out").exists()
-    assert found.stderr == 'pets: vl-convert-python is not installed. Try: pip install "pets-llm[plots]"\n'
+    assert found.stderr == 'pets: vl_convert is not installed. Try: pip install "pets-llm[plots]"\n'
 
 
 @pytest.mark.parametrize("pools", ["", "one.jsonl two.jsonl"])

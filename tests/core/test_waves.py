@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pets.core.outlook import Mixture, Outlook
 from pets.core.tally import Tally
-from pets.core.waves import Wave, _filled, equal_shares, plan_wave
+from pets.core.waves import Wave, _filled, dealt_shares, plan_wave
 
 FLAT = Mixture(2, (1.0,), (1.0,))
 LEARNED = Mixture(4, (0.02, 0.2, 1.0), (0.5, 0.3, 0.2))
@@ -127,13 +127,13 @@ def test_questions_whose_traces_seldom_vote_get_fewer_votes_than_their_doubt_ask
 
 def test_equal_shares_go_where_the_index_with_what_was_dealt_pending_is_highest():
     states = {Tally((3, 2)): 2, Tally((9,)): 1, Tally(): 1}
-    plan = equal_shares(lambda tally: -tally.launched, states, Wave(budget=30, left=3))
+    plan = dealt_shares(lambda tally: -tally.launched, states, Wave(budget=30, left=3))
     assert plan == {Tally((3, 2)): [2, 2], Tally((9,)): [0], Tally(): [6]}
 
 
 def test_equal_shares_keep_to_the_cap_and_leave_out_what_is_never_served():
     states = {Tally((3,)): 1, Tally((1, 1)): 1}
-    plan = equal_shares(lambda tally: -math.inf if tally.counts == (3,) else 1.0, states, Wave(99, 1, cap=6))
+    plan = dealt_shares(lambda tally: -math.inf if tally.counts == (3,) else 1.0, states, Wave(99, 1, cap=6))
     assert plan == {Tally((3,)): [0], Tally((1, 1)): [4]}
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority
-from pets.core.waves import Wave, equal_shares
+from pets.core.waves import Wave, dealt_shares
 from pets.errors import InputError
 from pets.types import Trace
 
@@ -184,7 +184,7 @@ class IndexPolicy(Policy, ABC):
         def score(tally: Tally) -> float:
             return math.inf if tally.launched < self.warmup else self.index(tally, view)
 
-        return equal_shares(score, states, wave)
+        return dealt_shares(score, states, wave)
 
 
 class QuotaPolicy(Policy, ABC):

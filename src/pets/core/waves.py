@@ -27,7 +27,7 @@ from pets.core.okg import voting_chance
 from pets.core.outlook import Look, Mixture, Outlook
 from pets.core.tally import Tally
 
-__all__ = ["Wave", "equal_shares", "plan_wave"]
+__all__ = ["Wave", "dealt_shares", "plan_wave"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -85,12 +85,12 @@ def plan_wave(prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], wa
     return _mixed(offers, (under, over, min(1.0, max(0.0, part))), wave.budget)
 
 
-def equal_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], wave: Wave) -> Plan:
+def dealt_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], wave: Wave) -> Plan:
     """Sizes for every question: the share 1 / left of the budget, one trace after the other where the score is highest.
 
     What was dealt is scored as pending; a score of -infinity is never dealt to.
 
-    >>> plan = equal_shares(lambda tally: -tally.launched, {Tally((1,)): 2, Tally((4,)): 1}, Wave(10, 2))
+    >>> plan = dealt_shares(lambda tally: -tally.launched, {Tally((1,)): 2, Tally((4,)): 1}, Wave(10, 2))
     >>> plan[Tally((1,))], plan[Tally((4,))]
     ([3, 2], [0])
     """

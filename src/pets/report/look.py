@@ -8,13 +8,24 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pets._extras import missing
+from pets._extras import require
 
-__all__ = ["GREY", "PALETTE", "Chart", "LineStyle", "by_label", "charts_library", "colour_of", "drawn_svg", "save"]
+__all__ = [
+    "GREEN",
+    "GREY",
+    "PALETTE",
+    "SHARE",
+    "Chart",
+    "LineStyle",
+    "by_label",
+    "charts_library",
+    "colour_of",
+    "drawn_svg",
+    "save",
+]
 __all__ += ["javascript", "line_styles", "titled", "trace_axis"]
 
 Chart = dict[str, Any]
@@ -40,6 +51,8 @@ FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "oracle": (GREY, MIXED),
 }
 """Colour and dashes of each policy, on every page and in every figure."""
+SHARE: Chart = {"type": "quantitative", "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}}
+"""An axis of shares from 0 to 1."""
 FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2  # pixels for each unit of a chart
 PLOT_FONT = "Liberation Sans, Arial, sans-serif"
@@ -125,10 +138,7 @@ def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Char
 
 def charts_library() -> Any:
     """vl-convert; says what to install where it is not there, before any work is done."""
-    try:
-        return import_module("vl_convert")
-    except ImportError:
-        raise missing("vl-convert-python", "plots") from None
+    return require("vl_convert", "plots")
 
 
 def save(chart: Chart, path: Path) -> tuple[Path, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pets.replay.calibration import Bin, Calibration
-from pets.report.look import GREY, Chart, by_label, line_styles, titled
+from pets.report.look import GREY, SHARE, Chart, LineStyle, by_label, line_styles, titled
 
 __all__ = ["draw_reliability", "wilson"]
 
@@ -21,70 +21,55 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
     On the diagonal certificates are what they say; under it they promise too much.
     """
     styles = {_label(name, calibrations[name]): style for name, style in line_styles(calibrations).items()}
-    values = [
-        row for name, calibration in calibrations.items() for row in _rows(_label(name, calibration), calibration)
-    ]
-    colour = by_label(styles)
+    rows = [row for name, scores in calibrations.items() for row in _rows(_label(name, scores), scores)]
+    return titled(
+        {"data": {"values": rows}, "vconcat": [_diagram(styles), _counts(styles)]},
+        title,
+        f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
+    )
+
+
+def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
+    """Dots and whiskers about the diagonal."""
     shapes = {"domain": list(styles), "range": [SHAPES[len(style.dashes) % len(SHAPES)] for style in styles.values()]}
+    y = {**SHARE, "title": "answers that are the vote of all traces"}
+    common = {
+        "x": {"field": "certificate", **SHARE, "title": "certificate"},
+        "color": by_label(styles)["color"],
+        "opacity": {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1},
+    }
     shape = {"field": "label", "type": "nominal", "scale": shapes, "legend": None}
-    share: Chart = {"type": "quantitative", "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}}
-    x = {"field": "certificate", **share, "title": "certificate"}
-    y_title = "answers that are the vote of all traces"
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "certificate", "title": "mean certificate", "format": ".1%"},
         {"field": "right", "title": "share right", "format": ".1%"},
         {"field": "count", "title": "certificates", "format": ","},
     ]
-    opacity = {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1}
-    diagonal = {"data": {"values": [{"a": 0, "b": 0}, {"a": 1, "b": 1}]}, "encoding": {}}
-    above = {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": [
-            {
-                **diagonal,
-                "mark": {"type": "line", "color": GREY, "strokeDash": [6, 3]},
-                "encoding": {"x": {"field": "a", **share}, "y": {"field": "b", **share}},
-            },
-            {
-                "mark": {"type": "rule"},
-                "encoding": {
-                    "x": x,
-                    "y": {"field": "low", **share, "title": y_title},
-                    "y2": {"field": "high"},
-                    "color": colour["color"],
-                    "opacity": opacity,
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 50},
-                "encoding": {
-                    "x": x,
-                    "y": {"field": "right", **share, "title": y_title},
-                    "color": colour["color"],
-                    "shape": shape,
-                    "opacity": opacity,
-                    "tooltip": tooltip,
-                },
-            },
-        ],
-    }
-    counts = {
+    dots = {**common, "y": {"field": "right", **y}, "shape": shape, "tooltip": tooltip}
+    layers = [
+        {
+            "data": {"values": [{"a": 0, "b": 0}, {"a": 1, "b": 1}]},
+            "mark": {"type": "line", "color": GREY, "strokeDash": [6, 3]},
+            "encoding": {"x": {"field": "a", **SHARE}, "y": {"field": "b", **SHARE}},
+        },
+        {"mark": {"type": "rule"}, "encoding": {**common, "y": {"field": "low", **y}, "y2": {"field": "high"}}},
+        {"mark": {"type": "point", "filled": True, "size": 50}, "encoding": dots},
+    ]
+    return {"width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def _counts(styles: Mapping[str, LineStyle]) -> Chart:
+    """How many certificates each bin has."""
+    return {
         "width": WIDTH,
         "height": COUNTS_HEIGHT,
         "mark": {"type": "line", "interpolate": "step-after"},
         "encoding": {
-            "x": {"field": "bin", **share, "title": "certificate"},
+            "x": {"field": "bin", **SHARE, "title": "certificate"},
             "y": {"field": "count", "type": "quantitative", "scale": {"type": "symlog"}, "title": "certificates"},
-            **colour,
+            **by_label(styles),
         },
     }
-    return titled(
-        {"data": {"values": values}, "vconcat": [above, counts]},
-        title,
-        f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
-    )
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:

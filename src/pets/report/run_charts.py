@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pets.engine.forecast import Forecast
 from pets.engine.question import Answer
 from pets.report.curves import Bound, Series, curve_panel
-from pets.report.look import GREEN, GREY, Chart, colour_of, line_styles
+from pets.report.look import GREEN, GREY, SHARE, Chart, colour_of, line_styles
 from pets.report.reliability import wilson
 
 __all__ = ["draw_accuracy", "draw_budget", "draw_certificates", "draw_spending"]
@@ -13,7 +13,6 @@ __all__ = ["draw_accuracy", "draw_budget", "draw_certificates", "draw_spending"]
 BINS = 10
 WIDTH, HEIGHT = 300, 220
 WIDE, TALL = 560, 260
-SHARE: Chart = {"type": "quantitative", "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}}
 
 
 def draw_budget(policy: str, mean_traces: float, consistency: tuple[float, float, float], uniform: Forecast) -> Chart:
