@@ -17,6 +17,8 @@ from hypothesis import settings
 from pets.errors import LocalModelError
 from pets.samplers.gguf import default_weights
 
+from .browser import CHROMIUM
+
 settings.register_profile("pets", deadline=None)  # shared machines are slow at random
 settings.load_profile("pets")
 
@@ -48,6 +50,26 @@ def weights():
         return default_weights()
     except LocalModelError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium; not one for the whole session, because Playwright keeps an event loop running in this thread."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def screenshots(tmp_path):
+    """The folder of the screenshots: PETS_SHOTS, to look at them after the test, else a temporary one."""
+    folder = Path(os.environ.get("PETS_SHOTS", tmp_path / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture

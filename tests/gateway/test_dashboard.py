@@ -1,40 +1,16 @@
 """The dashboard, in a real Chromium; its screenshots are kept for a look."""
 
-import os
-import shutil
-from pathlib import Path
-
 import httpx
-import pytest
 
 from pets.mock import MockModel, synthetic
 from pets.policies.price import Price
 
 from .conftest import add_key, run_gateway
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GROWN = "() => document.querySelectorAll('#questions .votes').length >= {}"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def shots(tmp_path):
-    folder = Path(os.environ.get("PETS_SHOTS", tmp_path / "artifacts"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def test_a_live_run_is_shown_and_updates(browser, shots):
+def test_a_live_run_is_shown_and_updates(browser, screenshots):
     mock = MockModel(synthetic(60, tokens=8))
     with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
         said = []
@@ -55,14 +31,14 @@ def test_a_live_run_is_shown_and_updates(browser, shots):
         assert page.inner_text("#state") == "live" and page.locator("#price polyline").count() == 1
         left = f"{2000 - gateway.ledger.total.spent:,}"
         page.wait_for_function("text => document.getElementById('left').textContent === text", arg=left)
-        page.screenshot(path=shots / "wide-light.png", full_page=True)
+        page.screenshot(path=screenshots / "wide-light.png", full_page=True)
         page.emulate_media(color_scheme="dark")
-        page.screenshot(path=shots / "wide-dark.png", full_page=True)
+        page.screenshot(path=screenshots / "wide-dark.png", full_page=True)
         page.set_viewport_size({"width": 400, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        page.screenshot(path=shots / "phone-dark.png", full_page=True)
+        page.screenshot(path=screenshots / "phone-dark.png", full_page=True)
         page.emulate_media(color_scheme="light")
-        page.screenshot(path=shots / "phone-light.png", full_page=True)
+        page.screenshot(path=screenshots / "phone-light.png", full_page=True)
         assert said == [] and all(url.startswith((gateway.url, "data:")) for url in asked)
         page.close()
 
