@@ -167,7 +167,7 @@ class Page:
     def html(self) -> str:
         """The page."""
         folder = files("pets.report")
-        style = folder.joinpath("page.css").read_text("utf-8")
+        style = folder.joinpath("palette.css").read_text("utf-8") + folder.joinpath("page.css").read_text("utf-8")
         script = folder.joinpath("page.js").read_text("utf-8")
         library = f"<script>{_script(javascript())}</script>" if self._has_charts else ""
         return (
