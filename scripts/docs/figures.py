@@ -1,0 +1,62 @@
+"""The figures of the method's page, computed and drawn by the package: ``NAME-light.svg`` and ``NAME-dark.svg``."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pets.core.dirichlet import R_plus
+from pets.report.look import Chart, charts_library, colour_of, themed, titled
+from pets.report.paper_figures import budget_plan, draw_plan, draw_voting, voting_curves
+
+__all__ = ["FIGURES", "write_figures"]
+
+COLOURS = {"light": ("#1b1f24", "#59626f", "#e3e6ea"), "dark": ("#e6e8eb", "#a3adba", "#3a424c")}
+"""Ink, faint ink and lines, as report/palette.css has them."""
+BATCHES = 20
+TALLIES = ((1,), (1, 1), (2, 1), (2, 2), (3, 1), (4,), (3, 3), (5, 1), (6, 2), (8,), (8, 8), (12, 4), (16,))
+OPTIONS = 4
+
+
+def draw_index() -> Chart:
+    """How much one more trace may add to the belief in the leader, for tallies from few votes to many."""
+    bars = [{"tally": _words(counts), "gain": _gain(counts)} for counts in TALLIES]
+    tally = {"field": "tally", "type": "nominal", "sort": None, "title": "votes so far", "axis": {"labelAngle": -45}}
+    chart: Chart = {
+        "data": {"values": bars},
+        "width": 640,
+        "height": 220,
+        "mark": {"type": "bar", "color": colour_of("okg")},
+        "encoding": {"x": tally, "y": {"field": "gain", "type": "quantitative", "title": "R+ of one more trace"}},
+    }
+    return titled(
+        chart,
+        "What one more trace may add to the belief in the leader",
+        "The paper's index R+ under Dir(1), four options. The next trace goes to the question with the highest bar.",
+    )
+
+
+def _gain(counts: tuple[int, ...]) -> float:
+    unseen = (0,) * (OPTIONS - len(counts))
+    return float(R_plus([1.0 + count for count in counts + unseen]))
+
+
+def _words(counts: tuple[int, ...]) -> str:
+    return " : ".join(map(str, counts)) if len(counts) > 1 else f"{counts[0]} : 0"
+
+
+FIGURES: Mapping[str, Callable[[], Chart]] = {
+    "voting": lambda: draw_voting(voting_curves()),
+    "index": draw_index,
+    "plan": lambda: draw_plan(budget_plan(batches=BATCHES)),
+}
+"""Every figure by its name."""
+
+
+def write_figures(folder: Path) -> None:
+    """Write every figure for light and for dark pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in FIGURES.items():
+        chart = draw()
+        for scheme, colours in COLOURS.items():
+            drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours)))
+            (folder / f"{name}-{scheme}.svg").write_text(drawing, "utf-8")
