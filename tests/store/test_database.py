@@ -45,6 +45,17 @@ def test_an_unknown_scheme_is_refused_without_the_password(url):
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.parametrize("start", ["postgresql:/", "postgresql:", "POSTGRES:/", "postgresql//", "postgres;//"])
+def test_a_mistyped_url_is_no_file_and_is_refused_without_the_password(start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    location = f"{start}alice:hunter2@db/pets"
+    assert "hunter2" not in shown_location(location)
+    with pytest.raises(StateError, match="postgresql://USER@SERVER/DATABASE") as error:
+        open_database(location, create=True)
+    assert "hunter2" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_schemes_are_known_in_any_case(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert is_shared("PostgreSQL://db/pets")

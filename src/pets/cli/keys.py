@@ -15,7 +15,7 @@ from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import KeyStore, unit_shown
-from pets.store.database import open_database, shown_location
+from pets.store.database import is_shared, open_database, shown_location
 
 __all__ = ["keys"]
 
@@ -112,4 +112,4 @@ def _keys(store: str, create: bool = False) -> Iterator[KeyStore]:
 
 def _exists(store: str) -> bool:
     """Whether a store is there; of a URL's that is seen when it is opened."""
-    return "://" in store or Path(store).exists()
+    return "://" in store or is_shared(store) or Path(store).exists()

@@ -31,7 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pets.core.budget import Currency
@@ -56,6 +56,7 @@ CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server
 MAX_BATCH = 500  # operations in one transaction
 MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
 TOTAL = "total"
+FAILURE = "its PostgreSQL fails; the gateway's log says why"
 
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
@@ -161,7 +162,7 @@ class SharedWriter:
         self._url = url
         self._settings = ""
         self._currency = Currency()
-        self._failure: str | None = None
+        self._failure: str | None = None  # as the log has it: with the server's address and user
         self._began: float | None = None  # of the transaction under way
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._waiting: list[Operation] = []  # settlements that have to be tried again
@@ -175,11 +176,11 @@ class SharedWriter:
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be reserved now; None where it can."""
+        """Why nothing can be reserved now, as anybody may read it; None where it can."""
         began = self._began
         if self._failure is None and began is not None and time.monotonic() - began > STALLED_AFTER_S:
-            return f"{self.database.name} has not answered for {time.monotonic() - began:.0f} seconds"
-        return self._failure
+            return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
+        return None if self._failure is None else FAILURE
 
     # -- the event loop's side --------------------------------------------------------------------------------------
 
@@ -399,7 +400,7 @@ class SharedWriter:
         snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
         self.keys.refresh(self.database)
         replicas = others.fetchall()
-        snapshot.others = sum((StreamShare(**json.loads(share)) for _, _, share in replicas), StreamShare())
+        snapshot.others = sum((_share_of(share) for _, _, share in replicas), StreamShare())
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         if self._failure is not None:
             LOGGER.warning("%s can be written again", self.database.name)
@@ -445,9 +446,8 @@ class SharedWriter:
     def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
         """Hand the outcome to the event loop; keep what has to be tried again."""
         if snapshot.error is not None:
-            if self._failure is None:
-                LOGGER.error("%s; requests are refused until it can be written", snapshot.error)
-            self._failure = snapshot.error
+            self._fail(snapshot.error)
+            snapshot.error = FAILURE
             self._seen.clear()  # others may have been cut off as this one was
             again = [op if op.settlement is not None else Operation(op.entry, VOID) for op in operations]
             self._waiting = again + self._waiting
@@ -456,12 +456,18 @@ class SharedWriter:
             with suppress(RuntimeError):  # nobody waits any more: the loop is closed
                 self._loop.call_soon_threadsafe(self.on_end, operations, snapshot)
 
+    def _fail(self, reason: str) -> None:
+        """Refuse requests, and log the reason once."""
+        if reason != self._failure:
+            LOGGER.error("%s; requests are refused until it can be written", reason)
+        self._failure = reason
+
     def _reconnect(self) -> None:
         """Another connection in place of the one that failed."""
         try:
             fresh = PostgresDatabase(self._url, create=True)
         except (PostgresError, PetsError) as error:
-            self._failure = _words(error)
+            self._fail(_words(error))
             return
         with suppress(PostgresError):
             self.database.connection.close()
@@ -542,6 +548,16 @@ def _fitting(entries: Sequence[Entry], taken: dict[str, int]) -> list[Entry]:
             for name, _ in entry.limits:
                 taken[name] += entry.held
     return fitting
+
+
+def _share_of(text: str) -> StreamShare:
+    """What another replica has taken; what only a newer version counts is left out.
+
+    >>> _share_of('{"arrived": 3, "cancelled": 1}').arrived
+    3
+    """
+    known = {field.name for field in fields(StreamShare)}
+    return StreamShare(**{name: amount for name, amount in json.loads(text).items() if name in known})
 
 
 def _words(error: Exception) -> str:

@@ -33,6 +33,9 @@ Durability = Literal["process", "machine"]
 DEFAULT_STORE = "runs.db"
 """The file of runs where none is named."""
 POSTGRES_SCHEMES = ("postgresql", "postgres")
+MISTYPED_URL = re.compile(
+    r"postgres(?:ql)?(?::|\W.*@)", re.I
+)  # one slash, no colon: it may hold a password all the same
 HOST = r"(?:\[[^][@/?]*\]|[^][:@/?,]*)(?::[0-9]*)?"
 POSTGRES_URL = re.compile(
     rf"(?P<scheme>\w+)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?(?P<hosts>{HOST}(?:,{HOST})*)(?P<path>(?:/[^@?]*)?)"
@@ -137,13 +140,14 @@ def open_database(location: str | os.PathLike[str], *, create: bool, durability:
 
 
 def is_shared(location: str | os.PathLike[str]) -> bool:
-    """Whether it is a server's database, which many machines share, and no file.
+    """Whether it is meant as a server's database, which many machines share, and no file.
 
-    >>> is_shared("postgresql://db.example/pets"), is_shared("runs.db")
-    (True, False)
+    >>> is_shared("postgresql://db.example/pets"), is_shared("postgresql:/db.example/pets"), is_shared("runs.db")
+    (True, True, False)
     """
-    scheme, separator, _ = os.fspath(location).partition("://")
-    return bool(separator) and scheme.lower() in POSTGRES_SCHEMES
+    text = os.fspath(location)
+    scheme, separator, _ = text.partition("://")
+    return scheme.lower() in POSTGRES_SCHEMES if separator else MISTYPED_URL.match(text) is not None
 
 
 def parse_url(url: str) -> re.Match[str] | None:
@@ -166,7 +170,9 @@ def shown_location(location: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(location)
     scheme, separator, _ = text.partition("://")
-    if not separator or scheme.lower() == "sqlite":
+    if not separator:
+        return "postgresql..." if is_shared(text) else text
+    if scheme.lower() == "sqlite":
         return text
     parts = parse_url(text) if is_shared(text) else None
     if parts is None:

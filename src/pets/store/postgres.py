@@ -268,8 +268,9 @@ def _parameters(url: str) -> list[tuple[str, str]]:
     parts = parse_url(url)
     if parts is None:
         raise StateError(
-            f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write what is special in '
-            "a user, password or parameter as %40 (@), %2F (/), %3A (:) or %3F (?)."
+            f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write '
+            "postgresql://USER@SERVER/DATABASE, and what is special in a user, password or parameter as %40 (@), "
+            "%2F (/), %3A (:) or %3F (?)."
         )
     pairs = (pair.partition("=") for pair in (parts["parameters"] or "").split("&") if pair)
     return [(name, value) for name, _, value in pairs]
