@@ -47,12 +47,13 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
             body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
             reply = client.post(f"{url}/v1/chat/completions", json=body, headers=headers).json()["pets"]
             page = client.get(f"{url}/dashboard/events?once=1", headers=headers).json()
-    assert reply["unit"] == page["unit"] == "usd" and 4.99 < reply["budget_left"] == page["left"] < 5
-    assert page["spent"] == pytest.approx(5 - page["left"]) and page["total"] == 5
+    budget = page["budget"]
+    assert reply["unit"] == page["unit"] == "usd" and 4.99 < reply["budget_left"] == budget["left"] < 5
+    assert budget["spent"] == pytest.approx(5 - budget["left"]) and budget["limits"][0]["limit"] == 5
     bare = CliRunner().invoke(cli, ["keys", "add", "eve", "--budget", "5", "--store", str(store)])
     assert str(bare.exception) == "--budget 5 is in traces, this gateway counts dollars. Write 5usd for dollars."
     listed = CliRunner().invoke(cli, ["keys", "list", "--store", str(store)]).stdout
-    assert listed.split("\t")[2] == f"spent ${page['spent']:.6g}, budget $5\n"
+    assert listed.split("\t")[2] == f"spent ${budget['spent']:.6g}, budget $5\n"
 
 
 @pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])

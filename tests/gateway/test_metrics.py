@@ -1,12 +1,12 @@
 """What a gateway counts: the dashboard's numbers and Prometheus' agree with its ledger."""
 
-from types import SimpleNamespace
-
 from prometheus_client.parser import text_string_to_metric_families
 
+from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.metrics import DashboardStats
+from pets.gateway.dashboard import Dashboard
 from pets.mock import DistributionAnswers, MockModel
+from pets.mock.faults import Faults
 from pets.plans import Drift, fit_plan
 from pets.pools import Pool, PooledQuestion
 
@@ -26,20 +26,26 @@ def samples(gateway, headers=None):
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
+def requests_in(shown):
+    return sum(shown["totals"][outcome] for outcome in ("answered", "refused", "failed", "gone"))
+
+
 def test_prometheus_and_the_dashboard_count_alike():
     with run_gateway(total=1000) as gateway:
         traces = sum(gateway.ask(question).json()["pets"]["traces"] for question in ("easy", "torn"))
         assert gateway.ask(n=2).status_code == 400 and gateway.ask(model="mock").status_code == 200
-        metrics = gateway.state.metrics
-        wait_until(lambda: metrics.snapshot(ANYBODY)["requests"] == 4)  # counted when its response is out
-        counts, shown = samples(gateway), metrics.snapshot(ANYBODY)
-    assert counts["pets_requests_total", "vote", "200"] == 2 == shown["votes"]
+        dashboard = Dashboard(gateway.state)
+        wait_until(lambda: requests_in(dashboard.snapshot(ANYBODY)) == 4)  # counted when its response is out
+        counts, shown = samples(gateway), dashboard.snapshot(ANYBODY)
+    totals, budget = shown["totals"], shown["budget"]
+    assert counts["pets_requests_total", "vote", "200"] == 2 == totals["votes"]
     assert counts["pets_requests_total", "refused", "400"] == counts["pets_requests_total", "passthrough", "200"] == 1
+    assert (totals["answered"], totals["refused"]) == (3, 1)
     assert shown["open"] == shown["in_flight"] == 0
-    assert counts["pets_traces_total", "delivered"] == traces
-    assert counts["pets_budget_spent",] == shown["spent"] == traces + 1  # that of the plain request
-    assert (shown["total"], shown["left"]) == (1000, 999 - traces) and counts["pets_budget_limit",] == 1000
-    assert sum(shown["certificates"]) == 2 and sum(shown["warmups"].values()) == traces
+    assert counts["pets_traces_total", "delivered"] == totals["traces"] == traces
+    assert counts["pets_budget_spent",] == budget["spent"] == totals["spent"] == traces + 1  # that of the plain request
+    assert budget["left"] == 999 - traces and budget["limits"][0]["limit"] == counts["pets_budget_limit",] == 1000
+    assert sum(shown["certificates"]) == sum(row["questions"] for row in shown["first_answers"].values()) == 2
     assert [row["question"] for row in shown["questions"]] == ["torn", "easy"]
 
 
@@ -52,7 +58,7 @@ def test_a_key_sees_its_own_counts_and_an_admin_all(tmp_path):
         for name in ("alice", "bob", "bob"):
             spent[name] += gateway.ask("torn", headers=headers[name]).json()["pets"]["traces"]
         gateway.client.get("/v1/chat/completions")
-        wait_until(lambda: gateway.state.metrics.snapshot(ROOT)["requests"] == 3)
+        wait_until(lambda: requests_in(Dashboard(gateway.state).snapshot(ROOT)) == 3)
         shown = {name: gateway.client.get(ONCE, headers=headers[name]).json() for name in secrets}
         counts = {name: samples(gateway, headers[name]) for name in secrets}
     both = spent["alice"] + spent["bob"]
@@ -63,24 +69,23 @@ def test_a_key_sees_its_own_counts_and_an_admin_all(tmp_path):
         ("eve", 0, 0),
     ):
         about = shown[name]
-        assert about["votes"] == about["requests"] == len(about["questions"]) == sum(about["certificates"]) == votes
-        assert about["spent"] == sum(about["warmups"].values()) == traces == counts[name]["pets_budget_spent",]
+        assert about["totals"]["votes"] == requests_in(about) == len(about["questions"]) == votes
+        assert about["budget"]["spent"] == about["totals"]["traces"] == traces == counts[name]["pets_budget_spent",]
         assert counts[name].get(("pets_requests_total", "vote", "200"), 0) == votes
         assert counts[name].get(("pets_traces_total", "delivered"), 0) == traces
-    assert (shown["alice"]["total"], shown["alice"]["left"]) == (500, 500 - spent["alice"])
-    assert shown["root"]["total"] == 1000
+    (own,) = shown["alice"]["budget"]["limits"]
+    assert (own["name"], own["limit"], own["left"]) == ("key", 500, 500 - spent["alice"])
+    assert shown["root"]["budget"]["limits"][0]["limit"] == 1000
 
 
-def test_the_request_rate_is_that_of_the_last_minute():
-    clock = SimpleNamespace(now=0.0)
-    share = SimpleNamespace(balance=SimpleNamespace(spent=0))
-    stats = DashboardStats(share, 16.0, clock=lambda: clock.now)
-    for _ in range(30):
-        stats.record_request()
-        clock.now += 1.0
-    assert stats.request_rate() == 1.0
-    clock.now = 75.0
-    assert stats.request_rate() == 15 / 60
+def test_retries_of_votes_that_came_to_nothing_are_counted():
+    failing = MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), faults=Faults(error_500=1.0))
+    with run_gateway(failing, settings=Settings(answer="choice", tries=2)) as gateway:
+        assert gateway.ask("easy").status_code == 503
+        wait_until(lambda: samples(gateway).get(("pets_requests_total", "vote", "503")))
+        shown = gateway.client.get(ONCE).json()
+        assert samples(gateway)["pets_retries_total",] == shown["totals"]["retries"] > 0
+        assert shown["totals"]["failed"] == 1 and shown["errors"][0]["status"] == 503
 
 
 def test_a_plan_is_kept_to_and_watched():

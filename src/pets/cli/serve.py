@@ -179,6 +179,11 @@ class GatewayOptions:
         metavar="FILE",
     )
     machine_safe: bool = option("Let the ledger outlive a power cut too, which is slower.", False)
+    texts: bool = option(
+        "Keep the latest questions and their traces in memory, to be read on the dashboard.",
+        True,
+        flags=("--texts/--no-texts",),
+    )
     grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0)
     log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")
 
@@ -283,6 +288,7 @@ def _settings(
         passthrough=requests.passthrough,
         exhausted=spend.exhausted,
         allow_hosts=gateway.allow_host,
+        texts=gateway.texts,
         rpm=upstream.rpm,
         tpm=upstream.tpm,
         limits=Limits(requests.max_body, requests.max_messages, requests.max_tokens, requests.max_n),

@@ -179,6 +179,11 @@ class EndpointPool:
         self._by_model[name] = pool
         return pool
 
+    @property
+    def models(self) -> "dict[str, EndpointPool]":
+        """The pools of single models, the one that was asked for last at the end."""
+        return dict(self._by_model)
+
     def part(self, endpoints: Sequence[int]) -> "EndpointPool":
         """Some of the endpoints, by their numbers, as a pool."""
         pool = EndpointPool((), self._max_n)

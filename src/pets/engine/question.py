@@ -391,7 +391,7 @@ class OpenQuestion:
 
     def best(self, answer: str | None) -> BestTrace | None:
         """The trace that speaks best for an answer, over all forms of its class."""
-        return self._best(answer, self._representatives())
+        return self._best(answer, self.representatives())
 
     def _best(self, answer: str | None, names: Mapping[str, str]) -> BestTrace | None:
         alike = [best for best in self.totals.best if names.get(best.form, best.form) == answer]
@@ -412,7 +412,7 @@ class OpenQuestion:
 
         ``weighted`` votes, where there are any, decide instead of the plain ones.
         """
-        names, totals = self._representatives(), self.totals
+        names, totals = self.representatives(), self.totals
         plain = _renamed(dict(verdict.votes), names)
         votes = plain if weighted is None else _renamed(weighted, names)
         winner = verdict.answer if weighted is None else max(votes, key=votes.__getitem__, default=None)
@@ -486,7 +486,7 @@ class OpenQuestion:
             return None
         return weighted_votes([self.label(trace.answer or "") for trace in voters], confidence_weights(confidences))
 
-    def _representatives(self) -> dict[str, str]:
+    def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
         forms = [best.form for best in sorted(self.totals.best, key=lambda best: best.first)]
         if self._classes is None:

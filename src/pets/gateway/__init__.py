@@ -12,7 +12,10 @@ openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
 ledger_store.py   the ledger's rows in the store, durable when awaited
-metrics.py        what Prometheus reads and the dashboard shows; dashboard.html is the page
+metrics.py        what is counted in all and for each key; what Prometheus reads
+stats.py          what is counted for the dashboard; timeseries.py over time, recent_questions.py the latest in full
+dashboard.py      what the dashboard shows to a key; page/ is the page itself
+pages.py          the paths that only read: dashboard, models, probes, metrics
 telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
 settings.py       what the operator chooses
 state.py          what the endpoints share

@@ -1,15 +1,12 @@
 """The gateway as an ASGI application: building it, its paths, and serving it."""
 
-import asyncio
 import contextlib
 import gc
-import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from importlib.resources import files
 from os import PathLike
 
 import uvicorn
@@ -17,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,11 +26,11 @@ from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError, SamplerError, StateError
-from pets.gateway.auth import ApiKey, KeyStore, authenticate, refuse_foreign_site
+from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import ChatCompletions
 from pets.gateway.ledger import GatewayLedger, SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.openapi import description
+from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
 from pets.gateway.passthrough import PassThrough, PlainEndpoint
 from pets.gateway.plain_requests import PLAIN_PATHS
 from pets.gateway.settings import Settings
@@ -53,15 +50,7 @@ GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
-DASHBOARD_REFRESH_S = 1.0
 PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoever asks
-PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 
 
 def build_gateway(
@@ -189,21 +178,14 @@ def running(
 
 def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
-    pages, pass_through = _Pages(state, refresh), PassThrough(state)
+    pass_through = PassThrough(state)
     routes = [
-        Route("/", pages.dashboard),
-        Route("/dashboard/events", pages.events),
-        Route("/v1/models", pages.models),
-        Route("/v1/models/{model:path}", pages.model),
+        *Pages(state, refresh).routes(),
         Route("/v1/chat/completions", ChatCompletions(state, pass_through), methods=["POST"]),
         *(
             Route(f"/v1{path}", PlainEndpoint(state, pass_through, path), methods=["POST"])
             for path in (PLAIN_PATHS if state.settings.passthrough else ())
         ),
-        Route("/healthz", pages.health),
-        Route("/readyz", pages.ready),
-        Route("/metrics", pages.metrics),
-        Route("/openapi.json", pages.openapi),
     ]
 
     @asynccontextmanager
@@ -242,77 +224,6 @@ class _SiteGuard:
             return not self._keys.required
         except StateError:
             return True
-
-
-class _Pages:
-    """The paths that only read."""
-
-    def __init__(self, state: GatewayState, refresh: float) -> None:
-        self._state, self._refresh = state, refresh
-        self._page = files("pets.gateway").joinpath("dashboard.html").read_bytes()
-
-    async def dashboard(self, request: Request) -> Response:
-        """The dashboard."""
-        self._authenticate(request, browser=True)
-        return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
-
-    async def events(self, request: Request) -> Response:
-        """The dashboard's numbers, again and again; with ``?once=1`` a single time, as JSON."""
-        key = self._authenticate(request, browser=True)
-        metrics = self._state.metrics
-        if "once" in request.query_params:
-            return JSONResponse(metrics.snapshot(key))
-
-        async def snapshots() -> AsyncIterator[bytes]:
-            while not self._state.stopping:
-                try:  # each time: a key that was revoked meanwhile sees no more
-                    key = self._authenticate(request, browser=True)
-                except ApiError:
-                    return
-                yield b"data: " + json.dumps(metrics.snapshot(key)).encode() + b"\n\n"
-                await asyncio.sleep(self._refresh)
-
-        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(snapshots(), media_type="text/event-stream", headers=headers)
-
-    async def models(self, request: Request) -> Response:
-        """The server's models, each also with the prefix that makes it vote."""
-        self._authenticate(request)
-        models = await self._state.upstream.models()
-        settings = self._state.settings
-        voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in models]
-        return JSONResponse({"object": "list", "data": voted + (models if settings.passthrough else [])})
-
-    async def model(self, request: Request) -> Response:
-        """One model by name."""
-        self._authenticate(request)
-        name, prefix = request.path_params["model"], self._state.settings.prefix
-        for model in await self._state.upstream.models():
-            if model["id"] == name.removeprefix(prefix):
-                return JSONResponse({**model, "id": name})
-        raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")
-
-    async def health(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return JSONResponse({"status": "ok"})
-
-    async def ready(self, request: Request) -> Response:
-        """Whether requests should be sent here, and if not, why."""
-        checks = self._state.readiness()
-        reason = {} if checks["ledger"] else {"reason": f"The ledger cannot be written ({self._state.ledger.failure})."}
-        return JSONResponse(checks | reason, 200 if all(checks.values()) else 503)
-
-    async def openapi(self, request: Request) -> Response:
-        """The OpenAPI description."""
-        return JSONResponse(description(self._state.settings))
-
-    async def metrics(self, request: Request) -> Response:
-        """Metrics for Prometheus."""
-        key = self._authenticate(request)
-        return Response(self._state.metrics.text(key), media_type="text/plain; version=0.0.4")
-
-    def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
-        return authenticate(self._state.keys, request.headers, browser=browser)
 
 
 class _GatewayServer(Server):

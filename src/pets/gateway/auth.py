@@ -86,6 +86,10 @@ class KeyStore:
         rows = self._database.all("SELECT name, budget, admin, unit, created, revoked FROM api_keys ORDER BY created")
         return [(ApiKey(name, budget, bool(admin), unit), *times) for name, budget, admin, unit, *times in rows]
 
+    def active(self) -> list[ApiKey]:
+        """The keys that are not revoked."""
+        return [key for key, _, revoked in self.all() if revoked is None]
+
     def spent(self, name: str) -> dict[str, int]:
         """What a key has spent or holds, by unit: one, unless the gateway's unit was changed."""
         rows = self._database.all(
@@ -152,6 +156,10 @@ class CachedKeyStore(KeyStore):
         """As :meth:`KeyStore.find`."""
         key = None if secret is None else self._by_hash.get(_hash(secret))
         return key or (None if self._required else ANYBODY)
+
+    def active(self) -> list[ApiKey]:
+        """As :meth:`KeyStore.active`."""
+        return list(self._by_hash.values())
 
     def refresh(self, database: Database) -> None:
         """Read the keys again."""

@@ -60,7 +60,7 @@ class ChatCompletions(ApiEndpoint):
     ) -> None:
         state = self._state
         keepalive = KEEPALIVE_EVENT if request.stream else None
-        work = self._submit(request, options, key, attributes["id"])
+        work = self._submit(request, options, key, attributes)
         vote = await exchange.run_unless_gone(work, state.settings.keepalive, keepalive)
         metadata = vote_metadata(vote, state.ledger)
         state.metrics.record_vote(vote, metadata)
@@ -73,9 +73,11 @@ class ChatCompletions(ApiEndpoint):
             await exchange.send(event)
         await exchange.send(b"", end=True)
 
-    async def _submit(self, request: ChatRequest, options: VoteOptions, key: ApiKey, id: str) -> Vote:
+    async def _submit(
+        self, request: ChatRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
+    ) -> Vote:
         """The vote on a question, or an :class:`ApiError`."""
-        state, clock = self._state, asyncio.get_running_loop().time
+        state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
         begun = clock()
         max_tokens = request.max_tokens
         if max_tokens is None and not state.ledger.currency.flat:  # tokens and money need an end to every trace
@@ -84,6 +86,7 @@ class ChatCompletions(ApiEndpoint):
             max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)
         prompt = Prompt.of_body(request.upstream_fields(max_tokens))
         account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
+        account.model = request.model
         while True:
             submission = Submission(
                 Problem(id, prompt, answer_type=options.answer),
@@ -107,6 +110,8 @@ class ChatCompletions(ApiEndpoint):
                 raise api_error(error, timed_out) from error
             else:
                 return Vote(request, submission, account, answer, clock() - begun)
+            finally:  # of votes that came to nothing, too
+                attributes["retries"] = attributes.get("retries", 0) + submission.retries
 
     def _account(
         self, options: VoteOptions, key: ApiKey, id: str, prompt_tokens: int, max_tokens: int

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
 from pets.gateway.state import GatewayState
+from pets.gateway.stats import FinishedRequest
 from pets.gateway.telemetry import LOGGER, span
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
@@ -79,7 +80,19 @@ class ApiEndpoint(ABC):
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        self._state.metrics.record_request(kind, status, seconds, attributes.get("key"))
+        reason = attributes.get("refused") or attributes.get("error") or ("client gone" if status == 499 else None)
+        self._state.metrics.record_request(
+            FinishedRequest(
+                attributes["id"],
+                attributes.get("key"),
+                kind,
+                status,
+                seconds,
+                attributes.get("model"),
+                reason,
+                attributes.get("retries", 0),
+            )
+        )
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})

@@ -118,6 +118,7 @@ class Reservation:
     balances: tuple[Balance, ...]
     tokens: int = 0
     prompt_tokens: int = 0
+    model: str = ""
     open: bool = True
 
 
@@ -127,8 +128,8 @@ class RequestAccount:
 
     ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
     back, ``lost`` ones were paid for and did not; ``estimated`` ones came without their tokens, ``claimed_more`` with
-    more than they may have. ``upstream_s`` are the seconds in which an attempt was out. A ``fallback`` is written down
-    and not counted: the budget is used up.
+    more than they may have. All this has ``spent`` so much. ``upstream_s`` are the seconds in which an attempt was out.
+    A ``fallback`` is written down and not counted: the budget is used up.
     """
 
     key: ApiKey
@@ -137,10 +138,12 @@ class RequestAccount:
     kind: Literal["vote", "plain", "fallback"] = "vote"
     max_tokens: int = 0
     prompt_tokens: int = 0
+    model: str = ""
     delivered: int = 0
     lost: int = 0
     estimated: int = 0
     claimed_more: int = 0
+    spent: int = 0
     upstream_s: float = 0.0
     _attempts: int = 0
     _busy_since: float = 0.0
@@ -178,6 +181,7 @@ class GatewayLedger(Ledger):
         self._window_number = -1
         self.delivered = self.lost = 0  # traces, since the store was created
         self.estimated = self.claimed_more = 0  # of these
+        self.on_settled: Callable[[Reservation, Settlement], None] = lambda reservation, settlement: None
         self._latest = -math.inf
         self._next_id = 1
         self._load()
@@ -235,6 +239,23 @@ class GatewayLedger(Ledger):
         """What the key of this name may spend, has spent and holds."""
         return self._by_key.setdefault(name, Balance())
 
+    @property
+    def spenders(self) -> list[str]:
+        """The names of the keys that have spent or hold anything."""
+        return [name for name, balance in self._by_key.items() if balance.spent or balance.held]
+
+    def window(self, key: ApiKey) -> tuple[Balance, SpendRateLimit, float] | None:
+        """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
+        if (limit := self._rate_limit) is None:
+            return None
+        window = self._balances(key)[1]
+        return window, limit, limit.seconds_left(self._now())
+
+    @property
+    def replica(self) -> tuple[str, int] | None:
+        """This gateway's name among those that share its store and how many these are; None where none can."""
+        return None
+
     def refusal(self, key: ApiKey, amount: int = 1) -> ApiError:
         """The 429 for a request that cannot be paid for: it takes ``amount`` to begin."""
         total, window, own = self._balances(key)
@@ -277,6 +298,7 @@ class GatewayLedger(Ledger):
             account.kind,
             max_tokens=account.max_tokens,
             prompt_tokens=account.prompt_tokens,
+            model=account.model,
         )
         if reservation is None:
             raise BudgetError(self.refusal(account.key, account.trace_cost).message)
@@ -305,9 +327,11 @@ class GatewayLedger(Ledger):
             account.delivered += len(traces)
             account.estimated += batch.estimated
             account.claimed_more += claimed_more
+            account.spent += min(cost, reservation.held)
             self.settle(reservation, cost, len(traces), tokens, prompt_tokens, batch.estimated, claimed_more)
         elif charged:
             account.lost += reservation.traces
+            account.spent += reservation.held
             self.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
         else:
             self.settle(reservation, cost=0)
@@ -322,6 +346,7 @@ class GatewayLedger(Ledger):
         *,
         max_tokens: int = 0,
         prompt_tokens: int = 0,
+        model: str = "",
     ) -> Reservation | None:
         """Hold the most that these traces may cost; None where that is not free. Durable when it returns."""
         balances = () if kind == "fallback" else self._balances(key)
@@ -331,7 +356,7 @@ class GatewayLedger(Ledger):
         for balance in balances:
             balance.held += amount
         most = traces * max_tokens, traces * prompt_tokens
-        reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most)
+        reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most, model)
         self._next_id += 1
         try:
             return reservation if await self._write_reservation(reservation, request, kind) else None
@@ -366,7 +391,9 @@ class GatewayLedger(Ledger):
         self.estimated += estimated
         self.claimed_more += claimed_more
         used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
-        self._write_settlement(reservation, (cost, delivered, *used, estimated, claimed_more))
+        settlement = (cost, delivered, *used, estimated, claimed_more)
+        self._write_settlement(reservation, settlement)
+        self.on_settled(reservation, settlement)
 
     async def _write_reservation(self, reservation: Reservation, request: str, kind: str) -> bool:
         """Write what is held, durably; False where the store knows that it is not free."""

@@ -4,8 +4,6 @@ The memory that it takes grows with the number of keys alone.
 """
 
 import math
-import time
-from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,29 +13,26 @@ from prometheus_client import Counter as PrometheusCounter
 from pets.core.patterns import NAMES
 from pets.engine.driver import Driver, Submission
 from pets.gateway.auth import ApiKey
-from pets.gateway.ledger import Balance, GatewayLedger, RequestAccount
+from pets.gateway.ledger import Balance, GatewayLedger, RequestAccount, Reservation, Settlement
+from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import Vote
+from pets.gateway.stats import FinishedRequest, ShareStats, question_row
 from pets.plans import Drift
 
-__all__ = ["DashboardStats", "Metrics"]
+__all__ = ["Metrics", "Share"]
 
 REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 OVERHEAD_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 CERTIFICATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
-SHOWN_QUESTIONS = 20
-KEPT_PRICES = 240  # points of the price's history
-RATE_WINDOW_S = 60
-CERTIFICATE_BINS = 10
-SHOWN_ANSWERS = 6  # in a question's vote bar
-ANSWER_CHARACTERS = 120  # that of a question in free text may be long
-
 
 class Share:
-    """What of a gateway's work is that of the key ``name``; all of it for None."""
+    """What of a gateway's work is that of the key ``name``; all of it for None. ``stats`` are for its dashboard."""
 
-    def __init__(self, driver: Driver, ledger: GatewayLedger, name: str | None) -> None:
+    def __init__(self, driver: Driver, ledger: GatewayLedger, name: str | None, drift: Drift | None = None) -> None:
         self._driver, self.ledger, self.name = driver, ledger, name
+        self.stats = ShareStats(lambda: self.balance.spent)
+        self.prometheus = PrometheusMetrics(self, drift)
 
     @property
     def submissions(self) -> list[Submission]:
@@ -62,43 +57,65 @@ class Share:
 
 
 class Metrics:
-    """The metrics of one gateway: a key is shown its own, an admin all. Two in one process do not share them."""
+    """The metrics of one gateway: a key is shown its own, an admin all. Two in one process do not share them.
 
-    def __init__(self, driver: Driver, ledger: GatewayLedger, mean_budget: float, drift: Drift | None = None) -> None:
-        self._driver, self._ledger, self._mean_budget, self._drift = driver, ledger, mean_budget, drift
-        self._all = self._make(None)
-        self._by_key: dict[str, tuple[PrometheusMetrics, DashboardStats]] = {}
+    ``recent`` keeps the latest votes, to be looked into.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        ledger: GatewayLedger,
+        drift: Drift | None = None,
+        recent: RecentQuestions | None = None,
+    ) -> None:
+        self._driver, self._ledger, self.drift = driver, ledger, drift
+        self.recent = recent or RecentQuestions()
+        self._all = Share(driver, ledger, None, drift)
+        self._by_key: dict[str, Share] = {}
+        ledger.on_settled = self._record_settlement
 
     def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response."""
-        if self._drift is not None and metadata["warmup"] is not None:
-            self._drift.see(NAMES.index(metadata["warmup"]))
-        for prometheus, dashboard in (self._all, self._of(vote.account.key.name)):
-            prometheus.record_vote(vote, metadata)
-            dashboard.record_vote(vote, metadata)
+        if self.drift is not None and metadata["warmup"] is not None:
+            self.drift.see(NAMES.index(metadata["warmup"]))
+        spent = 0 if vote.account.kind == "fallback" else vote.account.spent
+        row = question_row(
+            vote,
+            metadata,
+            spent=self._ledger.shown(spent),
+            now=self._all.stats.clock(),
+            texts=self.recent.texts,
+        )
+        self.recent.add(vote, metadata, row)
+        for share in self._shares(vote.account.key.name):
+            share.prometheus.record_vote(vote, metadata)
+            share.stats.record_vote(metadata, row)
 
-    def record_request(self, kind: str, status: int, seconds: float, key: str | None) -> None:
-        """Count a request that is over, of the key of this name; ``kind`` is vote, passthrough or refused."""
-        for prometheus, dashboard in [self._all] if key is None else [self._all, self._of(key)]:
-            prometheus.record_request(kind, status, seconds)
-            dashboard.record_request()
+    def record_request(self, request: FinishedRequest) -> None:
+        """Count a request that is over."""
+        for share in self._shares(request.key):
+            share.prometheus.record_request(request)
+            share.stats.record_request(request)
 
     def text(self, key: ApiKey) -> bytes:
         """The metrics that a key may see, in Prometheus' text format."""
-        return (self._all if key.admin else self._of(key.name))[0].text()
+        return self.share_of(None if key.admin else key.name).prometheus.text()
 
-    def snapshot(self, key: ApiKey) -> dict[str, Any]:
-        """All that the dashboard of a key shows."""
-        return (self._all if key.admin else self._of(key.name))[1].snapshot(key)
-
-    def _of(self, name: str) -> "tuple[PrometheusMetrics, DashboardStats]":
+    def share_of(self, name: str | None) -> Share:
+        """What was counted for the key of this name; all for None."""
+        if name is None:
+            return self._all
         if name not in self._by_key:
-            self._by_key[name] = self._make(name)
+            self._by_key[name] = Share(self._driver, self._ledger, name, self.drift)
         return self._by_key[name]
 
-    def _make(self, name: str | None) -> "tuple[PrometheusMetrics, DashboardStats]":
-        share = Share(self._driver, self._ledger, name)
-        return PrometheusMetrics(share, self._drift), DashboardStats(share, self._mean_budget, self._drift)
+    def _record_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
+        for share in self._shares(reservation.key):
+            share.stats.record_settlement(reservation, settlement)
+
+    def _shares(self, key: str | None) -> list[Share]:
+        return [self._all] if key is None else [self._all, self.share_of(key)]
 
 
 class PrometheusMetrics:
@@ -113,6 +130,9 @@ class PrometheusMetrics:
             "pets_traces", "Upstream traces of votes: delivered or lost.", ["came"], registry=registry
         )
         self._tokens = PrometheusCounter("pets_tokens", "Tokens of voted requests.", ["kind"], registry=registry)
+        self._retries = PrometheusCounter(
+            "pets_retries", "Upstream requests of votes that failed and were tried again.", registry=registry
+        )
         self._usage_faults = PrometheusCounter(
             "pets_usage_faults",
             "Traces whose tokens no server told (estimated), or of which it claimed more than was asked for.",
@@ -160,10 +180,11 @@ class PrometheusMetrics:
         if answer.certificate is not None:
             self._certificates.observe(answer.certificate)
 
-    def record_request(self, kind: str, status: int, seconds: float) -> None:
-        """Count a request that is over; ``kind`` is vote, passthrough or refused."""
-        self._requests.labels(kind, str(status)).inc()
-        self._request_seconds.labels(kind).observe(seconds)
+    def record_request(self, request: FinishedRequest) -> None:
+        """Count a request that is over."""
+        self._requests.labels(request.kind, str(request.status)).inc()
+        self._request_seconds.labels(request.kind).observe(request.seconds)
+        self._retries.inc(request.retries)
 
     def text(self) -> bytes:
         """All metrics, in Prometheus' text format."""
@@ -172,89 +193,3 @@ class PrometheusMetrics:
     def _gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """A gauge whose value is looked up when it is read."""
         Gauge(name, description, registry=self._registry).set_function(lambda: float(value()))
-
-
-class DashboardStats:
-    """Counts, rates and the latest votes of one share of a gateway's work, as the dashboard shows them."""
-
-    def __init__(
-        self, share: Share, mean_budget: float, drift: Drift | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._share, self._mean_budget = share, mean_budget
-        self._drift, self._clock = drift, clock
-        self._started = clock()
-        self._spent_before = share.balance.spent
-        self._requests_by_second: deque[list[int]] = deque()  # [second, requests] of the last minute
-        self._latest: deque[dict[str, Any]] = deque(maxlen=SHOWN_QUESTIONS)
-        self._prices: deque[tuple[float, float]] = deque(maxlen=KEPT_PRICES)
-        self._traces_by_warmup: Counter[str] = Counter()
-        self._certificates = [0] * CERTIFICATE_BINS
-        self._votes = self._requests = self._traces = self._lost = 0
-
-    def record_request(self) -> None:
-        """Count a request that is over."""
-        self._requests += 1
-        second = int(self._clock())
-        if not self._requests_by_second or self._requests_by_second[-1][0] != second:
-            self._requests_by_second.append([second, 0])
-            self._forget_requests()
-        self._requests_by_second[-1][1] += 1
-
-    def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
-        """Count a vote that is over and keep it to be shown."""
-        self._votes += 1
-        self._traces += vote.account.delivered + vote.account.lost
-        self._lost += vote.account.lost
-        self._traces_by_warmup[metadata["warmup"] or "none"] += metadata["traces"]
-        if metadata["certificate"] is not None:
-            self._certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
-        if metadata["price"]:
-            self._prices.append((self._clock(), math.log10(metadata["price"])))
-        row = {name: metadata[name] for name in ("certificate", "traces", "stopped", "warmup")}
-        row |= {"id": vote.answer.id, "question": vote.request.preview, "at": self._clock()}
-        row["answer"] = None if metadata["answer"] is None else metadata["answer"][:ANSWER_CHARACTERS]
-        leading = sorted(metadata["votes"].items(), key=lambda item: -item[1])[:SHOWN_ANSWERS]
-        row["votes"] = [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in leading]
-        self._latest.append(row)
-
-    def request_rate(self) -> float:
-        """Requests per second over the last minute."""
-        now = self._clock()
-        since = max(now - RATE_WINDOW_S, self._started)
-        self._forget_requests()
-        return sum(count for _, count in self._requests_by_second) / max(1.0, now - since)
-
-    def _forget_requests(self) -> None:
-        while self._requests_by_second and self._requests_by_second[0][0] < self._clock() - RATE_WINDOW_S:
-            self._requests_by_second.popleft()
-
-    def snapshot(self, key: ApiKey) -> dict[str, Any]:
-        """All that a page of this key needs."""
-        share, ledger = self._share, self._share.ledger
-        left = ledger.left(key)
-        balance = share.balance
-        elapsed = max(1.0, self._clock() - self._started)
-        spent_per_second = (balance.spent - self._spent_before) / elapsed
-        return {
-            "unit": ledger.shown_unit,
-            "spent": ledger.shown(balance.spent),
-            "held": ledger.shown(balance.held),
-            "total": None if balance.limit is None else ledger.shown(balance.limit),
-            "left": None if left is None else ledger.shown(left),
-            "lasts": left / spent_per_second if left is not None and spent_per_second > 0 else None,
-            "per_second": ledger.shown(spent_per_second),
-            "rate": self.request_rate(),
-            "requests": self._requests,
-            "votes": self._votes,
-            "open": len(share.submissions),
-            "in_flight": share.in_flight,
-            "mean_budget": self._mean_budget,
-            "mean_spent": self._traces / max(1, self._votes),
-            "warmups": dict(self._traces_by_warmup),
-            "certificates": self._certificates,
-            "prices": [(round(at, 1), round(price, 4)) for at, price in self._prices],
-            "questions": list(self._latest)[::-1],
-            "drift": None if self._drift is None else self._drift.to_plain(),
-            "lost": ledger.lost if share.name is None else self._lost,
-            "at": self._clock(),
-        }

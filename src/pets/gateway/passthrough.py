@@ -85,7 +85,14 @@ class PassThrough:
         prompt_tokens = _prompt_tokens(request, fields)
         trace_cost = ledger.max_trace_cost(prompt_tokens, max_tokens)
         reservation = await ledger.reserve(
-            key, traces, trace_cost, id, "plain", max_tokens=max_tokens, prompt_tokens=prompt_tokens
+            key,
+            traces,
+            trace_cost,
+            id,
+            "plain",
+            max_tokens=max_tokens,
+            prompt_tokens=prompt_tokens,
+            model=request.model,
         )
         if reservation is None:
             raise ledger.refusal(key, traces * trace_cost)

@@ -20,7 +20,6 @@ from pets.registry import answer_types
 __all__ = ["ChatRequest", "VoteOptions", "parse_request"]
 
 ANSWER_SPEC_CHARACTERS = 200
-PREVIEW_CHARACTERS = 120
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
 GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)
 UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
@@ -126,10 +125,12 @@ class ChatRequest:
             raise ApiError(message, param="messages")
 
     @property
-    def preview(self) -> str:
-        """The beginning of the user's last message, for the dashboard."""
+    def last_user_message(self) -> str:
+        """The text of the user's last message; what is no text in it is named by its type, in brackets."""
         content = next((m.get("content") for m in reversed(self.fields["messages"]) if m.get("role") == "user"), "")
-        return content[:PREVIEW_CHARACTERS] if isinstance(content, str) else "(parts)"
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        texts = [part.get("text", f"[{part.get('type')}]") for part in parts if isinstance(part, dict)]
+        return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -> ChatRequest:

@@ -28,7 +28,8 @@ class Settings:
     refused with 503). A trace is given up after ``tries``. ``rpm`` and ``tpm`` are the requests and tokens per minute
     that each upstream server takes. ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is
     a 429, ``single`` one trace without a vote, which is not counted against the budget. Without keys, requests name
-    this machine or one of ``allow_hosts`` as their host.
+    this machine or one of ``allow_hosts`` as their host. ``texts`` keeps the latest questions and their traces in
+    memory, for the dashboard.
     """
 
     prefix: str = "pets/"
@@ -45,6 +46,7 @@ class Settings:
     passthrough: bool = True
     exhausted: Literal["refuse", "single"] = "refuse"
     allow_hosts: tuple[str, ...] = ()
+    texts: bool = True
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

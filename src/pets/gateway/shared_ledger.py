@@ -175,6 +175,11 @@ class SharedLedger(GatewayLedger):
             self._by_key[name] = self._balance(f"key {name}")
         return self._by_key[name]
 
+    @property
+    def replica(self) -> tuple[str, int]:
+        """As :attr:`GatewayLedger.replica`."""
+        return self._shared_writer.name, 1 + self._shared_writer.other_replicas
+
     def _balance(self, name: str, limit: int | None = None) -> SharedBalance:
         balance = self._by_name.get(name)
         if balance is None:

@@ -182,6 +182,11 @@ class SharedWriter:
             return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
         return None if self._failure is None else FAILURE
 
+    @property
+    def other_replicas(self) -> int:
+        """How many other replicas were there at the last look."""
+        return len(self._seen)
+
     # -- the event loop's side --------------------------------------------------------------------------------------
 
     def register(self, currency: Currency) -> None:

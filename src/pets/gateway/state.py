@@ -7,6 +7,7 @@ from pets.engine.driver import Driver
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
+from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.settings import Settings
 from pets.gateway.upstream import Upstream
 from pets.openai.errors import ApiError
@@ -30,7 +31,8 @@ class GatewayState:
         drift: Drift | None = None,
     ) -> None:
         self.settings, self.keys, self.ledger, self.upstream, self.driver = settings, keys, ledger, upstream, driver
-        self.metrics = Metrics(driver, ledger, mean_budget, drift)
+        self.mean_budget = mean_budget
+        self.metrics = Metrics(driver, ledger, drift, RecentQuestions(texts=settings.texts))
         self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
         self.open_requests = 0
         self.stopping = False

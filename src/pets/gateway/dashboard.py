@@ -1,0 +1,186 @@
+"""What the dashboard shows to a key: to an admin all, or the share of one key; to any other key its own share.
+
+Budgets and spend by key are those of the store, of all gateways that share it; all else is counted by this gateway,
+from its start on.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from pets.engine.endpoints import Endpoint
+from pets.gateway.auth import ApiKey
+from pets.gateway.ledger import Balance
+from pets.gateway.metrics import Share
+from pets.gateway.state import GatewayState
+from pets.gateway.stats import COLUMNS
+from pets.gateway.timeseries import RESOLUTIONS
+from pets.openai.errors import ApiError
+
+__all__ = ["Dashboard"]
+
+
+class Dashboard:
+    """The dashboard's data: :meth:`snapshot` as of now, :meth:`history` over time, :meth:`question` in full."""
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+
+    def snapshot(self, key: ApiKey, of_key: str | None = None) -> dict[str, Any]:
+        """Everything but the history, of the key ``of_key`` where an admin asks for that."""
+        share = self._share(key, of_key)
+        stats, ledger, metrics = share.stats, self._state.ledger, self._state.metrics
+        totals = stats.totals
+        return {
+            "at": stats.clock(),
+            "started": stats.started,
+            "viewer": {"name": key.name, "admin": key.admin},
+            "of_key": share.name,
+            "replica": self._replica(),
+            "unit": ledger.shown_unit,
+            "budget": self._budget(key, share),
+            "totals": {name: totals[name] for name in COLUMNS} | {"spent": ledger.shown(totals["spent"])},
+            "requests_per_second": stats.requests_per_second(),
+            "latency": {kind: stats.latency(kind) for kind in ("vote", "plain")},
+            "open": len(share.submissions),
+            "in_flight": share.in_flight,
+            "mean_budget": self._state.mean_budget,
+            "first_answers": {name: dict(counts) for name, counts in stats.first_answers.items()},
+            "certificates": stats.certificates,
+            "drift": None if metrics.drift is None else metrics.drift.to_plain(),
+            "upstream": self._upstream(key),
+            "models": self._models(share),
+            "keys": self._keys(key),
+            "questions": list(stats.questions)[::-1],
+            "errors": list(stats.errors)[::-1],
+            "ready": self._state.readiness(),
+        }
+
+    def history(self, key: ApiKey, span: str, of_key: str | None = None) -> dict[str, Any]:
+        """The last hour or day, a column for each quantity."""
+        if span not in RESOLUTIONS:
+            raise ApiError(f"'span' is one of {', '.join(RESOLUTIONS)}.", param="span")
+        columns = self._share(key, of_key).stats.columns(span)
+        shown = self._state.ledger.shown
+        columns["spent"] = [None if amount is None else shown(amount) for amount in columns["spent"]]
+        return columns
+
+    def question(self, key: ApiKey, id: str) -> dict[str, Any]:
+        """One of the latest votes, with its traces."""
+        detail = self._state.metrics.recent.find(id, key)
+        if detail is None:
+            words = "This question is not here: it is no longer kept, or another replica has answered it."
+            raise ApiError(words, status=404, code="question_not_kept")
+        return detail
+
+    def _share(self, key: ApiKey, of_key: str | None) -> Share:
+        name = of_key or None if key.admin else key.name
+        if name is not None and name != key.name and name not in self._key_names():
+            raise ApiError("There is no such key.", status=404, param="key", code="unknown_key")
+        return self._state.metrics.share_of(name)
+
+    def _key_names(self) -> list[str]:
+        """Every key that may ask or has spent, by name."""
+        return sorted({key.name for key in self._state.keys.active()} | set(self._state.ledger.spenders))
+
+    def _replica(self) -> dict[str, Any] | None:
+        replica = self._state.ledger.replica
+        return None if replica is None else {"name": replica[0], "replicas": replica[1]}
+
+    def _budget(self, key: ApiKey, share: Share) -> dict[str, Any]:
+        """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""
+        ledger, per_second = self._state.ledger, share.stats.spent_per_second()
+        limit = ledger.total.limit if share.name is None else self._limits().get(share.name)
+        rows = []
+        if limit is not None:
+            rows.append(self._limit("key" if share.name else "total", share.balance, limit, per_second))
+        if share.name is None and (window := ledger.window(key)) is not None:
+            balance, rate, seconds_left = window
+            times = {"seconds": rate.seconds, "refills_in_s": seconds_left}
+            rows.append(self._limit("window", balance, rate.amount, per_second) | times)
+        left = ledger.left(key) if share.name in (None, key.name) else None
+        return {
+            "spent": ledger.shown(share.balance.spent),
+            "held": ledger.shown(share.balance.held),
+            "left": min((row["left"] for row in rows), default=None) if left is None else ledger.shown(left),
+            "per_hour": ledger.shown(3600 * per_second),
+            "limits": rows,
+        }
+
+    def _limit(self, name: str, balance: Balance, limit: int, per_second: float) -> dict[str, Any]:
+        shown, left = self._state.ledger.shown, max(0, limit - balance.spent - balance.held)
+        return {
+            "name": name,
+            "limit": shown(limit),
+            "spent": shown(balance.spent),
+            "held": shown(balance.held),
+            "left": shown(left),
+            "ends_in_s": left / per_second if per_second > 0 else None,
+        }
+
+    def _limits(self) -> dict[str, int | None]:
+        """The budget of each key that is in use."""
+        return {key.name: key.budget for key in self._state.keys.active()}
+
+    def _models(self, share: Share) -> list[dict[str, Any]]:
+        shown = self._state.ledger.shown
+        names = ("requests", "traces", "prompt_tokens", "tokens")
+        rows = [
+            {"model": model} | {name: counts[name] for name in names} | {"spent": shown(counts["spent"])}
+            for model, counts in share.stats.by_model.items()
+        ]
+        return sorted(rows, key=lambda row: (-row["spent"], -row["requests"]))
+
+    def _keys(self, viewer: ApiKey) -> list[dict[str, Any]]:
+        """What each key has spent, over all replicas; a key that is not an admin's sees its own."""
+        ledger = self._state.ledger
+        limits, rows = self._limits(), []
+        for name in self._key_names() if viewer.admin else [viewer.name]:
+            balance, limit = ledger.balance_of(name), limits.get(name)
+            rows.append({
+                "name": name,
+                "spent": ledger.shown(balance.spent),
+                "held": ledger.shown(balance.held),
+                "limit": None if limit is None else ledger.shown(limit),
+            })  # fmt: skip
+        return sorted(rows, key=lambda row: -row["spent"])
+
+    def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
+        """How each server does for each model, as its latest requests say; where it is and its load for admins."""
+        pool, now = self._state.driver.fetcher.pool, _loop_time()
+        rows = [
+            _health(endpoint, now) | {"server": endpoint.number + 1, "model": model} | self._private(endpoint, viewer)
+            for model, part in (pool.models or {"": pool}).items()
+            for endpoint in part.endpoints
+        ]
+        faults = dict(self._state.driver.fetcher.faults) if viewer.admin else {}
+        return {"servers": rows, "faults": faults}
+
+    def _private(self, endpoint: Endpoint, viewer: ApiKey) -> dict[str, Any]:
+        if not viewer.admin:
+            return {}
+        urls = self._state.upstream.urls
+        url = urls[endpoint.number] if endpoint.number < len(urls) else "this machine"
+        return {"url": url, "in_flight": endpoint.in_flight}
+
+
+def _health(endpoint: Endpoint, now: float) -> dict[str, Any]:
+    """``up`` after an answer, ``down`` while it rests after failures, ``waiting`` by its own word, ``failing``, or
+    ``not asked`` yet."""
+    state = "up" if endpoint.answered else "not asked"
+    wait_s = max(0.0, max(endpoint.rest_until, endpoint.blocked_until) - now)
+    if endpoint.rest_until > now:
+        state = "down"
+    elif endpoint.blocked_until > now:
+        state = "waiting"
+    elif endpoint.failures:
+        state = "failing"
+    return {"state": state, "failures": endpoint.failures, "retry_in_s": wait_s, "latency_s": endpoint.latency_s}
+
+
+def _loop_time() -> float:
+    """The event loop's clock, which endpoints go by."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()

@@ -1,0 +1,143 @@
+"""The paths that only read: the dashboard and its data, models, probes, metrics, the OpenAPI description."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from importlib.resources import files
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from pets.gateway.auth import ApiKey, authenticate
+from pets.gateway.dashboard import Dashboard
+from pets.gateway.openapi import description
+from pets.gateway.state import GatewayState
+from pets.openai.errors import ApiError
+
+__all__ = ["DASHBOARD_REFRESH_S", "Pages"]
+
+DASHBOARD_REFRESH_S = 1.0
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+PAGE_FILES = ("dashboard.css", "dashboard.js", "uPlot.iife.min.js", "uPlot.min.css")
+PALETTE_FILE = "palette.css"  # the report's: one look
+
+
+class Pages:
+    """The paths that only read; a page that is open is told news every ``refresh`` seconds."""
+
+    def __init__(self, state: GatewayState, refresh: float) -> None:
+        self._state, self._refresh = state, refresh
+        self._dashboard = Dashboard(state)
+        folder, package = files("pets.gateway").joinpath("page"), files("pets")
+        self._page = folder.joinpath("dashboard.html").read_bytes()
+        self._files = {name: folder.joinpath(name).read_bytes() for name in PAGE_FILES}
+        self._files[PALETTE_FILE] = package.joinpath("report", PALETTE_FILE).read_bytes()
+
+    def routes(self) -> list[Route]:
+        """Each path with what answers it."""
+        return [
+            Route("/", self.dashboard),
+            Route("/dashboard/events", self.events),
+            Route("/dashboard/history", self.history),
+            Route("/dashboard/questions/{id}", self.question),
+            Route("/dashboard/{name}", self.page_file),
+            Route("/v1/models", self.models),
+            Route("/v1/models/{model:path}", self.model),
+            Route("/healthz", self.health),
+            Route("/readyz", self.ready),
+            Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
+        ]
+
+    async def dashboard(self, request: Request) -> Response:
+        """The dashboard."""
+        self._authenticate(request, browser=True)
+        return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
+
+    async def page_file(self, request: Request) -> Response:
+        """A stylesheet or script of the dashboard."""
+        self._authenticate(request, browser=True)
+        name = request.path_params["name"]
+        if name not in self._files:
+            raise HTTPException(404)
+        return Response(self._files[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=DATA_HEADERS)
+
+    async def history(self, request: Request) -> Response:
+        """The dashboard's numbers over the last hour or day (``?span=``)."""
+        key, asked = self._authenticate(request, browser=True), request.query_params
+        columns = self._dashboard.history(key, asked.get("span", "hour"), asked.get("key"))
+        return JSONResponse(columns, headers=DATA_HEADERS)
+
+    async def question(self, request: Request) -> Response:
+        """One of the latest votes with its traces."""
+        key = self._authenticate(request, browser=True)
+        return JSONResponse(self._dashboard.question(key, request.path_params["id"]), headers=DATA_HEADERS)
+
+    async def events(self, request: Request) -> Response:
+        """The dashboard's numbers, again and again; with ``?once=1`` a single time, as JSON."""
+        key, asked, dashboard = self._authenticate(request, browser=True), request.query_params, self._dashboard
+        snapshot = dashboard.snapshot(key, asked.get("key"))
+        if "once" in asked:
+            return JSONResponse(snapshot, headers=DATA_HEADERS)
+
+        async def snapshots() -> AsyncIterator[bytes]:
+            while not self._state.stopping:
+                try:  # each time: a key that was revoked meanwhile sees no more
+                    key = self._authenticate(request, browser=True)
+                    snapshot = dashboard.snapshot(key, asked.get("key"))
+                except ApiError:
+                    return
+                yield b"data: " + json.dumps(snapshot).encode() + b"\n\n"
+                await asyncio.sleep(self._refresh)
+
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return StreamingResponse(snapshots(), media_type="text/event-stream", headers=headers)
+
+    async def models(self, request: Request) -> Response:
+        """The server's models, each also with the prefix that makes it vote."""
+        self._authenticate(request)
+        models = await self._state.upstream.models()
+        settings = self._state.settings
+        voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in models]
+        return JSONResponse({"object": "list", "data": voted + (models if settings.passthrough else [])})
+
+    async def model(self, request: Request) -> Response:
+        """One model by name."""
+        self._authenticate(request)
+        name, prefix = request.path_params["model"], self._state.settings.prefix
+        for model in await self._state.upstream.models():
+            if model["id"] == name.removeprefix(prefix):
+                return JSONResponse({**model, "id": name})
+        raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")
+
+    async def health(self, request: Request) -> Response:
+        """Whether the process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        """Whether requests should be sent here, and if not, why."""
+        checks = self._state.readiness()
+        reason = {} if checks["ledger"] else {"reason": f"The ledger cannot be written ({self._state.ledger.failure})."}
+        return JSONResponse(checks | reason, 200 if all(checks.values()) else 503)
+
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI description."""
+        return JSONResponse(description(self._state.settings))
+
+    async def metrics(self, request: Request) -> Response:
+        """Metrics for Prometheus."""
+        key = self._authenticate(request)
+        return Response(self._state.metrics.text(key), media_type="text/plain; version=0.0.4")
+
+    def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
+        return authenticate(self._state.keys, request.headers, browser=browser)

@@ -1,0 +1,132 @@
+"""``RecentQuestions``: the latest votes with their traces, to be looked into; bounded in number and in characters.
+
+They are in memory alone. A question is its key's own: another key, unless it is an admin's, gets none of it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from pets.gateway.auth import ApiKey
+from pets.gateway.responses import Vote
+from pets.store import StoredTrace
+
+__all__ = ["RecentQuestions", "last_characters", "vote_parts"]
+
+MAX_QUESTIONS = 500
+MAX_CHARACTERS = 16 << 20  # of all texts together
+TEXT_CHARACTERS = 8_000  # of one text
+SHOWN_ANSWERS = 4  # with a part of their own in the bar of a question's votes
+ANSWER_CHARACTERS = 120  # that of a question in free text may be long
+
+
+class RecentQuestions:
+    """Votes that are over, each with what its page shows; the oldest go first. Without ``texts``, answers alone."""
+
+    def __init__(
+        self, max_questions: int = MAX_QUESTIONS, max_characters: int = MAX_CHARACTERS, *, texts: bool = True
+    ) -> None:
+        self._max_questions, self._max_characters, self.texts = max_questions, max_characters, texts
+        self._details: OrderedDict[str, tuple[dict[str, Any], int]] = OrderedDict()
+        self._characters = 0
+
+    def add(self, vote: Vote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
+        """Keep a vote; ``metadata`` is the ``pets`` object of its response, ``row`` what lists show of it."""
+        characters = TEXT_CHARACTERS if self.texts else 0
+        message = last_characters(vote.request.last_user_message, characters)
+        traces = [_trace_row(trace, answer, characters) for trace, answer in _traces(vote)]
+        answers = sorted(metadata["votes"].items(), key=lambda item: -item[1])
+        detail = row | {
+            "message": message,
+            "messages": len(vote.request.fields["messages"]),
+            "answer": _answer(metadata["answer"]),
+            "answers": [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in answers],
+            "trace_list": traces,
+        }
+        size = len(message) + sum(len(trace["text"]) for trace in traces)
+        self._details[row["id"]] = detail, size
+        self._characters += size
+        while len(self._details) > self._max_questions or self._characters > self._max_characters:
+            self._characters -= self._details.popitem(last=False)[1][1]
+
+    def find(self, id: str, key: ApiKey) -> dict[str, Any] | None:
+        """A vote that this key may see, if it is still kept."""
+        detail = self._details.get(id, (None, 0))[0]
+        if detail is None or key.admin:
+            return detail
+        if detail["key"] != key.name:
+            return None
+        hidden = {"server": None}  # which servers there are, and what they say, is the operator's business
+        traces = [trace | hidden | {"error": trace["error"] and "failed"} for trace in detail["trace_list"]]
+        return detail | {"trace_list": traces}
+
+
+def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """The parts of a bar of all traces that were paid for, as (kind, name, votes): they add up to them.
+
+    The leading answers, the others together, traces without an answer, and traces that were paid for and not counted.
+    Votes weighted by confidence have no place in it for traces without a vote.
+
+    >>> votes = {"votes": {"A": 5, "B": 2}, "no_answer": 1, "traces": 10, "weighted": False}
+    >>> vote_parts(votes)
+    [('answer', 'A', 5), ('answer', 'B', 2), ('no answer', 'no answer', 1), ('not counted', 'lost or late', 2)]
+    """
+    ranked = sorted(metadata["votes"].items(), key=lambda item: -item[1])
+    parts = [("answer", answer[:ANSWER_CHARACTERS], votes) for answer, votes in ranked[:SHOWN_ANSWERS]]
+    if others := ranked[SHOWN_ANSWERS:]:
+        name = "1 other answer" if len(others) == 1 else f"{len(others)} other answers"
+        parts.append(("others", name, sum(votes for _, votes in others)))
+    if metadata["weighted"]:
+        return parts
+    counted = sum(votes for _, votes in ranked)
+    no_answer = min(metadata["no_answer"], metadata["traces"] - counted)
+    for kind, name, votes in (
+        ("no answer", "no answer", no_answer),
+        ("not counted", "lost or late", metadata["traces"] - counted - no_answer),
+    ):
+        if votes > 0:
+            parts.append((kind, name, votes))
+    return parts
+
+
+def last_characters(text: str, characters: int) -> str:
+    """The end of a text, from a word on: what is asked or answered stands there. For no characters, nothing.
+
+    >>> last_characters("one two three", 9)
+    '… three'
+    """
+    if len(text) <= characters:
+        return text
+    if not characters:
+        return ""
+    end = text[2 - characters :]
+    head, _, tail = end.partition(" ")
+    return f"… {tail if tail and len(head) < characters // 4 else end}"
+
+
+def _answer(answer: str | None) -> str | None:
+    return None if answer is None else answer[:ANSWER_CHARACTERS]
+
+
+def _traces(vote: Vote) -> Iterator[tuple[StoredTrace, str | None]]:
+    """The traces of a vote in launch order, each with the answer that it counts for."""
+    question = vote.submission.question
+    if question is None:
+        return
+    names = question.representatives()
+    for _, trace in sorted((question.traces or {}).items()):
+        yield trace, None if trace.answer is None else names.get(trace.answer, trace.answer)
+
+
+def _trace_row(trace: StoredTrace, answer: str | None, characters: int) -> dict[str, Any]:
+    return {
+        "number": trace.number + 1,
+        "answer": _answer(answer),
+        "finish": trace.finish,
+        "tokens": trace.tokens,
+        "seconds": round(trace.seconds, 3),
+        "server": trace.endpoint + 1,
+        "tries": trace.tries,
+        "error": trace.error,
+        "text": last_characters(trace.text, characters),
+    }

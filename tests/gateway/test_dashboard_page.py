@@ -1,0 +1,138 @@
+"""The dashboard in a real Chromium: what is drawn is what was counted, in every look, by mouse and by keyboard."""
+
+import httpx
+
+from pets.gateway import Settings
+from pets.gateway.auth import ANYBODY
+from pets.gateway.dashboard import Dashboard
+from pets.mock import DistributionAnswers, MockModel
+from pets.mock.faults import Faults
+from pets.policies.price import Price
+
+from ..browser import check_looks, open_page, serious_problems
+from .conftest import add_key, run_gateway
+
+MARKUP = "<img src=x onerror=alert(1)> <b>Which</b> of A, B, C, D, E, F & G?"
+MANY = {MARKUP: dict.fromkeys("ABCDEFG", 1 / 7), "easy": {"A": 1.0}, "torn": {"A": 0.5, "B": 0.3}}
+DRAWN_BARS = """() => [...document.querySelectorAll('.bar')].map(bar => ({
+    total: Number(bar.dataset.total), words: bar.getAttribute('aria-label'), width: bar.clientWidth,
+    parts: [...bar.children].map(part => [Number(part.dataset.value), part.getBoundingClientRect().width])}))"""
+TOTALS = "() => [...document.querySelectorAll('#questions .votes')].map(bar => Number(bar.dataset.total))"
+COUNTS = "() => [...document.querySelectorAll('#answers td:nth-child(2)')].map(cell => Number(cell.textContent))"
+ANSWERED = "n => Number(document.querySelector('#requests-chart .legend b').dataset.value) === n"
+TIMED = r"() => /\d\d:\d\d:\d\d$/.test(document.getElementById('requests-chart-title').textContent)"
+NO_SERVER = "() => document.getElementById('alerts').textContent.includes('No upstream server answers')"
+LEGENDS = """() => Object.fromEntries([...document.querySelectorAll('figure')].map(figure =>
+    [figure.id, [...figure.querySelectorAll('.legend b')].map(value => Number(value.dataset.value))]))"""
+
+
+def shown_questions(page, number):
+    page.wait_for_function("n => document.querySelectorAll('#questions .votes').length >= n", arg=number)
+
+
+def test_a_live_run_is_drawn_as_it_was_counted(browser, screenshots):
+    mock = MockModel(DistributionAnswers(MANY, tokens=8), faults=Faults(error_500=0.1))
+    with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
+        opened = open_page(browser, gateway.url)
+        page = opened.page
+        page.wait_for_function("() => document.getElementById('state').textContent === 'live'")
+        for number in range(9):
+            gateway.ask([MARKUP, "easy", "torn"][number % 3])
+            gateway.ask("easy", model="mock")
+        gateway.ask("easy", n=2)
+        shown_questions(page, 5)
+        left = f"{2000 - gateway.ledger.total.spent:,} traces"
+        page.wait_for_function("text => document.getElementById('left').textContent === text", arg=left)
+        totals = Dashboard(gateway.state).snapshot(ANYBODY)["totals"]
+        page.wait_for_function(ANSWERED, arg=totals["answered"])
+        drawn = page.evaluate(DRAWN_BARS)
+        assert len(drawn) >= 6
+        for bar in drawn:  # every bar: the parts are its total, and each is as wide as its share of it
+            assert sum(value for value, _ in bar["parts"]) == bar["total"]
+            for value, width in bar["parts"]:
+                assert abs(width - bar["width"] * value / bar["total"]) <= 1.5, bar
+        rows = Dashboard(gateway.state).snapshot(ANYBODY)["questions"]
+        votes = page.evaluate(TOTALS)
+        assert votes == [row["traces"] for row in rows]
+        legends = page.evaluate(LEGENDS)
+        assert legends["requests-chart"] == [totals[name] for name in ("answered", "refused", "failed", "gone")]
+        assert legends["errors-chart"] == [totals[name] for name in ("gone", "failed", "refused", "retries")]
+        assert legends["spend-chart"] == [totals["spent"]] == [gateway.ledger.total.spent]
+        assert legends["tokens-chart"] == [totals["prompt_tokens"], totals["tokens"]]
+        assert page.locator("#questions a", has_text=MARKUP).count() and page.locator("img").count() == 0
+        check_looks(opened, screenshots, "dashboard")
+        assert opened.complaints == [] and opened.outside(gateway.url) == []
+
+
+def test_a_question_is_opened_and_read_by_keyboard(browser, screenshots):
+    with run_gateway(MockModel(DistributionAnswers(MANY, tokens=8))) as gateway:
+        gateway.ask(MARKUP)
+        opened = open_page(browser, gateway.url)
+        page = opened.page
+        shown_questions(page, 1)
+        page.locator("#questions a").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#answers")
+        assert page.locator("#question pre").first.inner_text() == MARKUP and page.locator("img").count() == 0
+        (row,) = Dashboard(gateway.state).snapshot(ANYBODY)["questions"]
+        votes = page.evaluate(COUNTS)
+        assert sum(votes) == row["traces"] == page.locator("#question details").count()
+        page.locator("#question summary").first.press("Enter")
+        assert "answer is" in page.locator("#question details[open] pre").inner_text()
+        page.screenshot(path=screenshots / "dashboard-question.png")
+        assert serious_problems(page) == []
+        page.keyboard.press("Escape")
+        page.wait_for_function("() => !document.getElementById('question').open && !location.hash")
+        page.goto(f"{gateway.url}#not-there")
+        page.wait_for_function("() => document.getElementById('question-body').textContent.includes('not here')")
+        unloaded = [text for text in opened.complaints if "404" not in text]  # the browser's own word on the last one
+        assert unloaded == []
+
+
+def test_a_chart_is_read_by_keyboard(browser):
+    with run_gateway() as gateway:
+        gateway.ask("easy")
+        page = open_page(browser, gateway.url).page
+        page.wait_for_selector("#requests-chart canvas")
+        page.locator("#requests-chart").focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(TIMED)
+
+
+def test_an_empty_gateway_and_one_without_its_servers_say_so(browser, screenshots):
+    settings = Settings(answer="choice", timeout=1.0)
+    with run_gateway(MockModel(DistributionAnswers(MANY, tokens=8), faults=Faults(error_500=1.0)), settings) as gateway:
+        opened = open_page(browser, gateway.url)
+        page = opened.page
+        page.wait_for_selector("#traces-chart canvas")
+        assert (
+            "No question was voted on yet." in page.inner_text("#questions") and page.inner_text("#left") == "no limit"
+        )
+        check_looks(opened, screenshots, "dashboard-empty")
+        assert gateway.ask("easy").status_code == 503
+        page.wait_for_function(NO_SERVER)
+        page.wait_for_function("() => document.querySelectorAll('#errors tr').length === 1")
+        assert "503" in page.inner_text("#errors") and page.inner_text("#failed") == "100 %"
+        check_looks(opened, screenshots, "dashboard-down")
+        assert opened.complaints == []
+
+
+def test_behind_keys_a_tenant_sees_its_own_and_an_admin_chooses(browser, tmp_path):
+    store = tmp_path / "g.db"
+    keys = {name: add_key(store, name, admin=name == "root") for name in ("alice", "bob", "root")}
+    with run_gateway(store=store) as gateway:
+        for name, question in (("alice", "easy"), ("bob", "torn")):
+            assert gateway.ask(question, headers={"authorization": f"Bearer {keys[name]}"}).status_code == 200
+        body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
+        basic = httpx.BasicAuth("alice", keys["alice"])
+        assert gateway.client.post("/v1/chat/completions", json=body, auth=basic).status_code == 401  # only to look
+        tenant = open_page(browser, gateway.url, http_credentials={"username": "", "password": keys["bob"]})
+        shown_questions(tenant.page, 1)
+        assert tenant.page.locator("#questions a").all_inner_texts() == ["torn"]
+        assert tenant.page.locator("#key-choice").is_hidden() and "alice" not in tenant.page.inner_text("body")
+        admin = open_page(browser, gateway.url, http_credentials={"username": "", "password": keys["root"]})
+        shown_questions(admin.page, 2)
+        admin.page.select_option("#key", "alice")
+        admin.page.wait_for_function("() => document.querySelectorAll('#questions a').length === 1")
+        assert admin.page.locator("#questions a").all_inner_texts() == ["easy"]
+        assert tenant.complaints == admin.complaints == []

@@ -1,0 +1,52 @@
+"""The paths that only read: who may, what a browser is allowed to load, and that nothing else is there."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from pets.gateway.pages import PAGE_FILES, PALETTE_FILE
+
+from .conftest import add_key, run_gateway
+
+PATHS = (
+    "/",
+    "/dashboard/events?once=1",
+    "/dashboard/history?span=day",
+    "/dashboard/questions/x",
+    "/dashboard/dashboard.js",
+)
+
+
+def test_the_page_loads_scripts_and_styles_from_here_alone_and_has_none_of_its_own(gateway):
+    reply = gateway.client.get("/")
+    policy = reply.headers["content-security-policy"]
+    assert "unsafe" not in policy and policy.startswith("default-src 'none'; style-src 'self'; script-src 'self'")
+    assert "http" not in re.sub(r"</?[a-z]+", "", reply.text) and " style=" not in reply.text
+    assert not re.search(r"<script(?![^>]* src=)|<style|\son[a-z]+=", reply.text)
+    for path in re.findall(r'(?:src|href)="(dashboard/[^"]+)"', reply.text):
+        part = gateway.client.get(f"/{path}")
+        assert part.status_code == 200 and part.headers["x-content-type-options"] == "nosniff"
+        assert part.headers["content-type"].startswith("text/javascript" if path.endswith("js") else "text/css")
+
+
+def test_the_charts_library_comes_with_its_licence():
+    folder = files("pets.gateway").joinpath("page")
+    assert "MIT License" in folder.joinpath("uPlot.LICENSE").read_text()
+    assert all(folder.joinpath(name).is_file() for name in PAGE_FILES)
+    assert files("pets").joinpath("report", PALETTE_FILE).is_file()
+
+
+@pytest.mark.parametrize("name", ["uPlot.LICENSE", "dashboard.html", "..%2fapp.py", "nothing.js"])
+def test_no_other_file_is_served(gateway, name):
+    assert gateway.client.get(f"/dashboard/{name}").status_code == 404
+
+
+def test_with_keys_every_path_of_the_dashboard_needs_one(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "alice")
+    with run_gateway(store=store) as gateway:
+        assert [gateway.client.get(path).status_code for path in PATHS] == [401] * len(PATHS)
+        statuses = [gateway.client.get(path, auth=("", secret)).status_code for path in PATHS]
+        assert statuses == [200, 200, 200, 404, 200]
+        assert gateway.client.get("/dashboard/history?span=year", auth=("", secret)).status_code == 400
