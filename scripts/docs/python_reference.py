@@ -22,6 +22,7 @@ REFERENCE_PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
             "pets.confidence",
             "pets.engine",
             "pets.gateway",
+            "pets.integrations.inspect_ai",
             "pets.mock",
             "pets.plans",
             "pets.pools",

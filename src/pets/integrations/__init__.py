@@ -1,0 +1,1 @@
+"""PETS inside other frameworks; each module needs the framework's own extra and is imported by its name."""

@@ -1,0 +1,199 @@
+"""Evaluations by inspect_ai itself, on its mock model: one budget, the vote and the certificates in the log."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import inspect_ai
+import numpy as np
+import pytest
+from inspect_ai import Epochs, Task, eval_retry, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import Score, match
+from inspect_ai.solver import generate, solver
+
+from pets.errors import BudgetError, InputError, StateError
+from pets.integrations.inspect_ai import TraceBudget, vote
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inspect_ai uses old options of others
+PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+EPOCHS = 12
+SURE, TORN = "sure", "torn"
+QUESTIONS = [f"{SURE} {i}" for i in range(8)] + [f"{TORN} {i}" for i in range(4)]
+
+
+class Answers:
+    """A mock model that always knows what it is sure of, and guesses the rest; ``fails`` names calls that raise."""
+
+    def __init__(self, fails=()):
+        self.rng, self.fails, self.calls = np.random.default_rng(0), fails, 0
+
+    def __call__(self, messages, tools, tool_choice, config):
+        self.calls += 1
+        if self.calls in self.fails:
+            raise RuntimeError("no answer today")
+        right = messages[-1].text.startswith(SURE) or self.rng.random() < 0.6
+        output = ModelOutput.from_content("mockllm/model", f"The answer is {17 if right else self.rng.integers(16)}.")
+        # without a usage the mock would load a tokenizer from the network to make one up
+        output.usage = ModelUsage(input_tokens=9, output_tokens=20, total_tokens=29)
+        return output
+
+
+def make_task(early_stopping, solve=None, **options):
+    dataset = [Sample(id=name, input=name, target="17") for name in QUESTIONS]
+    scorer = match(numeric=True)
+    return Task(dataset, solver=solve or generate(), scorer=scorer, epochs=Epochs(EPOCHS, vote("number")),
+                early_stopping=early_stopping, **options)  # fmt: skip
+
+
+def evaluate(task, folder, model=None, **options):
+    model = get_model("mockllm/model", custom_outputs=model or Answers())
+    (log,) = inspect_ai.eval(task, model=model, log_dir=str(folder), display="none", **options)
+    return log
+
+
+def summary_of(log):
+    assert log.status == "success", log.error
+    return log.results.early_stopping.metadata
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    stopping = TraceBudget("6x", answer="number")
+    return evaluate(make_task(stopping), tmp_path_factory.mktemp("logs"), max_samples=4)
+
+
+def test_the_budget_is_spent_and_never_exceeded(log):
+    summary = summary_of(log)
+    assert 0.95 * summary["budget"] <= summary["spent"] == len(log.samples) <= summary["budget"] == 6 * len(QUESTIONS)
+    assert len(log.results.early_stopping.early_stops) == EPOCHS * len(QUESTIONS) - summary["spent"]
+
+
+def test_the_traces_go_where_the_model_disagrees_with_itself(log):
+    traces = Counter(sample.id for sample in log.samples)
+    assert min(traces.values()) >= 1 and max(traces.values()) <= EPOCHS
+    sure, torn = ([traces[name] for name in QUESTIONS if kind in name] for kind in (SURE, TORN))
+    assert np.mean(torn) > 2 * np.mean(sure)
+
+
+def test_the_log_has_the_vote_and_the_certificate_of_every_sample(log):
+    samples = summary_of(log)["samples"]
+    assert list(samples) == QUESTIONS
+    for name, sample in samples.items():
+        answers = [trace.scores["match"].answer for trace in log.samples if trace.id == name]
+        assert sample["votes"] == dict(Counter(answers)) and sample["traces"] == len(answers)
+        assert 0 < sample["certificate"] <= 1
+    sure, torn = ([samples[name]["certificate"] for name in QUESTIONS if kind in name] for kind in (SURE, TORN))
+    assert np.mean(sure) > 0.95 > np.mean(torn)
+    assert 0.5 < summary_of(log)["consistency"]["expected"] < 1
+
+
+def test_a_sample_is_scored_by_its_vote(log):
+    samples = summary_of(log)["samples"]
+    right = [sample["answer"] == "17" for sample in samples.values()]
+    (score,) = log.results.scores
+    assert score.reducer == "vote" and score.metrics["accuracy"].value == np.mean(right)
+
+
+def test_a_trace_that_fails_costs_budget_and_casts_no_vote(tmp_path):
+    model = Answers(fails=(3, 20))
+    log = evaluate(make_task(TraceBudget("5x", answer="number")), tmp_path, model, fail_on_error=False, max_samples=2)
+    summary = summary_of(log)
+    assert 0.9 * summary["budget"] <= model.calls == summary["spent"] <= summary["budget"]
+    assert sum(sample["no_answer"] for sample in summary["samples"].values()) == 2
+
+
+def test_every_epoch_may_run_at_once(tmp_path):
+    model = Answers()
+    stopping = TraceBudget(60, policy="price:cold=true", answer="number")
+    summary = summary_of(evaluate(make_task(stopping), tmp_path, model, max_samples=1000))
+    assert 4 * len(QUESTIONS) <= summary["spent"] == model.calls <= summary["budget"] == 60
+
+
+flaky = Answers(fails=(40,))
+
+
+@task
+def retried():
+    """A task whose solver answers by itself: a retry reads this file and makes the model anew, without its answers."""
+
+    @solver
+    def answering():
+        async def solve(state, generate):
+            state.output = flaky(state.messages, [], None, None)
+            return state
+
+        return solve
+
+    return make_task(TraceBudget("5x", answer="number"), solve=answering())
+
+
+def test_a_retried_evaluation_pays_for_what_is_missing_alone(tmp_path):
+    failed = evaluate(retried(), tmp_path, max_samples=4)
+    assert failed.status == "error"
+    kept = {sample.uuid for sample in failed.samples if sample.error is None}
+    (log,) = eval_retry(failed, log_dir=str(tmp_path), display="none", max_samples=4)
+    summary = summary_of(log)
+    assert 0.9 * summary["budget"] <= summary["spent"] <= len(log.samples) <= summary["budget"] == 5 * len(QUESTIONS)
+    assert kept < {sample.uuid for sample in log.samples}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"log_samples": False}, "leave out log_samples=False"), ({"retry_on_error": 1}, "set fail_on_error=False")],
+)
+def test_settings_that_would_break_the_budget_are_refused_before_the_first_trace(tmp_path, options, message):
+    model = Answers()
+    log = evaluate(make_task(TraceBudget("5x")), tmp_path, model, **options)
+    assert log.status == "error" and message in log.error.message
+    assert model.calls == 0
+
+
+def test_one_manager_for_two_tasks_at_once_is_refused(tmp_path):
+    shared = TraceBudget("5x", answer="number")
+    tasks = [make_task(shared, name="one"), make_task(shared, name="two")]
+    model = get_model("mockllm/model", custom_outputs=Answers())
+    logs = inspect_ai.eval(tasks, model=model, log_dir=str(tmp_path), display="none", max_tasks=2)
+    assert sorted(log.status for log in logs) == ["error", "success"]
+    assert any(log.error and "give every task, and every model, one of its own" in log.error.message for log in logs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"budget": "2Mtok"}, "counts epochs, not tokens or money"),
+        ({"budget": "8x", "policy": "okg_weighted"}, "inspect_ai gives votes"),
+        ({"budget": "8x", "answer": "judge"}, "not read by 'judge'"),
+        ({"budget": "lots"}, "is no budget"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_with_what_to_do(arguments, message):
+    with pytest.raises((BudgetError, InputError), match=message):
+        TraceBudget(**arguments)
+
+
+def test_it_says_so_when_no_task_has_begun():
+    with pytest.raises(StateError, match="has no task"):
+        asyncio.run(TraceBudget("8x").schedule_sample("q", 1))
+
+
+def test_a_vote_reads_answers_by_type_and_breaks_ties_by_order():
+    scores = [Score(value=v, answer=a) for v, a in [("I", "0.50"), ("C", "2"), ("I", "1/2"), ("C", "2.0"), ("C", None)]]
+    assert vote("number")(scores).answer == "0.50"
+    assert vote()([Score(value="I", answer=None)] * 2).value == "I"
+
+
+@pytest.mark.slow
+def test_the_run_of_the_docs_spends_its_budget_on_the_hard_questions(tmp_path):
+    setup, run = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    exec(compile(setup, str(PAGE), "exec"), {})
+    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    traces = [sum(map(int, re.findall(r": (\d+)", line))) for line in lines]
+    assert re.match(r"1[12]\d of 120 traces; accuracy ", first) and 110 <= sum(traces) <= 120
+    assert sum(traces[10:]) / 5 > 2 * sum(traces[:10]) / 10
