@@ -51,6 +51,7 @@ class OptionSettings:
     metavar: str | None = None
     replaces: tuple[str, ...] = ()
     required: bool = False
+    alone: str | None = None
 
 
 def option(
@@ -63,11 +64,15 @@ def option(
     metavar: str | None = None,
     replaces: Sequence[str] = (),
     required: bool = False,
+    alone: str | None = None,
 ) -> Any:
-    """A field that is an option; ``flags`` are its names (``--field-name`` if none), ``replaces`` its former ones."""
+    """A field that is an option; ``flags`` are its names (``--field-name`` if none), ``replaces`` its former ones.
+
+    ``alone`` is its value where it is given without one, which not every option may be.
+    """
     if at_least is not None:
         kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
-    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required)
+    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required, alone)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
 
 
@@ -277,4 +282,5 @@ def _kind(hint: Any, settings: OptionSettings) -> Mapping[str, Any]:
         kind = click.Choice(get_args(hint))
     else:
         kind = click.Path(path_type=Path) if hint is Path else hint
-    return {"type": kind, "multiple": several, "metavar": settings.metavar or METAVARS.get(hint)}
+    alone = {} if settings.alone is None else {"is_flag": False, "flag_value": settings.alone}
+    return {"type": kind, "multiple": several, "metavar": settings.metavar or METAVARS.get(hint), **alone}

@@ -17,6 +17,7 @@ from pets.cli._output import (
     write_output,
 )
 from pets.cli._pools import MixedPools, PoolOptions
+from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.confidence import Kind
@@ -99,6 +100,9 @@ class DrawOptions:
     limit: bool = option("Compute the attainable limit for four answers, too: half a minute per pool.", False)
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
     workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
+    ray: str | None = option(
+        f"Spread the repetitions over a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone=""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,12 @@ def replay(
     check_rows_output(result.output)
     if result.plots is not None:
         charts_library()
+    if draws.ray is not None and draws.workers is not None:
+        raise InputError("--workers are processes of this machine and --ray takes the cluster's: leave one out.")
     protocol = _protocol(contenders, draws, result)
     pools, mixtures = reading.read_mixtures(paths)
     specs = contenders.policies or _default_policies(pools, protocol)
+    cluster = None if draws.ray is None else connect(draws.ray)
     with progress_bar() as progress:
         results = run(
             pools,
@@ -148,6 +155,7 @@ def replay(
             config=protocol,
             answer=reading.answer,
             workers=draws.workers or os.cpu_count() or 1,
+            cluster=cluster,
             progress=progress,
         )
     for pool, result_of_pool in zip(pools, results, strict=True):

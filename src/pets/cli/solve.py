@@ -10,6 +10,7 @@ import click
 from pets.cli._groups import option, verb
 from pets.cli._join import join_run, lead, shared_sampler
 from pets.cli._output import check_rows_output
+from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
 from pets.cli.options import (
     DEFAULT_STORE,
@@ -38,11 +39,13 @@ from pets.errors import InputError
 from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
 from pets.registry import make_policy, spec_of
+from pets.samplers import Sampler
 
 __all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
+    "ray", "ray_actors", "ray_gpus", "slots", "context", "threads",
 }  # fmt: skip
 NEW = "new"  # the run that --join makes
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
@@ -156,6 +159,7 @@ def solve(
     pace: PaceOptions,
     model: ModelOptions,
     local: LocalModelOptions,
+    ray: RayOptions,
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
@@ -174,14 +178,16 @@ def solve(
     pets solve --resume --run 3                                a run of runs.db, by its number
     pets solve mine.jsonl --batch-api --endpoint https://api.openai.com/v1 --model gpt-4o-mini
     pets solve --join 3 --store postgresql://db.example/pets   one more process on a run that several share
+    pets solve mine.jsonl --model Qwen/Qwen3-8B --ray          vLLM on every GPU of a Ray cluster
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
     many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
     finished is not paid for again.
     """
     check_rows_output(result.output)
+    ray.check(model)
     if storage.resume:
-        run_engine(_resumed(questions, selection, model, storage, pace), result.output)
+        run_engine(_resumed(questions, selection, model, local, ray, storage, pace), result.output)
         return
     if keeping.join not in (None, NEW):
         if questions is not None:
@@ -189,18 +195,23 @@ def solve(
             raise InputError(f"{name} has its questions: leave {questions} out, or --join new.")
         join_run(str(keeping.join), model, storage, result.output)
         return
+    if questions is None and ray.ray:
+        raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
     config = run_config(question_set, budget, model, sampling, answers, storage)
     config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience, soft=votes.soft)
     config = batched(replace(config, batch_api=jobs.batch_api), "" if config.models else model.name or "")
+    sampler: Sequence[Sampler] | dict[str, list[Sampler]]
     stream = config.kind is not None
-    sampler = (
-        model.samplers_by_model(local, stream=stream)
-        if config.models
-        else model.samplers(local, stream=stream, batch_api=config.batch_api)
-    )
+    if config.models:
+        sampler = model.samplers_by_model(local, stream=stream)
+    elif ray.ray is not None:
+        sampler = ray.samplers(model.name, local, soft=config.soft)
+        config = replace(config, concurrency=storage.concurrency or ray.in_flight(model.name, len(sampler)))
+    else:
+        sampler = model.samplers(local, stream=stream, batch_api=config.batch_api)
     if preview.dry_run:
         samplers = [one for own in sampler.values() for one in own] if isinstance(sampler, dict) else sampler
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
@@ -211,7 +222,7 @@ def solve(
     shared = None if keeping.join is None else shared_sampler(sampler, store, config)
     engine = Engine(
         question_set,
-        endpoint=model.servers,
+        endpoint=model.servers if ray.ray is None else None,
         headers=model.headers,
         model=model.model,
         sampler=shared or sampler,
@@ -317,6 +328,8 @@ def _resumed(
     questions: str | None,
     selection: QuestionOptions,
     model: ModelOptions,
+    local: LocalModelOptions,
+    ray: RayOptions,
     storage: StoredRunOptions,
     pace: PaceOptions,
 ) -> Engine:
@@ -327,6 +340,7 @@ def _resumed(
         endpoint=model.endpoint or None,
         key=model.keys,
         headers=model.headers,
+        sampler=None if ray.ray is None else ray.samplers_of_run(store, storage.run, local),
         concurrency=storage.concurrency,
         waves=pace.waves,
         patience=pace.patience,

@@ -721,15 +721,15 @@ def _objects(sampler: Samplers | Mapping[str, Samplers] | None, samplers: Sequen
 
 
 def _source_of(model: str | None, samplers: Samplers) -> str | None:
-    """What tells the run's model from any other: its name, specs, local weights; ``None`` where an object has none."""
+    """What tells the run's model from any other: its name, specs, sources; ``None`` where an object has none."""
     names = set() if model is None else {model}
     for sampler in [samplers] if isinstance(samplers, str | Sampler) else samplers:
         if isinstance(sampler, str):
             names.add(sampler)
         elif model is None:
-            if not isinstance(sampler, LocalSampler):
+            if sampler.source is None:
                 return None
-            names.add(str(sampler.weights.path))
+            names.add(sampler.source)
     return ",".join(sorted(names))
 
 

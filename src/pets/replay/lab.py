@@ -1,4 +1,4 @@
-"""The lab: pools x policies x repetitions, over processes.
+"""The lab: pools x policies x repetitions, over processes or the nodes of a Ray cluster.
 
 A task is a block of repetitions of one pool under all policies. Everything random is seeded by (seed, pool,
 repetition), so the number of workers and the order in which tasks end change nothing.
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pets.cluster import RayCluster
 from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
@@ -71,6 +72,7 @@ def replay(
     config: ReplayConfig | None = None,
     answer: str | None = None,
     workers: int = 1,
+    cluster: RayCluster | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> list[PoolResult]:
@@ -79,7 +81,8 @@ def replay(
     ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...).
     ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
     ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
-    the usual ``if __name__ == "__main__":``, since workers are started afresh.
+    the usual ``if __name__ == "__main__":``, since workers are started afresh. A ``cluster`` replays on its cores in
+    their place, with the same results.
 
     >>> from pets.pools import PooledQuestion
     >>> toy = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
@@ -92,6 +95,7 @@ def replay(
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
     entrants = contenders(policies)
+    workers = workers if cluster is None else cluster.cores
     if workers > 1:
         _check_sendable(entrants)
     read = [without_short(read_answers(_weighed_by(pool, config), answer), config) for pool in pools]
@@ -100,7 +104,7 @@ def replay(
     outcomes: dict[tuple[int, int], Repetition] = {}
     tasks = _tasks(read, config, tuple(entrants), workers)
     total, done = sum(task.weight for task in tasks), 0
-    for task, parts in _run(tasks, workers):
+    for task, parts in _run(tasks, workers) if cluster is None else cluster.spread(run_task, tasks):
         outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
         done += task.weight
         if progress is not None:

@@ -22,6 +22,9 @@ class Sampler(ABC):
     rate_limits: RateLimits | None = None
     """What the server last said of its rate limits; ``None`` where it says nothing."""
 
+    source: str | None = None
+    """What tells its model from any other, such as a file of weights; ``None`` where it does not know."""
+
     async def __aenter__(self) -> Self:
         return self
 

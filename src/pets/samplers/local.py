@@ -59,6 +59,7 @@ class LocalSampler(Sampler):
         if find_spec("xllamacpp") is None:
             raise LocalModelError(f"a local model needs llama.cpp, which is not installed: {INSTALL}")
         self.weights = weights or read_weights(default_weights())
+        self.source = str(self.weights.path)
         self.config = machine.fit_config(
             self.weights, slots=slots, context=context, threads=threads, free=machine.free_memory()
         )

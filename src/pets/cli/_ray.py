@@ -1,0 +1,105 @@
+"""``--ray``: the cluster that a verb runs on, and models in its actors."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from pets.cli._groups import named_options, option
+from pets.cli._output import count
+from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions
+from pets.cluster import RayCluster
+from pets.engine.resume import config_of
+from pets.errors import InputError
+from pets.samplers import Sampler
+from pets.samplers.gguf import default_weights
+from pets.samplers.local import LocalSampler
+from pets.samplers.ray import ActorSize, RaySampler, start_actors
+from pets.samplers.vllm_engine import VllmSampler
+from pets.store import Store
+
+__all__ = ["CLUSTER_HELP", "RayOptions", "connect"]
+
+CLUSTER_HELP = (
+    "The head node's HOST:PORT; without one, the cluster of RAY_ADDRESS or of this machine, else one that is started "
+    "here for as long as it takes."
+)
+REFUSED = {"endpoint", "key_env", "header", "rpm", "tpm", "timeout", "batch_api", "join"}
+
+
+def connect(address: str) -> RayCluster:
+    """The cluster of that address, until the verb ends."""
+    return click.get_current_context().with_resource(RayCluster(address or os.environ.get("RAY_ADDRESS", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class RayOptions:
+    """Models in the actors of a Ray cluster."""
+
+    title: ClassVar[str] = "Ray"
+
+    ray: str | None = option(f"Run the model in actors of a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone="")
+    ray_actors: int | None = option("How many actors; as many as the cluster has room for if not given.", at_least=1)
+    ray_gpus: int | None = option(
+        "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.", at_least=0
+    )
+
+    def check(self, model: ModelOptions) -> None:
+        """Refuse what a model in an actor has no use for, and options of actors where there are none."""
+        named = named_options()
+        if self.ray is None:
+            if flags := [flag for name, flag in named.items() if name in ("ray_actors", "ray_gpus")]:
+                raise InputError(f"{flags[0]} needs --ray.")
+            return
+        if flags := [flag for name, flag in named.items() if name in REFUSED] or ["--endpoint"] * bool(model.endpoint):
+            raise InputError(f"--ray hosts the model itself: leave out {', '.join(flags)}.")
+        if "dry_run" in named:
+            raise InputError("--dry-run starts no model: leave --ray out.")
+        if model.shares:
+            raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")
+
+    def samplers_of_run(self, store: str, run: str, local: LocalModelOptions) -> list[RaySampler]:
+        """As :meth:`samplers`, for the model of a run that goes on."""
+        with Store.open(store, create=False) as opened:
+            settings = opened.view(run).settings
+        if settings.endpoints or config_of(settings).models:
+            raise InputError(
+                f"run {run} asks servers or several models; --ray goes on with one model without a server."
+            )
+        return self.samplers(settings.model or None, local, soft=config_of(settings).soft)
+
+    def in_flight(self, model: str | None, actors: int) -> int:
+        """How many traces are in flight if nobody says."""
+        return actors * (LOCAL_CONCURRENCY if _is_local(model) else SERVER_CONCURRENCY)
+
+    def samplers(self, name: str | None, local: LocalModelOptions, *, soft: bool) -> list[RaySampler]:
+        """A sampler per actor, each with the model of that name; ``soft`` votes need what traces might have said."""
+        source = name or str(default_weights())
+        cluster = connect(self.ray or "")
+        gpus = self.ray_gpus
+        if gpus is None:
+            gpus = 0 if _is_local(name) else int(any(node.get("GPU") for node in cluster.nodes))
+        size = ActorSize.fitting(cluster, local.threads, gpus)
+        samplers = start_actors(
+            cluster, _maker(name, local, size), size, self.ray_actors, source=source, alternatives=soft
+        )
+        kind = "llama.cpp" if _is_local(name) else "vLLM"
+        click.echo(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.", err=True)
+        return samplers
+
+
+def _is_local(name: str | None) -> bool:
+    """Whether llama.cpp runs the model: a GGUF file, or the one that comes as a package."""
+    return name is None or name.endswith(".gguf")
+
+
+def _maker(name: str | None, local: LocalModelOptions, size: ActorSize) -> Callable[[], Sampler]:
+    """What makes the sampler in an actor."""
+    if name is None or _is_local(name):
+        path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
+        return partial(LocalSampler, path, slots=local.slots, context=local.context, threads=size.cpus)
+    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus)

@@ -1,0 +1,147 @@
+"""Any model that vLLM runs, its engine in this process: for Ray actors, which bring the graphics cards."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Self
+
+from pets.confidence import Meter
+from pets.errors import LocalModelError, RefusedError
+from pets.prompts import Completion, Prompt, Sampling, TokenAlternatives, text_bytes
+from pets.samplers.base import Sampler
+
+__all__ = ["VllmSampler"]
+
+ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
+INSTALL = "pip install vllm (https://docs.vllm.ai says which build fits the machine)"
+
+
+class VllmSampler(Sampler):
+    """Traces from vLLM's asynchronous engine; ``gpus`` of them hold the model together (tensor parallelism).
+
+    ``slots`` traces are decoded together, each of at most ``context`` tokens with its prompt; vLLM chooses what is not
+    named, and ``settings`` are more of its engine's own. Prompts of traces that begin alike are read once (prefix
+    caching). A seed gives the same trace but for rounding, which depends on what is decoded beside it.
+    """
+
+    def __init__(
+        self, model: str, *, slots: int | None = None, context: int | None = None, gpus: int = 0, **settings: Any
+    ) -> None:
+        if find_spec("vllm") is None:
+            raise LocalModelError(f'"{model}" needs vLLM, which is not installed where the actor runs: {INSTALL}.')
+        self.source = model
+        self._settings: dict[str, Any] = {"model": model, "tensor_parallel_size": max(1, gpus), **settings}
+        self._settings |= {} if slots is None else {"max_num_seqs": slots}
+        self._settings |= {} if context is None else {"max_model_len": context}
+        self._engine: Any = None
+        self._tokenizer: Any = None
+
+    async def __aenter__(self) -> Self:
+        from vllm import AsyncEngineArgs, AsyncLLMEngine
+
+        try:
+            self._engine = AsyncLLMEngine.from_engine_args(
+                # The likeliest tokens as the model gives them, before temperature and cuts: what confidence means.
+                AsyncEngineArgs(**self._settings, logprobs_mode="raw_logprobs", max_logprobs=20, disable_log_stats=True)
+            )
+            self._tokenizer = await _awaited(self._engine.get_tokenizer())
+        except (OSError, RuntimeError, ValueError) as error:
+            raise LocalModelError(f'vLLM cannot run "{self.source}": {str(error).strip().splitlines()[0]}') from None
+        return self
+
+    async def max_model_len(self) -> int:
+        """The tokens of prompt and trace together that the engine holds."""
+        return int(self._engine.model_config.max_model_len)
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        """As :meth:`Sampler.sample`: a request for each trace, so that each has the seed that is its own."""
+        tokens = self._tokens(prompt, sampling)
+        return list(await asyncio.gather(*(self._trace(tokens, seed + place, sampling) for place in range(n))))
+
+    async def close(self) -> None:
+        """End the engine and its processes."""
+        if self._engine is not None:
+            self._engine.shutdown()
+            self._engine = None
+
+    def _tokens(self, prompt: Prompt, sampling: Sampling) -> list[int]:
+        """The prompt as the model reads it, its chat template applied."""
+        more = dict(sampling.extra_body)
+        template = more.pop("chat_template_kwargs", {})
+        if more or sampling.reasoning_effort is not None:
+            names = [*more, *(["reasoning_effort"] if sampling.reasoning_effort else [])]
+            raise RefusedError(f"vLLM's engine takes chat_template_kwargs alone; leave out {', '.join(names)}.")
+        if isinstance(prompt.content, str):
+            return list(self._tokenizer.encode(prompt.content))
+        messages = [{"role": message.role, "content": message.content} for message in prompt.content]
+        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **template)
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    async def _trace(self, tokens: Sequence[int], seed: int, sampling: Sampling) -> Completion:
+        from vllm.exceptions import VLLMClientError
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        params = self._params(len(tokens), seed, sampling)
+        try:
+            replies = self._engine.generate({"prompt_token_ids": list(tokens)}, params, _request_id())
+            outputs = [output async for output in replies]
+        except EngineDeadError as error:
+            raise LocalModelError(f"vLLM's engine has died: {error}") from None
+        except (ValueError, VLLMClientError) as error:  # a prompt that is too long, a value that it does not take
+            raise RefusedError(f"vLLM refuses the request: {error}") from None
+        if not outputs or not outputs[-1].finished:
+            raise LocalModelError("vLLM's engine ended a request without an answer.")
+        return _completion(outputs[-1].outputs[0], len(tokens), sampling)
+
+    def _params(self, prompt_tokens: int, seed: int, sampling: Sampling) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        room = int(self._engine.model_config.max_model_len) - prompt_tokens
+        return SamplingParams(
+            seed=seed,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            stop=list(sampling.stop),
+            max_tokens=sampling.max_tokens or max(1, room),
+            logprobs=sampling.top_logprobs,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+
+def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completion:
+    """A finished trace; of its log-probabilities the confidence stays, and the first tokens' alternatives."""
+    confidence, alternatives = None, []
+    if sampling.top_logprobs and output.logprobs:
+        meter = Meter(sampling.window, sampling.top_logprobs)
+        for place, (token, others) in enumerate(zip(output.token_ids, output.logprobs, strict=False)):
+            meter.add([other.logprob for other in others.values()])
+            if place < ALTERNATIVE_TOKENS:
+                alternatives.append(_alternatives(token, others))
+        confidence = meter.result()
+    return Completion(
+        output.text,
+        str(output.finish_reason),
+        len(output.token_ids),
+        prompt_tokens,
+        confidence,
+        size=text_bytes(output.text),
+        alternatives=tuple(alternatives),
+    )
+
+
+def _alternatives(token: int, others: Mapping[int, Any]) -> TokenAlternatives:
+    texts = {id: other.decoded_token or "" for id, other in others.items()}
+    return TokenAlternatives(texts.get(token, ""), {texts[id]: other.logprob for id, other in others.items()})
+
+
+def _request_id() -> str:
+    return uuid.uuid4().hex
+
+
+async def _awaited(value: Any) -> Any:
+    """The value; older engines give it to be awaited."""
+    return await value if asyncio.iscoroutine(value) else value

@@ -1,0 +1,91 @@
+"""``--ray`` from the shell: what it refuses, in one line each; runs on a cluster: tests/e2e/test_ray.py."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from pets.cli import _ray
+from pets.cli._ray import RayOptions
+from pets.cli.main import cli
+from pets.cli.options import LocalModelOptions
+from pets.errors import PetsError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.samplers.local import LocalSampler
+from pets.samplers.ray import ActorSize
+from pets.samplers.vllm_engine import VllmSampler
+from pets.store import RunSettings, Store
+
+SOLVE = ("solve", "starter", "--budget", "4x", "--no-store")
+
+
+def refusal(*arguments):
+    result = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert isinstance(result.exception, PetsError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--ray", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "leave out --endpoint."),
+        (("--ray", "--rpm", "5", "--header", "A: b"), "leave out --header, --rpm."),
+        (("--ray", "--batch-api"), "leave out --batch-api."),
+        (("--ray", "--join", "new"), "leave out --join."),
+        (("--ray", "--dry-run"), "--dry-run starts no model: leave --ray out."),
+        (("--ray", "--model", "a.gguf", "--model", "b.gguf"), "--ray hosts one model; got a.gguf, b.gguf."),
+        (("--ray-actors", "2"), "--ray-actors needs --ray."),
+        (("--ray-gpus", "1"), "--ray-gpus needs --ray."),
+        (("--model", "a.gguf", "--ray", "there"), '"there" is no address of a Ray cluster.'),
+    ],
+)
+def test_what_an_actor_cannot_serve_is_refused(options, message):
+    assert message in refusal(*SOLVE, *options)
+
+
+def test_questions_that_were_taken_for_the_address_are_missed():
+    assert "put QUESTIONS before --ray" in refusal("solve", "--ray", "mine.jsonl")
+
+
+def test_workers_are_no_workers_of_a_cluster():
+    assert "leave one out" in refusal("replay", "starter", "--ray", "--workers", "2")
+
+
+def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
+    settings = RunSettings(policy="okg", total=4, budget="4x", model="m", endpoints=("http://127.0.0.1:1/v1",))
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"), "number")]):
+        pass
+    assert "run last asks servers" in refusal("solve", "--resume", "--store", tmp_path / "runs.db", "--ray")
+
+
+@pytest.mark.parametrize("verb", [("solve", "starter", "--model", "a.gguf"), ("replay", "starter")])
+def test_a_cluster_that_is_not_there_is_one_line_and_exit_2(verb, port):
+    command = [sys.executable, "-m", "pets", *verb, "--ray", f"127.0.0.1:{port}"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"pets: nobody answers at 127.0.0.1:{port}") and result.stderr.count("\n") == 1
+
+
+def test_without_an_address_that_of_the_environment_is_taken(monkeypatch, port):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    assert f"nobody answers at 127.0.0.1:{port}" in refusal(*SOLVE, "--model", "a.gguf", "--ray")
+
+
+def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    local = LocalModelOptions(slots=3, context=64, threads=None)
+    make = _ray._maker("a.gguf", local, ActorSize(4))
+    assert (make.func, make.args) == (LocalSampler, (tmp_path / "a.gguf",))  # also where actors run
+    assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
+    make = _ray._maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2))
+    assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
+    assert make.keywords == {"slots": None, "context": 64, "gpus": 2}
+
+
+def test_every_actor_has_traces_in_flight():
+    options = RayOptions()
+    assert options.in_flight(None, 3) == options.in_flight("a.gguf", 3) == 48
+    assert options.in_flight("Qwen/Qwen3-8B", 3) == 192
