@@ -4,6 +4,9 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import dropwhile
 
 import click
@@ -14,6 +17,8 @@ from scripts.docs.python_reference import REFERENCE_PAGES, reference_page, undoc
 
 import pets
 from pets.cli.main import cli
+
+from .browser import check_looks, open_page
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [*PAGES, *(ROOT / name for name in PROJECT_PAGES)]
@@ -149,9 +154,10 @@ def broken_links(path):
     for link in LINK.findall(prose):
         name, _, anchor = link.partition("#")
         target = path.parent / name if name else path
-        if re.match(r"https?:", link) or (path.parent.name == "docs" and name in GENERATED):
+        generated = path.parent.name == "docs" and (name in GENERATED or name.startswith("figures/"))
+        if re.match(r"https?:", link) or generated:
             continue  # what the site makes is checked when it is built
-        if not target.exists() or (anchor and anchor not in anchors(target)):
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             yield link
 
 
@@ -193,6 +199,18 @@ def test_every_public_name_is_documented():
 def test_the_site_builds_without_a_warning(site):
     pages = nav_pages((site.parent / "zensical.toml").read_text("utf-8"))
     assert {page for page in pages if not (site / page).with_suffix(".html").exists()} == set()
+    for page in site.rglob("*.html"):
+        targets = re.findall(r'(?:href|src)="(?!https?:|data:|/)([^"#?]+)', page.read_text("utf-8"))
+        assert {target for target in targets if not (page.parent / target).exists()} == set(), page.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["index", "method", "reference/cli"])
+def test_the_site_in_a_browser(site_url, browser, screenshots, name):
+    opened = open_page(browser, f"{site_url}/{name}.html")
+    check_looks(opened, screenshots, f"docs-{name.replace('/', '-')}")
+    assert opened.complaints == []
+    assert opened.outside(site_url) == []
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +226,20 @@ def site(tmp_path_factory):
     )
     assert build.returncode == 0, build.stdout + build.stderr
     return folder / "site"
+
+
+@pytest.fixture
+def site_url(site):
+    """The site over HTTP."""
+    handler = partial(QuietHandler, directory=site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without a line for each."""
+
+    def log_message(self, *_):
+        pass

@@ -8,7 +8,7 @@ from pets.core.dirichlet import R_plus
 from pets.report.look import Chart, charts_library, colour_of, themed, titled
 from pets.report.paper_figures import budget_plan, draw_plan, draw_voting, voting_curves
 
-__all__ = ["FIGURES", "write_figures"]
+__all__ = ["FIGURES", "write_figure", "write_figures"]
 
 COLOURS = {"light": ("#1b1f24", "#59626f", "#e3e6ea"), "dark": ("#e6e8eb", "#a3adba", "#3a424c")}
 """Ink, faint ink and lines, as report/palette.css has them."""
@@ -44,19 +44,32 @@ def _words(counts: tuple[int, ...]) -> str:
     return " : ".join(map(str, counts)) if len(counts) > 1 else f"{counts[0]} : 0"
 
 
+def _in_two_columns(chart: Chart) -> Chart:
+    """Panels that stand side by side, two to a row: a column of text is not as wide as a page of paper."""
+    return {
+        **{key: value for key, value in chart.items() if key != "hconcat"},
+        "concat": chart["hconcat"],
+        "columns": 2,
+    }
+
+
 FIGURES: Mapping[str, Callable[[], Chart]] = {
-    "voting": lambda: draw_voting(voting_curves()),
+    "voting": lambda: _in_two_columns(draw_voting(voting_curves())),
     "index": draw_index,
-    "plan": lambda: draw_plan(budget_plan(batches=BATCHES)),
+    "plan": lambda: _in_two_columns(draw_plan(budget_plan(batches=BATCHES))),
 }
 """Every figure by its name."""
 
 
 def write_figures(folder: Path) -> None:
-    """Write every figure for light and for dark pages."""
+    """Write every figure of the method's page."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
-        chart = draw()
-        for scheme, colours in COLOURS.items():
-            drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours)))
-            (folder / f"{name}-{scheme}.svg").write_text(drawing, "utf-8")
+        write_figure(draw(), folder, name)
+
+
+def write_figure(chart: Chart, folder: Path, name: str) -> None:
+    """Write a chart for light and for dark pages."""
+    for scheme, colours in COLOURS.items():
+        drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours)))
+        (folder / f"{name}-{scheme}.svg").write_text(drawing, "utf-8")
