@@ -9,7 +9,7 @@ from pets.core.budget import Currency
 from pets.errors import UnreachableError
 from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY, ApiKey, KeyStore
-from pets.gateway.dashboard import Dashboard
+from pets.gateway.dashboard import SHOWN_KEYS, Dashboard
 from pets.gateway.ledger import SpendRateLimit
 from pets.openai.errors import ApiError
 from pets.store.database import open_database
@@ -87,7 +87,7 @@ def test_money_and_tokens_are_counted_by_model_and_by_key(tmp_path):
         return reply.json(), dashboard.snapshot(ADMIN), dashboard.history(ADMIN, "day")
 
     reply, shown, history = closing(state, work)
-    (model,), (key,), (row,) = shown["models"], shown["keys"], shown["questions"]
+    (model,), (key,), (row,) = shown["models"], shown["keys"]["rows"], shown["questions"]
     assert shown["unit"] == "usd" and (model["model"], key["name"]) == ("mock", "alice")
     usage = reply["usage"]
     assert (model["tokens"], model["prompt_tokens"]) == (usage["completion_tokens"], usage["prompt_tokens"])
@@ -113,7 +113,7 @@ def test_an_admin_looks_at_one_key_and_others_at_their_own(tmp_path):
     (everybody, bob, alice), history = closing(state, work)
     assert [view["totals"]["votes"] for view in (everybody, bob, alice)] == [3, 2, 1]
     assert bob["budget"]["left"] == 90 - bob["totals"]["traces"] and bob["budget"]["limits"][0]["name"] == "key"
-    assert [key["name"] for key in alice["keys"]] == ["alice"] and alice["of_key"] == "alice"
+    assert [key["name"] for key in alice["keys"]["rows"]] == ["alice"] and alice["of_key"] == "alice"
     assert {row["key"] for row in alice["questions"]} == {"alice"}
     assert sum(votes or 0 for votes in history["votes"]) == 1
 
@@ -157,11 +157,31 @@ def test_without_texts_only_answers_are_shown():
     assert row["question"] == detail["message"] == "" and {trace["text"] for trace in detail["trace_list"]} == {""}
 
 
+def test_of_many_keys_those_are_shown_that_have_spent_most(tmp_path):
+    store = tmp_path / "g.db"
+    with contextlib.closing(open_database(store, create=True)) as database:
+        secrets = [KeyStore(database).add(f"key{number}") for number in range(SHOWN_KEYS + 5)]
+    state = build_scripted(ScriptedSampler(), store=store)
+    dashboard = Dashboard(state)
+
+    async def work():
+        await ask_in_process(state, headers={"authorization": f"Bearer {secrets[-1]}"})
+        return dashboard.snapshot(ADMIN)["keys"]
+
+    keys = closing(state, work)
+    assert keys["rows"][0]["name"] == f"key{SHOWN_KEYS + 4}" and keys["rows"][0]["spent"] > 0
+    assert (len(keys["rows"]), keys["number"]) == (SHOWN_KEYS, SHOWN_KEYS + 5)
+
+
 def test_a_history_that_is_not_kept_is_refused():
     state = build_scripted(ScriptedSampler())
     with pytest.raises(ApiError, match="'span' is one of hour, day"):
         Dashboard(state).history(ANYBODY, "year")
     asyncio.run(state.close())
+
+
+def agrees(shown, traces):
+    return shown["keys"]["rows"][0]["spent"] == traces and shown["replica"]["replicas"] == 2
 
 
 def test_replicas_share_budget_and_spend_by_key_and_count_their_own(postgres_url):
@@ -177,7 +197,8 @@ def test_replicas_share_budget_and_spend_by_key_and_count_their_own(postgres_url
         traces = reply.json()["pets"]["traces"]
         async with asyncio.timeout(60):
             while any(
-                (shown := dashboard.snapshot(ADMIN))["keys"][0]["spent"] != traces or shown["replica"]["replicas"] != 2
+                (shown := dashboard.snapshot(ADMIN))["keys"]["rows"][0]["spent"] != traces
+                or shown["replica"]["replicas"] != 2
                 for dashboard in dashboards
             ):
                 await asyncio.sleep(0.01)

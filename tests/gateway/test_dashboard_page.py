@@ -83,6 +83,7 @@ def test_a_question_is_opened_and_read_by_keyboard(browser, screenshots):
         assert serious_problems(page) == []
         page.keyboard.press("Escape")
         page.wait_for_function("() => !document.getElementById('question').open && !location.hash")
+        assert page.evaluate("() => document.activeElement.closest('#questions') !== null")  # back where one was
         page.goto(f"{gateway.url}#not-there")
         page.wait_for_function("() => document.getElementById('question-body').textContent.includes('not here')")
         unloaded = [text for text in opened.complaints if "404" not in text]  # the browser's own word on the last one
@@ -136,3 +137,17 @@ def test_behind_keys_a_tenant_sees_its_own_and_an_admin_chooses(browser, tmp_pat
         admin.page.wait_for_function("() => document.querySelectorAll('#questions a').length === 1")
         assert admin.page.locator("#questions a").all_inner_texts() == ["easy"]
         assert tenant.complaints == admin.complaints == []
+
+
+def test_a_replica_says_what_is_its_own_and_what_is_of_all(browser, screenshots, postgres_url):
+    with run_gateway(store=postgres_url, total=1000) as first, run_gateway(store=postgres_url, total=1000) as second:
+        traces = first.ask("torn").json()["pets"]["traces"]
+        page = open_page(browser, second.url).page
+        page.wait_for_function(
+            "() => document.getElementById('scope').textContent.includes('1 of 2: counts are of this')"
+        )
+        left = f"{1000 - traces:,} traces"
+        page.wait_for_function("text => document.getElementById('left').textContent === text", arg=left)
+        assert "over all replicas" in page.inner_text("#spent")
+        assert page.inner_text("#questions") == "No question was voted on yet."  # that one was the other's
+        page.screenshot(path=screenshots / "dashboard-replica.png")

@@ -53,15 +53,20 @@ def test_without_texts_neither_message_nor_traces_are_kept():
     assert detail["message"] == detail["trace_list"][0]["text"] == "" and detail["trace_list"][0]["answer"] == "A"
 
 
-@given(st.dictionaries(st.text(), st.integers(1, 30), max_size=9), st.integers(0, 9), st.integers(0, 9))
-def test_the_parts_of_a_bar_add_up_to_all_traces_that_were_paid_for(votes, no_answer, late):
-    traces = sum(votes.values()) + no_answer + late
-    parts = vote_parts({"votes": votes, "no_answer": no_answer, "traces": traces, "weighted": False})
+FEW = st.integers(0, 9)
+
+
+@given(st.dictionaries(st.text(), st.integers(1, 30), max_size=9), FEW, FEW, FEW)
+def test_the_parts_of_a_bar_add_up_to_all_traces_that_were_paid_for(votes, without, failed, late):
+    traces = sum(votes.values()) + without + failed + late
+    fields = {"no_answer": without + failed, "failed": failed, "traces": traces, "weighted": False}
+    parts = vote_parts({"votes": votes} | fields)
     assert sum(count for _, _, count in parts) == traces and all(count > 0 for _, _, count in parts)
+    assert sum(count for kind, _, count in parts if kind == "no answer") == without
 
 
 def test_weighted_votes_are_drawn_by_their_weights():
-    parts = vote_parts({"votes": {"A": 1.5, "B": 0.5}, "no_answer": 3, "traces": 9, "weighted": True})
+    parts = vote_parts({"votes": {"A": 1.5, "B": 0.5}, "no_answer": 3, "failed": 0, "traces": 9, "weighted": True})
     assert parts == [("answer", "A", 1.5), ("answer", "B", 0.5)]
 
 

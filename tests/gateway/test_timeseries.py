@@ -1,12 +1,10 @@
 """Counts and times by interval: what is added up is all there, in a ring that does not grow."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.gateway.timeseries import LATENCY_ERROR, RESOLUTIONS, History, TimeSeries, quantiles
+from pets.gateway.timeseries import INTERVALS_WITH_BINS, LATENCY_ERROR, RESOLUTIONS, History, TimeSeries, quantiles
 
 
 def test_only_the_latest_intervals_are_kept():
@@ -59,6 +57,17 @@ def test_times_outside_the_bins_count_in_the_first_and_the_last():
     assert series.latency("plain", now=0.0)[0] > 3600
 
 
+def test_of_older_intervals_the_quantiles_stay_and_the_bins_go():
+    series = TimeSeries(seconds=10, size=20)
+    for number in range(20):
+        series.observe(10.0 * number, "vote", 0.1 if number < 15 else 10.0)
+    p50, p99 = series.latencies("vote", now=195.0)
+    assert p50 == p99 and p50[:15] == [p50[0]] * 15 and p50[0] == pytest.approx(0.1, rel=1.01 * LATENCY_ERROR)
+    assert sum(bool(interval.bins) for interval in series._intervals) == INTERVALS_WITH_BINS
+    assert series.latency("vote", now=195.0)[0] == p50[-1] == pytest.approx(10.0, rel=1.01 * LATENCY_ERROR)
+    assert series.latency("vote", now=400.0) == [None, None]  # nothing lately
+
+
 def test_kinds_and_intervals_have_their_own_times():
     series = TimeSeries(seconds=10, size=2)
     series.observe(5.0, "vote", 1.0)
@@ -66,15 +75,16 @@ def test_kinds_and_intervals_have_their_own_times():
     (p50, p99), (plain_p50, _) = series.latencies("vote", now=15.0), series.latencies("plain", now=15.0)
     assert p50 == p99 and p50[0] == pytest.approx(1.0, rel=1.01 * LATENCY_ERROR) and p50[1] is None
     assert plain_p50[0] is None and plain_p50[1] is not None
-    assert quantiles(Counter()) == [None, None]
+    assert quantiles({}) == [None, None]
 
 
 def test_a_history_counts_the_hour_and_the_day():
     history = History()
     for minute in range(120):
-        history.add(60.0 * minute, requests=1)
+        history.add(60.0 * minute, {"requests": 1})
         history.observe(60.0 * minute, "vote", 0.5)
     now = 60.0 * 119
     assert history.series["hour"].total("requests", now) == 60
     assert history.series["day"].total("requests", now) == 120
+    assert history.latency("vote", now)[0] == pytest.approx(0.5, rel=1.01 * LATENCY_ERROR)
     assert {span: seconds * size for span, (seconds, size) in RESOLUTIONS.items()} == {"hour": 3600, "day": 86400}

@@ -19,6 +19,8 @@ from pets.openai.errors import ApiError
 
 __all__ = ["Dashboard"]
 
+SHOWN_KEYS = 100  # those that have spent most; each is a balance that a shared store is asked for
+
 
 class Dashboard:
     """The dashboard's data: :meth:`snapshot` as of now, :meth:`history` over time, :meth:`question` in full."""
@@ -80,8 +82,8 @@ class Dashboard:
         return self._state.metrics.share_of(name)
 
     def _key_names(self) -> list[str]:
-        """Every key that may ask or has spent, by name."""
-        return sorted({key.name for key in self._state.keys.active()} | set(self._state.ledger.spenders))
+        """Keys that have spent, the most first, then those that may ask."""
+        return list(dict.fromkeys([*self._state.ledger.spenders, *(key.name for key in self._state.keys.active())]))
 
     def _replica(self) -> dict[str, Any] | None:
         replica = self._state.ledger.replica
@@ -131,11 +133,12 @@ class Dashboard:
         ]
         return sorted(rows, key=lambda row: (-row["spent"], -row["requests"]))
 
-    def _keys(self, viewer: ApiKey) -> list[dict[str, Any]]:
-        """What each key has spent, over all replicas; a key that is not an admin's sees its own."""
-        ledger = self._state.ledger
-        limits, rows = self._limits(), []
-        for name in self._key_names() if viewer.admin else [viewer.name]:
+    def _keys(self, viewer: ApiKey) -> dict[str, Any]:
+        """What each key has spent, over all replicas, and how many there are; who is no admin sees the own one."""
+        ledger, limits = self._state.ledger, self._limits()
+        names = self._key_names() if viewer.admin else [viewer.name]
+        rows = []
+        for name in names[:SHOWN_KEYS]:
             balance, limit = ledger.balance_of(name), limits.get(name)
             rows.append({
                 "name": name,
@@ -143,7 +146,7 @@ class Dashboard:
                 "held": ledger.shown(balance.held),
                 "limit": None if limit is None else ledger.shown(limit),
             })  # fmt: skip
-        return sorted(rows, key=lambda row: -row["spent"])
+        return {"rows": rows, "number": len(names)}
 
     def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
         """How each server does for each model, as its latest requests say; where it is and its load for admins."""

@@ -80,7 +80,6 @@ class ApiEndpoint(ABC):
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        reason = attributes.get("refused") or attributes.get("error") or ("client gone" if status == 499 else None)
         self._state.metrics.record_request(
             FinishedRequest(
                 attributes["id"],
@@ -89,10 +88,18 @@ class ApiEndpoint(ABC):
                 status,
                 seconds,
                 attributes.get("model"),
-                reason,
+                _reason(attributes),
                 attributes.get("retries", 0),
             )
         )
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})
+
+
+def _reason(attributes: dict[str, Any]) -> str | None:
+    """Why a request was not answered, as far as the gateway knows."""
+    for name, words in (("gone", "the client went"), ("cancelled", "broken off by the gateway's end")):
+        if attributes.get(name):
+            return words
+    return attributes.get("refused") or attributes.get("error")

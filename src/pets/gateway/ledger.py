@@ -241,8 +241,9 @@ class GatewayLedger(Ledger):
 
     @property
     def spenders(self) -> list[str]:
-        """The names of the keys that have spent or hold anything."""
-        return [name for name, balance in self._by_key.items() if balance.spent or balance.held]
+        """The names of the keys that have spent or hold anything, who has spent most first."""
+        spent = {name: balance.spent for name, balance in self._by_key.items() if balance.spent or balance.held}
+        return sorted(spent, key=lambda name: -spent[name])
 
     def window(self, key: ApiKey) -> tuple[Balance, SpendRateLimit, float] | None:
         """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""

@@ -67,7 +67,7 @@ def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
     The leading answers, the others together, traces without an answer, and traces that were paid for and not counted.
     Votes weighted by confidence have no place in it for traces without a vote.
 
-    >>> votes = {"votes": {"A": 5, "B": 2}, "no_answer": 1, "traces": 10, "weighted": False}
+    >>> votes = {"votes": {"A": 5, "B": 2}, "no_answer": 3, "failed": 2, "traces": 10, "weighted": False}
     >>> vote_parts(votes)
     [('answer', 'A', 5), ('answer', 'B', 2), ('no answer', 'no answer', 1), ('not counted', 'lost or late', 2)]
     """
@@ -79,7 +79,7 @@ def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
     if metadata["weighted"]:
         return parts
     counted = sum(votes for _, votes in ranked)
-    no_answer = min(metadata["no_answer"], metadata["traces"] - counted)
+    no_answer = min(metadata["no_answer"] - metadata["failed"], metadata["traces"] - counted)
     for kind, name, votes in (
         ("no answer", "no answer", no_answer),
         ("not counted", "lost or late", metadata["traces"] - counted - no_answer),

@@ -24,6 +24,7 @@ OTHER_MODELS = "other models"
 CLIENT_GONE = 499
 PACE_WINDOW_S = 3600.0
 PACE_STEP_S = 30.0
+SHORTEST_PACE_S = 60.0  # the first seconds say little of the hours to come
 COLUMNS = (
     "answered", "refused", "failed", "gone", "retries", "lost", "votes", "traces", "prompt_tokens", "tokens", "spent",
 )  # fmt: skip
@@ -45,12 +46,14 @@ class FinishedRequest:
     @property
     def outcome(self) -> str:
         """
-        >>> [FinishedRequest("id", None, "vote", status, 0.1).outcome for status in (200, 429, 499, 503)]
-        ['answered', 'refused', 'gone', 'failed']
+        >>> [FinishedRequest("id", None, "vote", status, 0.1).outcome for status in (200, 429, 499, 503, 0)]
+        ['answered', 'refused', 'gone', 'failed', 'failed']
         """
         if self.status == CLIENT_GONE:
             return "gone"
-        return "answered" if self.status < 400 else "refused" if self.status < 500 else "failed"
+        if not self.status or self.status >= 500:  # none: it was broken off before its response began
+            return "failed"
+        return "answered" if self.status < 400 else "refused"
 
 
 class SpendPace:
@@ -75,7 +78,7 @@ class SpendPace:
         """What is spent per second, over the last hour or since the beginning."""
         self.sample(now, spent)
         since, before = self._samples[0]
-        return max(0, spent - before) / max(1.0, now - since)
+        return max(0, spent - before) / max(SHORTEST_PACE_S, now - since)
 
 
 class ShareStats:
@@ -109,7 +112,7 @@ class ShareStats:
                 "key": request.key,
                 "model": request.model,
                 "status": request.status,
-                "reason": request.reason or "so said the upstream server",
+                "reason": request.reason or "returned by the upstream server",
                 "seconds": request.seconds,
             })  # fmt: skip
         self._pace.sample(now, self._spent())
@@ -118,7 +121,8 @@ class ShareStats:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
         self._count(self.clock(), votes=1, traces=metadata["traces"], lost=metadata["lost"])
         pattern = self.first_answers.setdefault(metadata["warmup"] or "fewer", Counter())
-        pattern.update(questions=1, traces=metadata["traces"])
+        pattern["questions"] += 1
+        pattern["traces"] += metadata["traces"]
         if metadata["certificate"] is not None:
             self.certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
         self.questions.append(row)
@@ -130,9 +134,11 @@ class ShareStats:
             return
         spent = cost if reservation.balances else 0  # what is given beyond the budget costs it nothing
         self._count(self.clock(), tokens=tokens, prompt_tokens=prompt_tokens, spent=spent)
-        self._model(reservation.model).update(
-            traces=delivered or reservation.traces, tokens=tokens, prompt_tokens=prompt_tokens, spent=spent
-        )
+        model = self._model(reservation.model)
+        model["traces"] += delivered or reservation.traces
+        model["tokens"] += tokens
+        model["prompt_tokens"] += prompt_tokens
+        model["spent"] += spent
 
     def requests_per_second(self) -> float:
         """Over the last minute, or since the start."""
@@ -156,11 +162,13 @@ class ShareStats:
 
     def latency(self, kind: str) -> list[float | None]:
         """p50 and p99 of the last hour, of votes or of plain requests."""
-        return self.history.series["hour"].latency(kind, self.clock())
+        return self.history.latency(kind, self.clock())
 
     def _count(self, now: float, **counts: int) -> None:
-        self.totals.update(counts)
-        self.history.add(now, **{name: amount for name, amount in counts.items() if amount})
+        counts = {name: amount for name, amount in counts.items() if amount}
+        self.history.add(now, counts)
+        for name, amount in counts.items():
+            self.totals[name] += amount
 
     def _model(self, name: str | None) -> Counter[str]:
         name = name or "unknown"

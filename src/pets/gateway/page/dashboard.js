@@ -12,7 +12,7 @@ let latest = null;
 
 const number = (x, digits = 0) => (x == null ? "–" : Number(x).toLocaleString("en", { maximumFractionDigits: digits }));
 const compact = (x) => (x == null ? "–" : Number(x).toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 }));
-const dollars = (x) => "$" + (x === 0 || x >= 100 ? number(x) : x >= 1 ? x.toFixed(2) : number(Number(x.toPrecision(2)), 9));
+const dollars = (x) => "$" + (x === 0 || x >= 1000 ? number(x) : x >= 0.1 ? x.toFixed(2) : number(Number(x.toPrecision(2)), 9));
 const amount = (x) => (x == null ? "–" : unit === "usd" ? dollars(x) : `${number(x)} ${unit}`);
 const bareAmount = (x) => (x == null ? "–" : unit === "usd" ? dollars(x) : number(x));
 const plural = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -156,8 +156,9 @@ function showTables(d) {
   for (const head of document.querySelectorAll("th.admin")) head.hidden = !d.viewer.admin;
   const faults = Object.entries(d.upstream.faults).sort((a, b) => b[1] - a[1]);
   text("faults", faults.length ? `Since the start: ${faults.map(([name, count]) => `${name} ×${number(count)}`).join(", ")}.` : "");
-  text("keys-note", d.replica ? "Of all replicas, since the store was made." : "Since the store was made.");
-  rows("keys", d.keys, (key) => {
+  const more = d.keys.number > d.keys.rows.length ? ` The first ${d.keys.rows.length} of ${number(d.keys.number)} keys.` : "";
+  text("keys-note", `${d.replica ? "Of all replicas, since" : "Since"} the store was made.${more}`);
+  rows("keys", d.keys.rows, (key) => {
     const left = key.limit == null ? null : Math.max(0, key.limit - key.spent - key.held);
     const used = key.limit == null ? make("td", { text: "no limit", class: "faint" }) : make("td", {}, bar([["spent", "spent", key.spent], ["held", "held", key.held], ["left", "left", left]]));
     return make("tr", {}, cell(key.name), cell(bareAmount(key.spent), "number"), cell(bareAmount(key.held), "number"), cell(bareAmount(key.limit), "number"), used);
@@ -176,14 +177,14 @@ function showVotes(d) {
   rows("questions", d.questions, questionRow, "No question was voted on yet.");
 }
 
+const countsOf = (q) => q.parts.map(([, name, votes]) => `${name.length > 24 ? name.slice(0, 23) + "…" : name} ×${number(votes, 2)}`).join(", ");
 const voteBar = (q) => bar(q.parts.map(([kind, name, votes]) => [PART_CLASSES[kind], name, votes]), "votes");
 
 function questionRow(q) {
   const link = make("a", { href: `#${q.id}`, text: q.question || `request ${q.id}` });
   const answer = make("span", { class: "answer-text", text: q.answer ?? "no answer" });
-  const counts = q.parts.map(([, name, votes]) => `${name.length > 24 ? name.slice(0, 23) + "…" : name} ×${number(votes, 2)}`).join(", ");
   const facts = [clock(q.at), q.model, latest.viewer.admin && q.key !== "anybody" ? q.key : null, plural(q.traces, "trace"), seconds(q.seconds), unit === "traces" ? null : amount(q.spent), q.certificate == null ? null : `${certainty(q.certificate)} certain`, q.stopped === "policy" ? null : STOPPED[q.stopped], q.retries ? retries(q.retries) : null];
-  return make("li", {}, make("div", { class: "head" }, link, answer), voteBar(q), make("div", { class: "small", text: counts }), make("div", { class: "small", text: facts.filter(Boolean).join(" · ") }));
+  return make("li", {}, make("div", { class: "head" }, link, answer), voteBar(q), make("div", { class: "small", text: countsOf(q) }), make("div", { class: "small", text: facts.filter(Boolean).join(" · ") }));
 }
 
 // -- one question --------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ function showQuestion(q) {
   const table = make("table", { id: "answers" }, make("thead", {}, make("tr", {}, make("th", { text: "Answer", scope: "col" }), make("th", { text: q.weighted ? "Weight" : "Votes", scope: "col", class: "number" }), make("th", { text: "Share", scope: "col", class: "number" }))),
     make("tbody", {}, ...q.answers.map(([answer, votes]) => make("tr", {}, cell(answer), cell(number(votes, 2), "number"), cell(percent(votes / counted), "number")))));
   const message = q.message ? [make("h3", { text: q.messages > 1 ? `Last user message of ${q.messages} messages` : "Message" }), make("pre", { text: q.message, tabindex: "0" })] : [];
-  at("question-body").replaceChildren(...message, list, make("h3", { text: "Votes" }), voteBar(q), q.answers.length ? table : make("p", { class: "faint", text: "No trace had an answer." }), make("h3", { text: "Traces" }), ...q.trace_list.map(traceRow));
+  at("question-body").replaceChildren(...message, list, make("h3", { text: "Votes" }), voteBar(q), make("p", { class: "small", text: countsOf(q) }), q.answers.length ? table : make("p", { class: "faint", text: "No trace had an answer." }), make("h3", { text: "Traces" }), ...q.trace_list.map(traceRow));
 }
 
 function traceRow(t) {
@@ -365,8 +366,8 @@ function show(d) {
   unit = d.unit;
   const replica = d.replica ? `Replica ${d.replica.name}, 1 of ${d.replica.replicas}: counts are of this one, budgets of all.` : "";
   text("scope", [d.viewer.admin ? "" : `Key ${d.viewer.name}: your own requests.`, replica].filter(Boolean).join(" "));
-  at("key-choice").hidden = !d.viewer.admin || d.keys.length < 2;
-  const names = d.keys.map((key) => key.name).sort(), options = [...at("key").options].slice(1).map((option) => option.value);
+  at("key-choice").hidden = !d.viewer.admin || d.keys.number < 2;
+  const names = d.keys.rows.map((key) => key.name).sort(), options = [...at("key").options].slice(1).map((option) => option.value);
   if (names.join("\n") !== options.join("\n")) {
     at("key").replaceChildren(make("option", { value: "", text: "all keys" }), ...names.map((name) => make("option", { value: name, text: name })));
     at("key").value = view.key;
@@ -406,7 +407,9 @@ at("view").addEventListener("change", (event) => {
 });
 at("close").addEventListener("click", () => at("question").close());
 at("question").addEventListener("close", () => {
+  const link = [...at("questions").querySelectorAll("a")].find((a) => a.getAttribute("href") === location.hash);
   if (location.hash) history.pushState(null, "", location.pathname + location.search);
+  link?.focus(); // the list may have been made anew meanwhile
 });
 at("question").addEventListener("click", (event) => {
   if (event.target === at("question")) at("question").close();
@@ -417,5 +420,6 @@ new ResizeObserver(drawCharts).observe(at("charts"));
 setInterval(() => {
   if (!document.hidden) loadHistory();
 }, REFRESH_CHARTS_MS);
+text("zone", `Times are this browser's (${Intl.DateTimeFormat().resolvedOptions().timeZone}).`);
 listen();
 openQuestion();
