@@ -1,15 +1,17 @@
 """``SharedWriter``: the ledger's transactions on a PostgreSQL that gateway replicas share.
 
-A thread takes all that is waiting, reservations and settlements, into one transaction:
+A thread takes all that is waiting, reservations and settlements, into one transaction, which is one call of a function
+of the connection's own (:data:`WRITE`):
 
     own row of ``replicas``     FOR SHARE: as long as it is there, nobody else settles this replica's entries
     own rows of ``ledger``      settled where they are still open
     rows of ``balances``        FOR UPDATE in the order of their names; what does not fit is refused
     new rows of ``ledger``      then the balances are moved, and the transaction committed
 
-Every transaction takes its locks in this order, so none waits for another in a circle. It commits without waiting for
-the disk, which frees the balances for the other replicas at once; the beat that follows waits for the disk, and with
-it everything before it is durable. Only then a reservation counts as made.
+The server decides what fits, first come, first served: while the balances are locked, nobody waits for a client. Every
+transaction takes its locks in this order, so none waits for another in a circle. It commits without waiting for the
+disk, which frees the balances for the other replicas at once; the beat that follows waits for the disk, and with it
+everything before it is durable. Only then a reservation counts as made.
 
 A replica's ``beat`` goes up with every transaction, at least every BEAT_S. One whose beat stands for DEAD_AFTER_S,
 while this replica's own goes on, is dead: what it had open is charged in full, for nobody knows what became of it, and
@@ -17,8 +19,8 @@ its row is ended. Should it live after all, it goes on under a new row, and what
 
 When the server cannot be reached, ``failure`` says why; reservations fail at once, settlements wait, and every RETRY_S
 the thread tries again, at the end for CLOSE_TIMEOUT_S. A reservation whose transaction broke off may have been made: it
-is taken back with the first transaction that follows. A replica that freezes within a transaction loses its connection
-(``IDLE_TRANSACTION_TIMEOUT_S`` of the store), and with it the locks for which the others wait.
+is taken back with the first transaction that follows. A process that freezes within a transaction of several messages
+loses its connection (``IDLE_TRANSACTION_TIMEOUT_S`` of the store), and with it the locks for which the others wait.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pets.core.budget import Currency
 from pets.core.queues.quotas import StreamShare
@@ -42,9 +44,6 @@ from pets.gateway.ledger import SPENT_SINCE, TOTALS, Settlement, prices_of
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
-
-if TYPE_CHECKING:
-    import psycopg
 
 __all__ = ["TOTAL", "Entry", "Operation", "SharedWriter", "StoreSnapshot"]
 
@@ -60,7 +59,6 @@ FAILURE = "its PostgreSQL fails; the gateway's log says why"
 
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
-IS_MINE = "SELECT 1 FROM replicas WHERE id = $1 AND ended IS NULL FOR SHARE"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
 LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
 MAKE_BALANCES = (  # by a replica that has not ended: one that has may not begin a window again
@@ -77,18 +75,95 @@ MOVE_BALANCES = (
     "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
     "RETURNING b.name, b.spent, b.held"
 )
-RESERVE = (
-    "INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica) "
-    f"SELECT t.*, {NOW}, $11::bigint FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], "
-    "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[]) AS t"
+# Balances and entries are named by their place in the arrays. ``moved`` are the balances of settlements, ``wanted``
+# those of entries with their limits; ``known`` is NULL where this replica has been ended.
+WRITE = f"""
+CREATE OR REPLACE FUNCTION pg_temp.write_ledger(
+    this_replica bigint, names text[],
+    settled_id bigint[], settled_spent bigint[], settled_delivered bigint[], settled_tokens bigint[],
+    settled_prompt_tokens bigint[], settled_estimated bigint[], settled_claimed_more bigint[],
+    moved_settlement bigint[], moved_balance bigint[], moved_held bigint[],
+    entry_id bigint[], entry_key text[], entry_request text[], entry_kind text[], entry_unit text[],
+    entry_traces bigint[], entry_held bigint[], entry_tokens bigint[], entry_prompt_tokens bigint[],
+    entry_window text[],
+    wanted_entry bigint[], wanted_balance bigint[], wanted_limit bigint[],
+    OUT made bigint[], OUT known text[], OUT spents bigint[], OUT helds bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    changed bigint[];
+    now_spent bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(names)]);
+    now_held bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(names)]);
+    fits boolean[] := array_fill(true, ARRAY[cardinality(entry_id)]);
+    balance record;
+    at bigint;
+    first bigint := 1;
+    last bigint;
+BEGIN
+    PERFORM 1 FROM replicas WHERE id = this_replica AND ended IS NULL FOR SHARE;
+    IF NOT FOUND THEN RETURN; END IF;
+    WITH done AS (
+        UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens,
+            prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more
+        FROM unnest(settled_id, settled_spent, settled_delivered, settled_tokens, settled_prompt_tokens,
+            settled_estimated, settled_claimed_more)
+            AS t (id, spent, delivered, tokens, prompt_tokens, estimated, claimed_more)
+        WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id
+    ) SELECT coalesce(array_agg(done.id), ARRAY[]::bigint[]) INTO changed FROM done;
+    FOR balance IN SELECT b.name, b.spent, b.held FROM balances b WHERE b.name = ANY(names) ORDER BY b.name FOR UPDATE
+    LOOP
+        at := array_position(names, balance.name);
+        now_spent[at] := balance.spent;
+        now_held[at] := balance.held;
+    END LOOP;
+    FOR place IN 1 .. cardinality(moved_settlement) LOOP
+        IF settled_id[moved_settlement[place]] = ANY(changed) THEN
+            at := moved_balance[place];
+            now_spent[at] := now_spent[at] + settled_spent[moved_settlement[place]];
+            now_held[at] := now_held[at] - moved_held[place];
+        END IF;
+    END LOOP;
+    WHILE first <= cardinality(wanted_entry) LOOP  -- the balances of an entry stand together
+        last := first;
+        WHILE last < cardinality(wanted_entry) AND wanted_entry[last + 1] = wanted_entry[first] LOOP
+            last := last + 1;
+        END LOOP;
+        FOR place IN first .. last LOOP
+            at := wanted_balance[place];
+            IF now_spent[at] IS NULL
+                OR now_spent[at] + now_held[at] > wanted_limit[place] - entry_held[wanted_entry[place]]
+            THEN fits[wanted_entry[first]] := false; END IF;
+        END LOOP;
+        IF fits[wanted_entry[first]] THEN
+            FOR place IN first .. last LOOP
+                at := wanted_balance[place];
+                now_held[at] := now_held[at] + entry_held[wanted_entry[place]];
+            END LOOP;
+        END IF;
+        first := last + 1;
+    END LOOP;
+    INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica)
+    SELECT t.id, t.key, t.request, t.kind, t.unit, t.traces, t.held, t.tokens, t.prompt_tokens, t.rate_window, {NOW},
+        this_replica
+    FROM unnest(entry_id, entry_key, entry_request, entry_kind, entry_unit, entry_traces, entry_held, entry_tokens,
+        entry_prompt_tokens, entry_window, fits)
+        AS t (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, fits)
+    WHERE t.fits;
+    UPDATE balances b SET spent = t.spent, held = t.held
+    FROM unnest(names, now_spent, now_held) AS t (name, spent, held)
+    WHERE b.name = t.name AND (b.spent, b.held) <> (t.spent, t.held);
+    made := ARRAY(SELECT t.id FROM unnest(entry_id, fits) AS t (id, fits) WHERE t.fits);
+    known := ARRAY(SELECT t.name FROM unnest(names, now_spent) AS t (name, spent) WHERE t.spent IS NOT NULL);
+    spents := array_remove(now_spent, NULL);
+    helds := array_remove(now_held, NULL);
+END $$
+"""
+WRITE_TYPES = (
+    *("bigint", "text[]"),
+    *(["bigint[]"] * 10),  # settlements, and what they move
+    *("bigint[]", *["text[]"] * 4, *["bigint[]"] * 4, "text[]"),  # entries
+    *(["bigint[]"] * 3),  # limits
 )
-SETTLE = (
-    "UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens, "
-    "prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more "
-    "FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) "
-    "AS t (id, spent, delivered, tokens, prompt_tokens, estimated, claimed_more) "
-    "WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id"
-)
+CALL_WRITE = f"SELECT * FROM pg_temp.write_ledger({', '.join(f'${n}::{t}' for n, t in enumerate(WRITE_TYPES, 1))})"
 CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
     "RETURNING key, kind, rate_window, held"
@@ -115,7 +190,7 @@ class Entry:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """As :data:`RESERVE` takes it."""
+        """As :data:`WRITE` takes it."""
         return (self.id, self.key, self.request, self.kind, self.unit, self.traces, self.held,
                 self.tokens, self.prompt_tokens, self.window)  # fmt: skip
 
@@ -169,6 +244,7 @@ class SharedWriter:
         self.window: tuple[str, float] | None = None  # the present one: the name of its balance, and when it began
         self._watched: frozenset[str] = frozenset()  # balances that are read with every look
         self._known: set[str] = set()  # balances that are there
+        self._prepared: object = None  # the connection that has the function
         self._seen: dict[int, tuple[int, float]] = {}  # of other replicas: their beat, and since when it stands
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -335,45 +411,24 @@ class SharedWriter:
         names = sorted({name for operation in operations for name, _ in operation.entry.limits})
         if missing := [name for name in names if name not in self._known]:
             self._make_balances(missing)
-        # One for each entry: a reservation that broke off and whose client has gone is taken back by both.
-        settled = {op.entry.id: op for op in reversed(operations) if op.settlement is not None}
-        columns = _columns(((id, *(op.settlement or VOID)) for id, op in settled.items()), 7)
-        # One pipeline: what psycopg sends at the end of one stops the server's clock for idle transactions.
-        with connection.pipeline() as pipeline:
+        if self._prepared is not connection:
+            connection.execute(WRITE)
+            self._prepared = connection
+        values = _written(names, operations)
+        with connection.pipeline():
             connection.execute("BEGIN")
             connection.execute("SET LOCAL synchronous_commit TO off")
-            mine = connection.execute(IS_MINE, (self.replica,))
-            changed = connection.execute(SETTLE, columns)
-            balances = connection.execute(LOCK_BALANCES, (names,))
-            pipeline.sync()
-            if is_mine := mine.fetchone() is not None:
-                moves = _moves(settled[id] for (id,) in changed.fetchall())
-                snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
-                self._known.difference_update(name for name in names if name not in snapshot.balances)
-                moved = self._reserve([op.entry for op in operations if op.settlement is None], moves, snapshot)
-            else:
-                connection.execute("ROLLBACK")
-        if is_mine:
-            snapshot.balances.update((name, (spent, held)) for name, spent, held in moved.fetchall())
-        else:
+            written = connection.execute(CALL_WRITE, (self.replica, *values))
+            connection.execute("COMMIT")
+            connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
+        made, known, spents, helds = written.fetchone() or (None,) * 4
+        if known is None:  # others have ended this replica
             self._rejoin()
             self._commit(operations, snapshot)
-
-    def _reserve(
-        self, entries: Sequence[Entry], moves: dict[str, tuple[int, int]], snapshot: StoreSnapshot
-    ) -> "psycopg.Cursor[tuple[Any, ...]]":
-        """End a transaction with the entries that fit; the balances that moved, when its pipeline is over."""
-        connection = self.database.connection
-        taken = {name: sum(amounts) + sum(moves.get(name, (0, 0))) for name, amounts in snapshot.balances.items()}
-        fitting = _fitting(entries, taken)
-        moves = _moves((Operation(entry) for entry in fitting), moves)
-        if fitting:
-            connection.execute(RESERVE, (*_columns((entry.row for entry in fitting), 10), self.replica))
-        moved = connection.execute(MOVE_BALANCES, (list(moves), *_columns(moves.values(), 2)))
-        connection.execute("COMMIT")
-        connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
-        snapshot.made.update(entry.id for entry in fitting)
-        return moved
+            return
+        snapshot.made.update(made)
+        snapshot.balances.update(zip(known, zip(spents, helds, strict=True), strict=True))
+        self._known.difference_update(name for name in names if name not in snapshot.balances)
 
     def _make_balances(self, names: Sequence[str]) -> None:
         """Begin balances that may not be there; with the present window, those before the last one go."""
@@ -525,34 +580,29 @@ def _columns(rows: Iterable[Sequence[object]], width: int) -> list[list[object]]
     return columns or [[] for _ in range(width)]
 
 
-def _moves(
-    operations: Iterable[Operation], before: dict[str, tuple[int, int]] | None = None
-) -> dict[str, tuple[int, int]]:
-    """What operations add to ``spent`` and ``held`` of each balance."""
-    moves = dict(before or {})
-    for operation in operations:
-        spent, held = operation.moves
-        for name, _ in operation.entry.limits:
-            old = moves.get(name, (0, 0))
-            moves[name] = (old[0] + spent, old[1] + held)
-    return moves
-
-
-def _fitting(entries: Sequence[Entry], taken: dict[str, int]) -> list[Entry]:
-    """The entries that fit, first come, first served; ``taken`` is what is spent or held of each balance.
-
-    What moves a balance that is gone, that of a window long over, does not fit.
-    """
-    fitting: list[Entry] = []
-    for entry in entries:
-        if all(
-            name in taken and taken[name] + entry.held <= (MAX_BALANCE if limit is None else limit)
-            for name, limit in entry.limits
-        ):
-            fitting.append(entry)
-            for name, _ in entry.limits:
-                taken[name] += entry.held
-    return fitting
+def _written(names: Sequence[str], operations: Sequence[Operation]) -> list[list[Any]]:
+    """Operations as :data:`WRITE` takes them: names, settlements, what these move, entries, what those want."""
+    places = {name: place for place, name in enumerate(names, 1)}
+    # One for each entry: a reservation that broke off and whose client has gone is taken back by both.
+    settled = {op.entry.id: op for op in reversed(operations) if op.settlement is not None}
+    entries = [op.entry for op in operations if op.settlement is None and op.entry.held <= MAX_BALANCE]
+    moved = [
+        (number, places[name], operation.entry.held)
+        for number, operation in enumerate(settled.values(), 1)
+        for name, _ in operation.entry.limits
+    ]
+    wanted = [
+        (number, places[name], MAX_BALANCE if limit is None else min(limit, MAX_BALANCE))
+        for number, entry in enumerate(entries, 1)
+        for name, limit in entry.limits
+    ]
+    return [
+        list(names),
+        *_columns(((id, *(operation.settlement or VOID)) for id, operation in settled.items()), 7),
+        *_columns(moved, 3),
+        *_columns((entry.row for entry in entries), 10),
+        *_columns(wanted, 3),
+    ]
 
 
 def _share_of(text: str) -> StreamShare:
