@@ -38,7 +38,7 @@ from pets.replay import PoolResult, replay, rows
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.samplers.ray import ActorSize, start_actors
 
-TRACES, ROUNDS, QUESTIONS, IN_FLIGHT = 1200, 5, 100, 64
+TRACES, ROUNDS, QUESTIONS, IN_FLIGHT = 600, 5, 100, 64
 TOKENS, TOP = 200, 20
 DECODE_S = {"no decoding": 0.0, "50 ms of decoding": 0.05}
 REPETITIONS, POOL_QUESTIONS, POOL_TRACES = 24, 50, 64

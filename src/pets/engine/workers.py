@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pets._version import __version__
 from pets.confidence import Confidence
@@ -32,7 +32,9 @@ from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, State
 from pets.prompts import Completion, Message, Prompt, Sampling, TokenAlternatives
 from pets.samplers import Sampler
 from pets.store import RunSettings, RunState, Store
-from pets.store.tasks import TaskQueue, WorkerBeat
+
+if TYPE_CHECKING:  # an extra brings what it needs
+    from pets.store.tasks import TaskQueue, WorkerBeat
 
 __all__ = ["SharedSampler", "Worker", "check_version", "follow"]
 
@@ -101,7 +103,7 @@ class Worker:
                 queue.leave(worker)
             queue.close()
 
-    async def _exchange(self, queue: TaskQueue, worker: int, group: asyncio.TaskGroup) -> bool:
+    async def _exchange(self, queue: "TaskQueue", worker: int, group: asyncio.TaskGroup) -> bool:
         resting = self._draining or self._pool.rests(asyncio.get_running_loop().time())
         room = 0 if resting else math.ceil(max(0, self.width - self._in_flight) / self._traces_per_task)
         replies, self._replies = self._replies, []
@@ -242,7 +244,7 @@ class SharedSampler(Sampler):
             if reply is not None and not reply.done() and isinstance(error, Exception):
                 reply.set_exception(error)
 
-    async def _exchange(self, queue: TaskQueue, *, look: bool) -> None:
+    async def _exchange(self, queue: "TaskQueue", *, look: bool) -> None:
         added, self._added = self._added, []
         withdrawn, self._withdrawn = self._withdrawn, []
         gone = set(withdrawn)
@@ -251,7 +253,7 @@ class SharedSampler(Sampler):
         away = self._worker.away
         tried = [] if away is None else [id for id in self._waiting if id <= self._last_tried]
 
-        def exchange() -> tuple[list[tuple[int, str]], list[int], list[int], list[WorkerBeat]]:
+        def exchange() -> "tuple[list[tuple[int, str]], list[int], list[int], list[WorkerBeat]]":
             if fresh := [task for task in added if task[0] not in gone]:
                 queue.add(fresh)
             if withdrawn:
@@ -270,7 +272,7 @@ class SharedSampler(Sampler):
         if look:
             await self._look_at(queue, workers)
 
-    async def _look_at(self, queue: TaskQueue, workers: Sequence[WorkerBeat]) -> None:
+    async def _look_at(self, queue: "TaskQueue", workers: "Sequence[WorkerBeat]") -> None:
         """Notice workers that are lost, and how many traces the others take."""
         now = asyncio.get_running_loop().time()
         before = self._beats
@@ -306,8 +308,10 @@ async def follow(location: str | PathLike[str], run: int, worker: Worker) -> Run
                 await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _open_queue(location: str | PathLike[str], run: int) -> TaskQueue:
+async def _open_queue(location: str | PathLike[str], run: int) -> "TaskQueue":
     """The tasks of a run; a connection that is made while this is cancelled is closed."""
+    from pets.store.tasks import TaskQueue
+
     opening = asyncio.ensure_future(asyncio.to_thread(TaskQueue, location, run))
     try:
         return await asyncio.shield(opening)
