@@ -61,7 +61,8 @@ def check_looks(opened: OpenedPage, folder: Path, name: str) -> None:
         page.set_viewport_size({"width": width, "height": HEIGHT})
         page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{look} scrolls sideways"
-        assert serious_problems(page) == [], look
+        problems = serious_problems(page)
+        assert not problems, "\n".join([look, *problems])
 
 
 def serious_problems(page: Any) -> list[str]:

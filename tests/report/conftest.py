@@ -1,12 +1,44 @@
-"""Small synthetic pools, replayed once."""
+"""Small synthetic pools, replayed once, and stored runs."""
 
 import numpy as np
 import pytest
 
+from pets.engine import RunConfig
+from pets.engine.resume import run_settings
 from pets.pools import Pool, PooledQuestion
+from pets.prompts import Prompt
+from pets.questions import Problem
 from pets.replay import ReplayConfig, replay
+from pets.store import Store, StoredTrace
+from pets.types import Launch
 
 POLICIES = ("uniform", "okg:prior=1", "asc", "dsc", "online_grid")
+VOTES = {"easy": "AAAA", "hard": "ABABBAC", "wrong": "BBB"}
+
+
+def write_run(store, votes, *, gold="A", prompt="Example. <b>{}</b>? Answer:", **options):
+    """A run of okg over multiple-choice questions with these votes (id -> one letter per trace), its number."""
+    problems = [Problem(id, Prompt(prompt.format(id)), answer_type="choice", gold=gold) for id in votes]
+    config = RunConfig(**{"budget": "6x", "policy": "okg"} | options)
+    settings = run_settings(config, problems, model="m", endpoints=["http://127.0.0.1:1/v1"], name="set", stored=True)
+    with store.create(settings, problems) as run:
+        launches = [Launch(id, number) for id, letters in votes.items() for number in range(len(letters))]
+        traces = [
+            StoredTrace(id, number, letter, text=f"It is {letter} </script>", tokens=7, finish="stop")
+            for id, letters in votes.items()
+            for number, letter in enumerate(letters)
+        ]
+        run.write(launches, traces)
+        return run.id
+
+
+@pytest.fixture
+def run_store(tmp_path):
+    """A store with a run of three questions, and one without a trace."""
+    with Store.open(tmp_path / "runs.db") as store:
+        write_run(store, VOTES)
+        write_run(store, dict.fromkeys(VOTES, ""))
+        yield store
 
 
 def make_pool(name="toy", questions=14, traces=24, gold=True):

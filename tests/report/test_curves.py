@@ -57,7 +57,9 @@ def test_a_curve_runs_from_one_trace_a_question_to_all_of_them(pool_result):
     assert not line.swept and line.traces[0] == 1 and line.traces[-1] == pool_result.size
     at = round(line.traces[7] * result.questions)
     both = result.agree[:, at] / result.questions
-    assert np.isclose(line.mean[7], both.mean()) and np.isclose(line.deviation[7], abs(np.subtract(*both)) / 2**0.5)
+    reach = abs(np.subtract(*both)) / 2**0.5
+    assert np.isclose(line.mean[7], both.mean())
+    assert np.isclose(line.low[7], both.mean() - reach) and np.isclose(line.high[7], min(1.0, both.mean() + reach))
 
 
 def test_a_sweep_has_every_value_cheapest_first(pool_result):
@@ -69,4 +71,5 @@ def test_a_sweep_has_every_value_cheapest_first(pool_result):
 
 def test_one_repetition_has_no_band(without_gold):
     result = without_gold.result("uniform")
-    assert not series(result, result.consistency).deviation.any()
+    line = series(result, result.consistency)
+    assert np.array_equal(line.low, line.mean) and np.array_equal(line.high, line.mean)

@@ -24,6 +24,18 @@ def test_options_of_a_policy_share_its_colour_and_differ_in_their_dashes():
     assert len({style.dashes for style in styles.values()}) == 4
 
 
+def test_what_a_legend_adds_to_a_name_changes_no_colour():
+    for label in ("okg", "okg:prior=1", "okg, zone 0.1 (0.003)", "okg (stream)", "okg:zone=0.1, zone 0.1"):
+        assert colour_of(label) == colour_of("okg"), label
+
+
+def test_points_differ_in_shape_where_lines_differ_in_dashes():
+    styles = line_styles(["asc", "its_adaptive", "okg"])
+    look = by_label(styles, points=["asc", "its_adaptive"], lines=["okg"])
+    assert look["shape"]["scale"]["range"] == ["circle", "diamond", "stroke"]
+    assert look["strokeDash"]["scale"]["range"] == [[1, 0]] * 3  # points are not dashed
+
+
 def test_a_single_line_needs_no_legend():
     assert by_label(line_styles(["okg"]))["color"]["legend"] is None
     assert by_label(line_styles(["okg", "asc"]))["color"]["scale"]["domain"] == ["okg", "asc"]

@@ -79,8 +79,8 @@ def test_counts_that_are_missing_are_not_shown(tmp_path):
 def test_nothing_is_compared_with_zero_traces(tmp_path):
     level = {**ROW, "metric": "traces_at_mean_0.95", "mean": 3.0}
     equal = {**level, "policy": "uniform"}
-    assert "okg of uniform" in page_of(tmp_path / "rows.jsonl", level, equal)
-    assert "okg of uniform" not in page_of(tmp_path / "rows.jsonl", level, {**equal, "mean": 0.0})
+    assert "the same votes for" in page_of(tmp_path / "rows.jsonl", level, equal)
+    assert "the same votes for" not in page_of(tmp_path / "rows.jsonl", level, {**equal, "mean": 0.0})
 
 
 def test_the_command_that_makes_it_again_is_quoted_for_a_shell(tmp_path):

@@ -5,40 +5,19 @@ import re
 
 import pytest
 
-from pets.engine import RunConfig
-from pets.engine.resume import run_settings
-from pets.errors import InputError
-from pets.prompts import Prompt
-from pets.questions import Problem
 from pets.report.run_report import run_page
-from pets.store import Store, StoredTrace
-from pets.types import Launch
+from pets.store import Store
 
-VOTES = {"easy": "AAAA", "hard": "ABABBAC", "wrong": "BBB"}
-
-
-@pytest.fixture
-def store(tmp_path):
-    problems = [Problem(id, Prompt(f"Example. <b>{id}</b>? Answer:"), answer_type="choice", gold="A") for id in VOTES]
-    config = RunConfig(budget="6x", policy="okg")
-    settings = run_settings(config, problems, model="m", endpoints=["http://127.0.0.1:1/v1"], name="set", stored=True)
-    with Store.open(tmp_path / "runs.db") as store:
-        with store.create(settings, problems) as run:
-            launches = [Launch(id, number) for id, votes in VOTES.items() for number in range(len(votes))]
-            run.write(launches, [])
-            traces = [
-                StoredTrace(id, number, vote, text=f"It is {vote} </script>", tokens=7, finish="stop")
-                for id, votes in VOTES.items()
-                for number, vote in enumerate(votes)
-            ]
-            run.write([], traces)
-        store.create(settings, problems).close()
-        yield store
+from .conftest import write_run
 
 
-def test_the_page_tells_what_was_bought_and_what_to_look_at(store):
-    page = run_page(store.view(1))
-    text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+def words_of(page):
+    return re.sub(r"<script.*?</script>", "", page, flags=re.S)
+
+
+def test_the_page_tells_what_was_bought_and_what_to_look_at(run_store):
+    page = run_page(run_store.view(1))
+    text = words_of(page)
     for words in (
         "Run 1: set",
         "66.7%",
@@ -48,35 +27,50 @@ def test_the_page_tells_what_was_bought_and_what_to_look_at(store):
         "trace 0: A, 7 tokens",
     ):
         assert words in text, words
-    assert "pets solve set --budget 6x --policy okg" in text and "It is A &lt;/script&gt;" in text
+    assert "pets solve QUESTIONS --budget 6x --policy okg" in text and "the file of the questions (set)" in text
+    assert "It is A &lt;/script&gt;" in text
     assert "&lt;b&gt;hard&lt;/b&gt;?" in text and "<b>hard" not in text
     assert text.index("&lt;b&gt;hard") < text.index("&lt;b&gt;easy")  # the least certain first
 
 
-def test_bars_and_counts_of_the_table_agree(store):
-    page = run_page(store.view(1))
-    rows = re.findall(r"<tr data-kinds.*?</tr>", page)
+def test_bars_and_counts_of_the_table_agree(run_store):
+    page = run_page(run_store.view(1))
+    rows = [row for row in re.findall(r"<tr data-kinds.*?</tr>", page) if "data-votes" in row]
     assert len(rows) == 3
     for row in rows:
         counts = sum(map(int, re.findall(r"×(\d+)", re.search(r"<td>([^<]*×[^<]*)<div", row)[1])))
         assert counts == sum(map(int, re.findall(r'data-votes="(\d+)"', row)))
 
 
-def test_a_run_without_a_trace_has_nothing_to_report(store):
-    with pytest.raises(InputError, match="no trace yet"):
-        run_page(store.view(2))
+def test_without_gold_nothing_is_said_of_accuracy(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        page = run_page(store.view(write_run(store, {"a": "AAB", "b": "CCC"}, gold=None)))
+    assert "accuracy" not in words_of(page).lower() and page.partition("</main>")[0].count("<svg") == 4
 
 
-@pytest.mark.parametrize("pace", [{"waves": 3}, {"patience": 2.5}, {}])
+def test_a_run_that_is_not_at_its_end_says_so(run_store):
+    text = words_of(run_page(run_store.view(1)))
+    assert "This run was stopped before its end: 14 traces of 18 traces are spent." in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"policy": "okg:zone=0.1"}, "no other answer is ahead by more than 10 points"),
+        ({"policy": "asc"}, "The dot is its end"),
+        ({"policy": "uniform"}, "The solid line is this run"),
+        ({"soft": True}, "The dot is its end"),
+    ],
+)
+def test_every_kind_of_vote_is_told_in_its_own_words(tmp_path, options, words):
+    with Store.open(tmp_path / "runs.db") as store:
+        assert words in words_of(run_page(store.view(write_run(store, {"a": "AAB", "b": "CACA"}, **options))))
+
+
 @pytest.mark.parametrize("path", ["runs.db", "my runs.db"])
-def test_the_commands_that_make_it_again_name_the_store_and_the_pace(tmp_path, monkeypatch, path, pace):
+def test_the_commands_name_the_store_where_it_is_not_the_usual_one(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
-    problems = [Problem("q", Prompt("?"), answer_type="choice")]
-    settings = run_settings(RunConfig(budget="6x", policy="okg", **pace), problems, model="m", name="set", stored=True)
     with Store.open(path) as store:
-        with store.create(settings, problems) as run:
-            run.write([Launch("q", 0)], [StoredTrace("q", 0, "A", tokens=7, finish="stop")])
-        page = html.unescape(run_page(store.view(1)))
-    flags = "".join(f" --{name} {value}" for name, value in pace.items())
+        page = html.unescape(run_page(store.view(write_run(store, {"q": "AA"}, gold=None))))
     place = "" if path == "runs.db" else f" --store '{path}'"
-    assert f"--seed 0{flags}{place}\npets report 1{place}<" in page
+    assert f"--seed 0 --new{place}\npets solve --resume --run 1{place}\npets report 1{place}<" in page

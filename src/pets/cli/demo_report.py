@@ -51,7 +51,7 @@ class BandedCurve:
     def series(self) -> Series:
         """As a chart has it."""
         traces, mean, deviation = np.array(self.points).T
-        return Series(self.name, False, traces, mean, deviation)
+        return Series.about(self.name, False, traces, mean, deviation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -444,12 +444,12 @@ class OpenQuestion:
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,
             gold=self.problem.gold,
-            right=self._is_right(answer),
+            right=self.is_right(answer),
             error=error,
             zone=zone or None,
         )
 
-    def _is_right(self, answer: str | None) -> bool | None:
+    def is_right(self, answer: str | None) -> bool | None:
         """Whether an answer is gold; ``None`` without one, and where comparing them would take long."""
         kind, gold = self.answer_type, self.problem.gold
         form = None if gold is None else gold_form(kind, gold)

@@ -1,11 +1,11 @@
 """Self-consistency and accuracy against traces per question, every policy of a pool in one figure.
 
-A :class:`Series` is what a line shows: the mean of one metric over repetitions and its deviation.
+A :class:`Series` is what a line shows: a metric at some numbers of traces, and the band about it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,27 +21,33 @@ PANEL_WIDTH, PANEL_HEIGHT = 420, 280
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """``traces``, ``mean`` and ``deviation``, (V,) each, cheapest point first; ``swept`` where points are few."""
+    """``traces``, ``mean``, ``low`` and ``high``, (V,) each, cheapest point first; ``swept``: points, not a line."""
 
     label: str
     swept: bool
     traces: Floats
     mean: Floats
-    deviation: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def about(cls, label: str, swept: bool, traces: Floats, mean: Floats, reach: Floats) -> Self:
+        """With bands that reach equally far up and down, within 0 and 1."""
+        return cls(label, swept, traces, mean, np.maximum(0.0, mean - reach), np.minimum(1.0, mean + reach))
 
     def rows(self) -> list[dict[str, Any]]:
         """The points of the line, as a chart's data; those without a mean or before the first trace left out."""
-        columns = zip(self.traces.tolist(), self.mean.tolist(), self.deviation.tolist(), strict=True)
+        columns = zip(*(column.tolist() for column in (self.traces, self.mean, self.low, self.high)), strict=True)
         return [
             {
                 "label": self.label,
                 "swept": self.swept,
                 "traces": round(traces, 3),
                 "mean": round(mean, 5),
-                "low": round(max(0.0, mean - deviation), 5),
-                "high": round(min(1.0, mean + deviation), 5),
+                "low": round(low, 5),
+                "high": round(high, 5),
             }
-            for traces, mean, deviation in columns
+            for traces, mean, low, high in columns
             if np.isfinite(mean) and traces > 0
         ]
 
@@ -63,7 +69,8 @@ def series(result: Result, values: Floats) -> Series:
     traces, values = result.traces[:, points].mean(axis=0), values[:, points]
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(points))
     order = np.argsort(traces, kind="stable")
-    return Series(result.policy, result.option is not None, traces[order], values.mean(axis=0)[order], deviation[order])
+    mean = values.mean(axis=0)[order]
+    return Series.about(result.policy, result.option is not None, traces[order], mean, deviation[order])
 
 
 def _points(result: Result) -> list[int]:
@@ -90,7 +97,8 @@ def draw_curves(pool: PoolResult) -> Chart:
     batches = [result for result in pool.results if result.setting != "online"]
     parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
     styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
-    panels = [_row(pool, name, results, styles) for name, results in parts.items() if results]
+    legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
+    panels = [_row(pool, name, results, styles, legend) for name, results in parts.items() if results]
     title, subtitle = title_of(pool)
     return titled({"vconcat": panels}, title, subtitle)
 
@@ -101,38 +109,60 @@ def title_of(pool: PoolResult) -> tuple[str, list[str]]:
     weights = ", votes weighted by confidence" if config.weighted else ""
     return f"How often the vote is {TARGETS[config.target]}{weights}", [
         f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {config.repetitions} draws.",
+        "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget.",
         "Bands and whiskers: one standard deviation over draws.",
     ]
 
 
-def _row(pool: PoolResult, name: str, results: Sequence[Result], styles: Mapping[str, LineStyle]) -> Chart:
+def _row(
+    pool: PoolResult,
+    name: str,
+    results: Sequence[Result],
+    styles: Mapping[str, LineStyle],
+    legend: Mapping[str, Any],
+) -> Chart:
     """The panels of one setting beside each other, with a legend in common."""
     consistency = [series(result, result.consistency) for result in results]
     ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
     bounds = ceiling if pool.config.target == "disjoint" else []
-    panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds)]
+    panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
     if pool.pass_at_1 is not None:
         accuracy = [series(result, result.accuracy) for result in results]
         known = {"vote of the full pool": pool.vote_accuracy, "one trace (pass@1)": pool.pass_at_1}
         bounds = [Bound(value, name) for name, value in known.items() if value is not None]
-        panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds))
+        panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds, legend))
     return {"title": {"text": name, "fontSize": 13}, "hconcat": panels}
 
 
+def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+    """Colour, dashes and shape of these lines and points."""
+    points = {line.label for line in lines if line.swept}
+    return by_label(styles, points, {line.label for line in lines if not line.swept})
+
+
 def curve_panel(
-    lines: Sequence[Series], styles: Mapping[str, LineStyle], name: str, size: float, bounds: Sequence[Bound] = ()
+    lines: Sequence[Series],
+    styles: Mapping[str, LineStyle],
+    name: str,
+    size: float,
+    bounds: Sequence[Bound] = (),
+    legend: Mapping[str, Any] | None = None,
 ) -> Chart:
-    """One panel: lines with bands, points with whiskers, bounds with their names."""
+    """One panel: lines with bands, points with whiskers, bounds with their names.
+
+    Panels that share a ``legend`` are given it.
+    """
     rows = [row for line in lines for row in line.rows()]
     y = {"type": "quantitative", "title": name, "axis": {"format": ".0%"}, "scale": {"domain": _span(rows, bounds)}}
     x = trace_axis(size)
-    colour = by_label(styles)
+    look = legend_of(lines, styles) if legend is None else legend
+    colour = {"color": look["color"], "strokeDash": look["strokeDash"]}
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "traces", "title": "traces per question", "format": ".2f"},
         {"field": "mean", "title": name, "format": ".1%"},
-        {"field": "low", "title": "one deviation less", "format": ".1%"},
-        {"field": "high", "title": "one deviation more", "format": ".1%"},
+        {"field": "low", "title": "band from", "format": ".1%"},
+        {"field": "high", "title": "band to", "format": ".1%"},
     ]
     spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour["color"]}
     followed, swept = {"filter": "!datum.swept"}, {"filter": "datum.swept"}
@@ -146,8 +176,14 @@ def curve_panel(
         },
         {
             "transform": [swept],
-            "mark": {"type": "point", "filled": True, "size": 36, "clip": True, "opacity": 1},
-            "encoding": {"x": x, "y": {"field": "mean", **y}, "color": colour["color"], "tooltip": tooltip},
+            "mark": {"type": "point", "filled": True, "size": 48, "clip": True, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": {"field": "mean", **y},
+                "color": look["color"],
+                "shape": look["shape"],
+                "tooltip": tooltip,
+            },
         },
         {
             "transform": [followed],

@@ -5,7 +5,8 @@ are drawn by vl-convert, an extra, imported only when something is drawn.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7
 GREY = "#7F7F7F"
 BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, _ = PALETTE
 SOLID, DASHED, DOTTED, MIXED = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2))
+SHAPES = ("circle", "square", "triangle-up", "diamond")
 FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "okg": (VERMILION, SOLID),
     "uniform": (BLUE, SOLID),
@@ -51,17 +53,22 @@ FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "oracle": (GREY, MIXED),
 }
 """Colour and dashes of each policy, on every page and in every figure."""
-SHARE: Chart = {"type": "quantitative", "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}}
+SHARE: Chart = {
+    "type": "quantitative",
+    "axis": {"format": ".0%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]},
+    "scale": {"domain": [0, 1]},
+}
 """An axis of shares from 0 to 1."""
 FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2  # pixels for each unit of a chart
+NAME = re.compile(r"\w*")  # of a policy, before its options and whatever a legend adds
 PLOT_FONT = "Liberation Sans, Arial, sans-serif"
 THEME: Chart = {
     "background": None,
     "font": PLOT_FONT,
     "view": {"stroke": None},
     "axis": {"grid": True, "domain": False, "tickSize": 4, "labelFontSize": 12, "titleFontSize": 12},
-    "legend": {"labelFontSize": 12, "titleFontSize": 12, "symbolStrokeWidth": 3, "symbolSize": 200, "labelLimit": 260},
+    "legend": {"labelFontSize": 12, "titleFontSize": 12, "symbolStrokeWidth": 3, "symbolSize": 130, "labelLimit": 260},
     "header": {"labelFontSize": 12, "labelFontWeight": "bold"},
     "title": {"anchor": "start", "fontSize": 15, "subtitleFontSize": 12, "subtitlePadding": 4, "offset": 12},
 }
@@ -76,6 +83,11 @@ class LineStyle:
     colour: str
     dashes: tuple[int, ...] = ()
 
+    @property
+    def shape(self) -> str:
+        """Of points, where there is no line to be dashed: as different as the dashes are."""
+        return dict(zip(DASHES, SHAPES, strict=True)).get(self.dashes, SHAPES[0])
+
 
 def line_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
     """The style of each policy: options of one policy share its colour and differ in their dashes.
@@ -87,7 +99,7 @@ def line_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
     styles: dict[str, LineStyle] = {}
     variants: dict[str, int] = {}
     for policy in policies:
-        name = policy.partition(":")[0].partition(" ")[0]
+        name = NAME.match(policy).group()  # type: ignore[union-attr]
         colour, dashes = FIXED.get(name, (PALETTE[len(variants) % len(PALETTE)], DOTTED))
         if policy != name and policy not in FIXED:
             variants[name] = variants.get(name, 0) + 1
@@ -103,16 +115,32 @@ def colour_of(policy: str) -> str:
     return line_styles([policy])[policy].colour
 
 
-def by_label(styles: Mapping[str, LineStyle]) -> dict[str, Any]:
-    """Colour and dashes by the field ``label``, as the encoding of a chart; one legend for both."""
+def by_label(
+    styles: Mapping[str, LineStyle], points: Collection[str] = (), lines: Collection[str] = ()
+) -> dict[str, Any]:
+    """Colour, dashes and shape by the field ``label``, as the encoding of a chart; one legend for all three.
+
+    Of a label with ``points`` the legend shows their shape, dashed only where it has ``lines`` too; else a line.
+    """
     labels = list(styles)
-    legend: Chart | None = {"orient": "bottom", "columns": 4, "title": None, "symbolType": "stroke", "symbolOpacity": 1}
+    legend: Chart | None = {"orient": "bottom", "columns": 4, "title": None, "symbolOpacity": 1}
     legend = None if len(labels) == 1 else legend
-    colours = {"domain": labels, "range": [styles[label].colour for label in labels]}
-    dashes = {"domain": labels, "range": [list(styles[label].dashes) or [1, 0] for label in labels]}
+    ranges = {
+        "color": [style.colour for style in styles.values()],
+        "strokeDash": [
+            list(style.dashes) if style.dashes and (label in lines or label not in points) else [1, 0]
+            for label, style in styles.items()
+        ],
+        "shape": [styles[label].shape if label in points else "stroke" for label in labels],
+    }
     return {
-        "color": {"field": "label", "type": "nominal", "scale": colours, "legend": legend},
-        "strokeDash": {"field": "label", "type": "nominal", "scale": dashes, "legend": legend},
+        channel: {
+            "field": "label",
+            "type": "nominal",
+            "scale": {"domain": labels, "range": values},
+            "legend": legend,
+        }
+        for channel, values in ranges.items()
     }
 
 

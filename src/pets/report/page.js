@@ -1,15 +1,32 @@
 // Hover for the charts; sorting, filtering and searching for the tables. Without it every figure is there all the same.
 document.documentElement.classList.add("scripted");
 
-for (const figure of document.querySelectorAll("figure[data-chart]")) {
-  const chart = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
-  const still = [...figure.childNodes];
+// A chart is drawn as wide as its place: on a phone its letters stay as large as they are.
+const NARROW_PX = 480;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+async function draw(figure) {
+  const width = figure.clientWidth;
+  const text = document.getElementById(figure.dataset.chart).textContent;
+  const chart = JSON.parse(text, (key, value) => (key === "columns" && width < NARROW_PX ? Math.min(value, 2) : value));
   const place = document.createElement("div");
-  vegaEmbed(place, chart, { actions: false, renderer: "svg" }).then(() => {
-    for (const node of still) node.remove();
-    figure.append(place);
-  });
+  place.ariaHidden = "true"; // the figure's label says it in words
+  const options = { actions: false, renderer: "svg", tooltip: { theme: dark.matches ? "dark" : "light" } };
+  await vegaEmbed(place, { ...chart, width, autosize: { type: "fit-x", contains: "padding" } }, options);
+  figure.dataset.drawn = width;
+  figure.replaceChildren(place);
 }
+
+const figures = [...document.querySelectorAll("figure[data-chart]")];
+async function drawAll() {
+  for (const figure of figures) if (Number(figure.dataset.drawn) !== figure.clientWidth) await draw(figure);
+}
+drawAll();
+let resized;
+addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(drawAll, 150);
+});
 
 for (const table of document.querySelectorAll("table[data-sortable]")) {
   const body = table.tBodies[0];

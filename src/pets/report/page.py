@@ -65,15 +65,11 @@ class VotedQuestion:
         return [(cut(answer), number) for answer, number in ranked[:VOTES_SHOWN]] + others
 
     def bar(self) -> str:
-        """The votes as a bar whose parts add up to all of them, with the counts in words."""
+        """The votes as a bar whose parts add up to all of them; :meth:`counts` are its words."""
         shown = self.shown()
         total = sum(number for _, number in shown)
-        parts = "".join(
-            f'<span style="width:{number / total:.4%}" title="{escape(f"{answer}: {number:g} of {total:g}")}" '
-            f'data-votes="{number:g}"></span>'
-            for answer, number in shown
-        )
-        return f'<div class="bar" role="img" aria-label="{escape(self.counts())}">{parts}</div>'
+        parts = (f'<i style="width:{100 * number / total:.6g}%" data-votes="{number:g}"></i>' for _, number in shown)
+        return f'<div class="bar" aria-hidden="true">{"".join(parts)}</div>'
 
     def counts(self) -> str:
         """The votes in words."""
@@ -86,6 +82,7 @@ class Page:
     def __init__(self, title: str, lead: str) -> None:
         self.title = title
         self._parts = [f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>"]
+        self._heading = title
         self._numbers = count(1)
         self._has_charts = False
 
@@ -98,8 +95,13 @@ class Page:
         )
         self._parts.append(f'<dl class="tiles">{cells}</dl>')
 
+    def warning(self, words: str) -> None:
+        """A sentence that must not be overlooked."""
+        self._parts.append(f'<p class="warning" role="note">{escape(words)}</p>')
+
     def section(self, title: str, words: str = "") -> None:
         """A heading, and a sentence under it."""
+        self._heading = title
         self._parts.append(f"<h2>{escape(title)}</h2>" + (f'<p class="faint">{escape(words)}</p>' if words else ""))
 
     def subsection(self, title: str) -> None:
@@ -113,7 +115,8 @@ class Page:
         for chart in charts:
             place = f"chart{next(self._numbers)}"
             self._parts.append(
-                f'<figure data-chart="{place}" role="group" aria-label="{escape(words)}">{drawn_svg(chart)}</figure>'
+                f'<figure data-chart="{place}" role="img" aria-label="{escape(words)}">'
+                f'<div aria-hidden="true">{drawn_svg(chart)}</div></figure>'
                 f'<script type="application/json" id="{place}">{_json(page_chart(chart))}</script>'
             )
         self._parts.append("</div>")
@@ -128,12 +131,17 @@ class Page:
         rows: Sequence[Sequence[Cell]],
         kinds: Mapping[str, str] | None = None,
         row_kinds: Sequence[Sequence[str]] = (),
+        rising: str | None = None,
     ) -> None:
-        """A table to sort; with ``kinds`` (name to words) also to search and to filter by the kinds of its rows."""
+        """A table to sort; with ``kinds`` (name to words) also to search and to filter by the kinds of its rows.
+
+        The rows come sorted by the column ``rising``, if by any.
+        """
         place = f"table{next(self._numbers)}"
         numbers = [bool(rows) and rows[0][column].is_number for column in range(len(columns))]
         heads = "".join(
-            f'<th scope="col"{" class=number" if number else ""}><button type="button">{escape(name)}</button></th>'
+            f'<th scope="col"{" class=number" if number else ""}{" aria-sort=ascending" if name == rising else ""}>'
+            f'<button type="button">{escape(name)}</button></th>'
             for name, number in zip(columns, numbers, strict=True)
         )
         kinds_of = row_kinds or [()] * len(rows)
@@ -143,7 +151,8 @@ class Page:
         )
         self._parts.append(
             (_tools(place, kinds) if kinds is not None else "")
-            + f'<div class="scroll" tabindex="0" role="region" aria-label="table"><table id="{place}" data-sortable>'
+            + f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self._heading)}: table {place[5:]}">'
+            f'<table id="{place}" data-sortable>'
             f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
@@ -208,7 +217,7 @@ def _tools(place: str, kinds: Mapping[str, str]) -> str:
     choices = "".join(f'<option value="{kind}">{escape(words)}</option>' for kind, words in kinds.items())
     return (
         f'<div class="tools" data-for="{place}"><input type="search" placeholder="search" aria-label="search">'
-        f'<select aria-label="which rows">{choices}</select><output></output></div>'
+        f'<select aria-label="which rows are shown">{choices}</select><output></output></div>'
     )
 
 
@@ -220,8 +229,11 @@ def _question(question: VotedQuestion) -> str:
         f"<details><summary>{escape(name)}</summary><pre tabindex=0>{escape(text)}</pre></details>"
         for name, text in question.traces
     )
+    number = len(question.traces)
+    first = "its trace" if number == 1 else f"its first {number} traces"
+    read = f'<details class="traces"><summary>Read {first}</summary>{traces}</details>' if traces else ""
     return (
-        f'<div class="row">{escape(question.text)} <b{" class=bad" if question.wrong else ""}>{answer}</b> '
-        f'<span class="faint">{facts}</span>{question.bar()}'
-        f'<span class="faint">{escape(question.counts())}</span>{traces}</div>'
+        f'<div class="row"><h3>{escape(question.id)}</h3><p>{escape(question.text)}</p>'
+        f'<p><b{" class=bad" if question.wrong else ""}>{answer}</b> <span class="faint">{facts}</span></p>'
+        f'{question.bar()}<p class="faint">{escape(question.counts())}</p>{read}</div>'
     )

@@ -11,7 +11,6 @@ __all__ = ["draw_reliability", "wilson"]
 
 Z = 1.96  # of a 95 % interval
 FEW = 20  # certificates; a bin with fewer says little and is drawn faintly
-SHAPES = ("circle", "square", "diamond")  # of a policy, and of the same with other options
 WIDTH, HEIGHT, COUNTS_HEIGHT = 420, 340, 90
 
 
@@ -31,21 +30,20 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
 
 def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
     """Dots and whiskers about the diagonal."""
-    shapes = {"domain": list(styles), "range": [SHAPES[len(style.dashes) % len(SHAPES)] for style in styles.values()]}
+    look = by_label(styles, points=styles)
     y = {**SHARE, "title": "answers that are the vote of all traces"}
     common = {
         "x": {"field": "certificate", **SHARE, "title": "certificate"},
-        "color": by_label(styles)["color"],
+        "color": look["color"],
         "opacity": {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1},
     }
-    shape = {"field": "label", "type": "nominal", "scale": shapes, "legend": None}
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "certificate", "title": "mean certificate", "format": ".1%"},
         {"field": "right", "title": "share right", "format": ".1%"},
         {"field": "count", "title": "certificates", "format": ","},
     ]
-    dots = {**common, "y": {"field": "right", **y}, "shape": shape, "tooltip": tooltip}
+    dots = {**common, "y": {"field": "right", **y}, "shape": look["shape"], "tooltip": tooltip}
     layers = [
         {
             "data": {"values": [{"a": 0, "b": 0}, {"a": 1, "b": 1}]},
@@ -67,7 +65,7 @@ def _counts(styles: Mapping[str, LineStyle]) -> Chart:
         "encoding": {
             "x": {"field": "bin", **SHARE, "title": "certificate"},
             "y": {"field": "count", "type": "quantitative", "scale": {"type": "symlog"}, "title": "certificates"},
-            **by_label(styles),
+            **{channel: by_label(styles, points=styles)[channel] for channel in ("color", "strokeDash")},
         },
     }
 

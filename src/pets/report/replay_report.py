@@ -14,12 +14,30 @@ from pets.replay import Row
 from pets.report.curves import Bound, Series, curve_panel
 from pets.report.look import line_styles
 from pets.report.page import Cell, Page, Tile
-from pets.report.tables import COLUMNS
+from pets.report.tables import metric_text
 from pets.tabular import read_rows as read_records
 
 __all__ = ["read_rows", "replay_page"]
 
 OURS, EQUAL = "okg", "uniform"
+COLUMNS = {
+    "traces for 95 %": "traces_at_mean_0.95",
+    "traces for 99 %": "traces_at_mean_0.99",
+    "traces for 100 %, first": "traces_first_1",
+    "for 100 %, to stay": "traces_settled_1",
+    "near-ties aside: 95 %": "zone_traces_at_mean_0.95",
+    "near-ties aside: 99 %": "zone_traces_at_mean_0.99",
+    "times the limit at 95 %": "limit_ratio_0.95",
+    "times the limit at 99 %": "limit_ratio_0.99",
+    "tokens for 100 %": "tokens_first_1",
+    "self-consistency*": "consistency_matched",
+    "accuracy*": "accuracy_matched",
+    "area under the curve": "area",
+}
+WORDS = (
+    "Traces and tokens are per question, for so much self-consistency; ± is one standard deviation over draws. "
+    "* At the spend where okg first reaches 100 %."
+)
 TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over"}
 COUNTS = {"reached", "repetitions", "questions"}
 
@@ -67,7 +85,8 @@ def replay_page(rows: Sequence[Row]) -> str:
         f"{len(policies)} policies on recorded answers, all on the same draws. Self-consistency is the share of "
         "questions whose vote is that of all traces.",
     )
-    page.tiles(_tiles(rows, pools))
+    if tiles := _tiles(rows, pools):
+        page.tiles(tiles)
     for pool in pools:
         _pool_section(page, pool, [row for row in rows if row.pool == pool])
     page.section("How to make it again")
@@ -85,8 +104,9 @@ def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
     for pool in pools:
         ours, equal = at.get((pool, OURS)), at.get((pool, EQUAL))
         if ours is not None and equal:
-            note = f"{ours:.1f} traces per question against {equal:.1f}, for 95 % of the votes"
-            tiles.append(Tile(f"{pool}: {OURS} of {EQUAL}", f"{ours / equal:.0%}", note, sells=True))
+            note = f"{ours:.1f} per question with {OURS}, {equal:.1f} with {EQUAL}: 95 % self-consistency"
+            name = f"{pool}: the same votes for" if len(pools) > 1 else "the same votes for"
+            tiles.append(Tile(name, f"{ours / equal:.0%} of the traces", note, sells=ours < equal))
     return tiles
 
 
@@ -94,7 +114,8 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
     questions = max(row.questions for row in rows)
     repetitions = max(row.repetitions for row in rows)
     counts = f"{questions} questions, {repetitions} draws. " if questions else ""
-    page.section(pool, f"{counts}Bands and whiskers: one standard deviation over draws.")
+    points = "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget."
+    page.section(pool, f"{counts}{points} Bands and whiskers: one standard deviation over draws.")
     parts = {
         "All questions at once": [row for row in rows if row.setting != "online"],
         "Questions one by one, after training on others": [row for row in rows if row.setting == "online"],
@@ -108,7 +129,8 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
             if lines := _lines(part, metric):
                 size = max(float(line.traces.max()) for line in lines)
                 bounds = _bounds(names) if metric == "accuracy" else []
-                panels.append(curve_panel(lines, styles, title, size, bounds))
+                own = {line.label: styles[line.label] for line in lines}
+                panels.append(curve_panel(lines, own, title, size, bounds))
         if panels:
             page.subsection(name)
             page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
@@ -134,15 +156,16 @@ def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
         ]
         if points:
             columns = np.array(sorted(points), dtype=float).T
-            lines.append(Series(policy, bool(spent), *columns))
+            lines.append(Series.about(policy, bool(spent), *columns))
     return lines
 
 
 def _table(page: Page, rows: Sequence[Row]) -> None:
-    """The metrics of the terminal's table, to sort."""
+    """The metrics of the terminal's table in a reader's words, to sort."""
     cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
     metrics = {name: metric for name, metric in COLUMNS.items() if any(key[2] == metric for key in cells)}
     keys = dict.fromkeys(key[:2] for key in cells)
+    page.notes([WORDS])
     page.table(
         ["policy", "setting", *metrics],
         [
@@ -158,8 +181,4 @@ def _table(page: Page, rows: Sequence[Row]) -> None:
 
 
 def _metric(row: Row | None) -> Cell:
-    if row is None or row.mean is None:
-        return Cell("-", float("nan"))
-    spread = "" if row.sd is None else f" ± {row.sd:.3g}"
-    partly = "" if row.reached == row.repetitions else f" ({row.reached} of {row.repetitions})"
-    return Cell(f"{row.mean:.4g}{spread}{partly}", row.mean)
+    return Cell(metric_text(row), math.nan if row is None or row.mean is None else row.mean)

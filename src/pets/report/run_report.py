@@ -1,177 +1,164 @@
 """The report of a run: what was bought, what it saved, where the budget went, and the questions to look at."""
 
-import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pets.core.budget import amount_words
-from pets.core.certificate import expected_consistency
-from pets.core.tally import Tally
-from pets.engine.forecast import Forecast
-from pets.engine.progress import Certifier
 from pets.engine.question import Answer
-from pets.engine.resume import restored, results, total_so_far
+from pets.engine.resume import total_so_far
 from pets.engine.summary import AnswerSummary
-from pets.errors import InputError
 from pets.questions import Problem
-from pets.report.equal_shares import equal_shares
+from pets.report.again import QUESTIONS, commands_of
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
-from pets.report.reliability import wilson
-from pets.report.run_charts import draw_accuracy, draw_budget, draw_certificates, draw_spending
-from pets.store import RunView, StoredTrace
-from pets.store.database import DEFAULT_STORE
+from pets.report.reliability import FEW, wilson
+from pets.report.run_charts import (
+    Measured,
+    agreement_classes,
+    draw_accuracy,
+    draw_budget,
+    draw_certificates,
+    draw_shares,
+    draw_spending,
+)
+from pets.report.run_data import LOOKED_AT, RunData, least_certain, read_run
+from pets.store import RunView
 
 __all__ = ["run_page"]
 
-LOOKED_AT = 12  # questions, the least certain ones
-TRACES_READ = 6  # of each of them
 TRACE_CHARACTERS = 4_000
 TABLE_QUESTIONS = 2_000
+CHART_QUESTIONS = 20_000
 TEXT_CHARACTERS = 140
 CERTAIN = 0.9
-HORIZON = 8  # times the traces of the run: how far uniform is followed
-MIN_HORIZON, MAX_HORIZON = 32, 256
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the page needs of a run, read once."""
-
-    view: RunView
-    problems: Sequence[Problem]
-    answers: Sequence[Answer]
-    tallies: Sequence[Tally]
-    consistency: tuple[float, float, float]
-    uniform: Forecast
-    samples: Mapping[str, Sequence[StoredTrace]]
-
-    @property
-    def mean_traces(self) -> float:
-        return sum(answer.traces for answer in self.answers) / len(self.answers)
+SHORT_S = 90  # a run that took less is timed in seconds, a longer one in minutes
 
 
 def run_page(view: RunView) -> str:
     """The report of a run as one page of HTML; a run at work is reported as it stands."""
-    run = _read(view)
-    settings, summary = view.settings, AnswerSummary.of(run.answers)
+    run = read_run(view)
+    settings, summary, stored = view.settings, AnswerSummary.of(run.answers), view.summary()
     name = f"Run {view.id}" + (f": {settings.name}" if settings.name else "")
     words = f"{len(run.answers):,} questions, {settings.model or 'a model'}, policy {settings.policy}."
-    page = Page(name, f"{words} Made {time.strftime('%Y-%m-%d %H:%M', time.localtime(view.summary().created))}.")
+    page = Page(name, f"{words} Begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(stored.created))}.")
+    if stored.state != "finished":
+        page.warning(_unfinished(run))
     page.tiles(_tiles(run, summary))
-    _budget_section(page, run)
+    _budget_section(page, run, summary)
     _difficulty_section(page, run)
     _certificate_section(page, run)
     page.section("Questions to look at", "The least certain answers first. Bars are votes; open a trace to read it.")
-    page.questions([_voted(run, place) for place in _least_certain(run)[:LOOKED_AT]])
+    page.questions([_voted(run, place) for place in least_certain(run.answers)[:LOOKED_AT]])
     _table_section(page, run)
+    _cost_section(page, run)
     _again_section(page, run)
     return page.html()
 
 
-def _read(view: RunView) -> _Run:
-    problems = list(view.problems())
-    allocator = restored(view)
-    answers = list(results(view, allocator, texts=False))
-    if not any(answer.traces for answer in answers):
-        raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")
-    tallies = [allocator.tally(problem.id) for problem in problems]
-    certify = Certifier(tallies, allocator.policy.zone)
-    consistency = expected_consistency(tallies, certify.prior, zone=certify.zone)
-    mean = sum(answer.traces for answer in answers) / len(answers)
-    most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
-    uniform = equal_shares(tallies, certify.prior, most=most)
-    run = _Run(view, problems, answers, tallies, consistency, uniform, {})
-    return _Run(view, problems, answers, tallies, consistency, uniform, _samples(run))
-
-
-def _least_certain(run: _Run) -> list[int]:
-    """Places of the questions that were sampled, the least certain first."""
-    sampled = [place for place, answer in enumerate(run.answers) if answer.traces]
-    return sorted(sampled, key=lambda place: run.answers[place].certificate or 0.0)
-
-
-def _samples(run: _Run) -> dict[str, list[StoredTrace]]:
-    """The first traces of the questions that are looked at."""
-    samples: dict[str, list[StoredTrace]] = {}
-    for place in _least_certain(run)[:LOOKED_AT]:
-        id = run.problems[place].id
-        traces: list[StoredTrace] = []
-        for trace in run.view.traces(first=place):
-            if trace.question != id or len(traces) == TRACES_READ:
-                break
-            traces.append(trace)
-        samples[id] = traces
-    return samples
-
-
-def _tiles(run: _Run, summary: AnswerSummary) -> list[Tile]:
-    mean, low, high = run.consistency
-    tiles = [_saving(run)]
-    tiles.append(Tile("expected self-consistency", f"{mean:.1%}", f"{low:.1%} to {high:.1%}, 95 % interval"))
-    if summary.judged:
-        share = summary.right / summary.judged
-        low, high = wilson(share, summary.judged)
-        note = f"{summary.right:,} right of {summary.judged:,}; {low:.1%} to {high:.1%}"
-        tiles.append(Tile("accuracy", f"{share:.1%}", note))
-    missing = summary.questions - summary.answered
-    without = f"{missing:,} without" if missing else "all of them"
-    tiles.append(Tile("answered", f"{summary.answered:,}", without))
-    tiles.append(Tile("traces", f"{summary.traces:,}", f"{run.mean_traces:.1f} per question"))
-    stored = run.view.summary()
-    tiles.append(Tile("tokens", f"{stored.tokens:,}", f"and {stored.prompt_tokens:,} of prompts"))
-    settings = run.view.settings
+def _spending(run: RunData) -> tuple[str, str]:
+    """What is spent, and of what."""
+    settings, stored = run.view.settings, run.view.summary()
     spent, unit = settings.currency.shown(stored.spent)
     total, _ = settings.currency.shown(total_so_far(settings, stored.questions))
-    tiles.append(Tile("spent", amount_words(spent, unit), f"of {amount_words(total, unit)}"))
+    return amount_words(spent, unit), amount_words(total, unit)
+
+
+def _unfinished(run: RunData) -> str:
+    spent, total = _spending(run)
+    if run.view.state() == "running":
+        return f"This run is at work: {spent} of {total} are spent. The page shows it as it stood when it was made."
+    return f"This run was stopped before its end: {spent} of {total} are spent. The second command at the end goes on."
+
+
+def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
+    mean, low, high = run.consistency
+    points = f"; another answer may be {100 * run.zone:g} points ahead" if run.zone else ""
+    note = f"{low:.1%} to {high:.1%}, 95 % interval{points}"
+    tiles = [_saving(run), Tile("expected self-consistency", f"{mean:.1%}", note)]
+    if summary.judged:
+        share, low, high = _accuracy(summary)
+        note = f"{summary.right:,} right of {summary.judged:,}; {low:.1%} to {high:.1%}, 95 % interval"
+        tiles.append(Tile("accuracy", f"{share:.1%}", note))
+    missing = summary.questions - summary.answered
+    tiles.append(Tile("questions answered", f"{summary.answered:,}", f"{missing:,} without" if missing else "all"))
+    spent, total = _spending(run)
+    of = f" of {total}" if spent.endswith("traces") else ""
+    tiles.append(Tile("traces", f"{summary.traces:,}", f"{run.mean_traces:.1f} per question{of and ';'}{of}"))
+    stored = run.view.summary()
+    tiles.append(Tile("tokens", f"{stored.tokens:,}", f"and {stored.prompt_tokens:,} of prompts"))
+    costs = [answer.cost for answer in run.answers if answer.cost is not None]
+    if not of:
+        tiles.append(Tile("spent", spent, f"of {total}"))
+    elif costs:
+        tiles.append(Tile("cost", f"${sum(costs):,.4g}", f"${sum(costs) / len(run.answers):,.3g} per question"))
     return tiles
 
 
-def _saving(run: _Run) -> Tile:
+def _accuracy(summary: AnswerSummary) -> Measured:
+    share = summary.right / summary.judged
+    return (share, *wilson(share, summary.judged))
+
+
+def _saving(run: RunData) -> Tile:
     """What uniform would have needed for the same self-consistency."""
     needed = run.uniform.budget_for(run.consistency[0])
-    share = run.mean_traces / (run.uniform.mean_budget[-1] if needed is None else needed)
-    number = f"under {share:.0%}" if needed is None else f"{share:.0%}" if share < 1 else "no fewer"
-    return Tile("traces, against equal shares", number, _needs(run, needed), sells=share < 1)
+    share = run.mean_traces / (run.uniform.traces[-1] if needed is None else needed)
+    note = _needs(run, needed)
+    if share >= 1:
+        return Tile("against equal shares", "no fewer traces", note)
+    under = "under " if needed is None else ""
+    return Tile("the same self-consistency for", f"{under}{share:.0%} of the traces", note, sells=True)
 
 
-def _needs(run: _Run, needed: float | None) -> str:
-    number = f"more than {run.uniform.mean_budget[-1]:.0f}" if needed is None else f"about {needed:.1f}"
-    return f"uniform would need {number} per question for the same self-consistency (estimated)"
+def _needs(run: RunData, needed: float | None) -> str:
+    number = f"more than {run.uniform.traces[-1]:.0f}" if needed is None else f"about {needed:.1f}"
+    return f"{run.mean_traces:.1f} per question; equal shares would need {number} (estimated)"
 
 
-def _budget_section(page: Page, run: _Run) -> None:
+def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
+    policy, mean = run.view.settings.policy, run.mean_traces
+    line = "The solid line is this run at smaller budgets, its traces in the order of their worth to the policy; "
+    counted = "; the whisker of its accuracy is over questions like these" if summary.judged else ""
     page.section(
         "What the budget bought",
-        "The dot is this run, with its 95 % interval. The line is what equal shares would bring, estimated from the "
-        "votes of this run: mean and one deviation over draws from what is believed of each question.",
+        f"{line if run.spent else ''}{'the' if run.spent else 'The'} dot is its end. The dashed line is what equal "
+        "shares would bring, estimated from the votes of this run. Bands and the dot's whisker are 95 % intervals over "
+        f"what the votes leave open{counted}.",
     )
-    words = f"{run.consistency[0]:.1%} at {run.mean_traces:.1f} traces per question; {_saving(run).note}"
-    page.charts([draw_budget(run.view.settings.policy, run.mean_traces, run.consistency, run.uniform)], words)
+    charts = [draw_budget(policy, "self-consistency", mean, run.consistency, run.spent, run.uniform)]
+    words = f"{run.consistency[0]:.1%} self-consistency at {mean:.1f} traces per question. {_saving(run).note}."
+    if summary.judged:
+        share = _accuracy(summary)
+        charts.append(draw_budget(policy, "accuracy", mean, share, run.spent, run.uniform))
+        words += f" Accuracy {share[0]:.1%}."
+    page.charts(charts, words)
 
 
-def _difficulty_section(page: Page, run: _Run) -> None:
-    page.section("Where the budget went", "A dot is a question: hard ones, whose traces disagree, got more traces.")
-    shown = run.answers[:: max(1, -(-len(run.answers) // TABLE_QUESTIONS))]
-    words = "Traces of each question against the share of votes for its answer."
-    page.charts([draw_spending(run.view.settings.policy, shown, run.mean_traces)], words)
+def _difficulty_section(page: Page, run: RunData) -> None:
+    page.section(
+        "Where the budget went",
+        "Hard questions, whose traces disagree, get more traces. A dot is all questions at its place; the bars compare "
+        "what equal shares would give each kind of question with what it got.",
+    )
+    shown = run.answers[:: max(1, -(-len(run.answers) // CHART_QUESTIONS))]
+    policy = run.view.settings.policy
+    rows = agreement_classes(run.answers)
+    words = "; ".join(f"{name}: {questions:,} questions, {traces:,} traces" for name, questions, traces in rows)
+    page.charts([draw_spending(policy, shown, run.mean_traces), draw_shares(policy, run.answers)], f"{words}.")
 
 
-def _certificate_section(page: Page, run: _Run) -> None:
+def _certificate_section(page: Page, run: RunData) -> None:
     certified = [answer for answer in run.answers if answer.certificate is not None and answer.answer is not None]
     if not certified:
         return
-    points = 100 * (run.answers[0].zone or 0.0)
     vote = "it is the vote over infinitely many traces"
-    means = f"no other answer is ahead by more than {points:g} points" if points else vote
+    means = f"no other answer is ahead by more than {100 * run.zone:g} points" if run.zone else vote
     page.section("How sure the answers are", f"A certificate is the probability that {means}.")
     charts = [draw_certificates(run.view.settings.policy, certified)]
     if any(answer.right is not None for answer in certified):
         charts.append(draw_accuracy(certified))
     page.charts(charts, f"Certificates of {len(certified):,} answers.")
     if len(charts) > 1:
-        what = "how often answers with such certificates are gold"
-        page.notes([f"Gold: {what}. A certificate speaks of the model's vote: a model can be sure and wrong."])
+        faint = f"Whiskers are 95 % intervals, the numbers are answers; a faint dot stands for fewer than {FEW}."
+        page.notes([f"{faint} A certificate speaks of the model's vote: a model can be sure and wrong."])
 
 
 def _text_of(problem: Problem) -> str:
@@ -183,9 +170,9 @@ def _text_of(problem: Problem) -> str:
     return str(asked[-1] if asked else content[-1].content)
 
 
-def _voted(run: _Run, place: int) -> VotedQuestion:
+def _voted(run: RunData, place: int) -> VotedQuestion:
     answer, problem = run.answers[place], run.problems[place]
-    facts = [f"{answer.traces} traces"]
+    facts = [f"{answer.traces:,} trace{'' if answer.traces == 1 else 's'}"]
     if answer.no_answer:
         facts.append(f"{answer.no_answer} without an answer")
     if answer.gold is not None:
@@ -197,7 +184,7 @@ def _voted(run: _Run, place: int) -> VotedQuestion:
         traces.append((f"trace {trace.number}: {name}, {trace.tokens} tokens", text[:TRACE_CHARACTERS]))
     return VotedQuestion(
         answer.id,
-        cut_head(_text_of(problem), 3 * TEXT_CHARACTERS),
+        cut_head(_text_of(problem), 2 * TEXT_CHARACTERS),
         answer.answer,
         tuple(answer.votes.items()),
         answer.certificate,
@@ -207,53 +194,79 @@ def _voted(run: _Run, place: int) -> VotedQuestion:
     )
 
 
-def _table_section(page: Page, run: _Run) -> None:
-    places = _least_certain(run)[:TABLE_QUESTIONS]
+def _table_section(page: Page, run: RunData) -> None:
+    places = least_certain(run.answers)[:TABLE_QUESTIONS]
     left = len(run.answers) - len(places)
     words = f"The {len(places):,} least certain; {left:,} more are in `pets runs export`." if left else ""
     page.section("All questions", words)
     judged = any(answer.right is not None for answer in run.answers)
     columns = ["question", "asked", "answer", *(["gold"] if judged else []), "votes", "certificate", "traces", "tokens"]
-    rows, kinds = [], []
-    for place in places:
-        answer = run.answers[place]
-        question = _voted(run, place)
-        gold = [Cell("" if answer.gold is None else cut(answer.gold))] if judged else []
-        chance = answer.certificate
-        rows.append(
-            [
-                Cell(answer.id),
-                Cell(cut_head(_text_of(run.problems[place]), TEXT_CHARACTERS)),
-                Cell("no answer" if answer.answer is None else cut(answer.answer)),
-                *gold,
-                Cell(question.counts(), html=question.bar()),
-                Cell("-" if chance is None else f"{chance:.1%}", chance if chance is not None else 0.0),
-                Cell(f"{answer.traces:,}", answer.traces),
-                Cell(f"{answer.tokens:,}", answer.tokens),
-            ]
-        )
-        unsure = chance is None or chance < CERTAIN
-        marks = {"wrong": answer.right is False, "unsure": unsure, "none": answer.answer is None}
-        kinds.append([name for name, there in marks.items() if there])
-    choices = {"": "all", "unsure": f"certificate under {CERTAIN:.0%}", "none": "no answer"}
+    choices = {"": "all questions", "unsure": f"certificate under {CERTAIN:.0%}", "none": "no answer"}
     if judged:
         choices["wrong"] = "not gold"
-    page.table(columns, rows, choices, kinds)
+    rows = [_row(run, place, judged) for place in places]
+    kinds = [_kinds(run.answers[place]) for place in places]
+    page.table(columns, rows, choices, kinds, rising="certificate")
 
 
-def _again_section(page: Page, run: _Run) -> None:
+def _row(run: RunData, place: int, judged: bool) -> list[Cell]:
+    answer, question = run.answers[place], _voted(run, place)
+    gold = [Cell("" if answer.gold is None else cut(answer.gold))] if judged else []
+    chance = answer.certificate
+    return [
+        Cell(answer.id),
+        Cell(cut_head(_text_of(run.problems[place]), TEXT_CHARACTERS)),
+        Cell("no answer" if answer.answer is None else cut(answer.answer)),
+        *gold,
+        Cell(question.counts(), html=question.bar()),
+        Cell("-" if chance is None else f"{chance:.1%}", chance if chance is not None else 0.0),
+        Cell(f"{answer.traces:,}", answer.traces),
+        Cell(f"{answer.tokens:,}", answer.tokens),
+    ]
+
+
+def _kinds(answer: Answer) -> list[str]:
+    unsure = answer.certificate is None or answer.certificate < CERTAIN
+    marks = {"wrong": answer.right is False, "unsure": unsure, "none": answer.answer is None}
+    return [name for name, there in marks.items() if there]
+
+
+def _cost_section(page: Page, run: RunData) -> None:
+    stored, models = run.view.summary(), [share.name for share in run.config.models] or [run.view.settings.model]
+    spent, total = _spending(run)
+    page.section("What it cost", f"{spent} of {total}, over {_duration(stored.updated - stored.created)}.")
+    rows = [
+        [
+            Cell(models[total.model] or "the model"),
+            *(Cell(f"{n:,}", n) for n in (total.traces, total.votes, total.tokens, total.prompt_tokens)),
+        ]
+        for total in run.view.by_model()
+    ]
+    page.table(["model", "traces", "votes", "tokens", "prompt tokens"], rows)
+    kinds = ("cut", "refused", "unreadable", "failed")
+    missing = {kind: sum(getattr(answer, kind) for answer in run.answers) for kind in kinds}
+    notes = []
+    if any(missing.values()):
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in missing.items() if count)
+        notes.append(f"Traces without an answer, which cost as much and cast no vote: {counts}.")
+    if faults := run.view.load("faults"):
+        counts = ", ".join(f"{fault} ×{count:,}" for fault, count in sorted(faults.items()))
+        notes.append(f"Faults of the servers, tried again: {counts}.")
+    if notes:
+        page.notes(notes)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < SHORT_S else f"{seconds / 60:,.0f} minutes"
+
+
+def _again_section(page: Page, run: RunData) -> None:
     settings = run.view.settings
-    page.section("How to make it again", "The same command goes on with this run; with --new it begins another.")
-    parts = ["pets", "solve", settings.name or "QUESTIONS", "--budget", settings.budget, "--policy", settings.policy]
-    for endpoint in settings.endpoints:
-        parts += ["--endpoint", endpoint]
-    if settings.model:
-        parts += ["--model", settings.model]
-    parts += ["--seed", str(settings.seed)]
-    plan = settings.more.get("plan", {})
-    for name in ("waves", "patience"):
-        if plan.get(name) is not None:
-            parts += [f"--{name}", str(plan[name])]
-    store = [] if run.view.location == DEFAULT_STORE else ["--store", run.view.location]
-    page.code(f"{shlex.join(parts + store)}\n{shlex.join(['pets', 'report', str(run.view.id), *store])}")
+    commands = commands_of(run.view, len(run.problems))
+    file = f" {QUESTIONS} is the file of the questions ({settings.name})." if f" {QUESTIONS} " in commands else ""
+    page.section(
+        "How to make it again",
+        f"The first command samples it anew, the second goes on with this run, the third writes this page.{file}",
+    )
+    page.code(commands)
     page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])

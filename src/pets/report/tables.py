@@ -14,7 +14,7 @@ from pets.report.paper_results import ResultRow
 from pets.report.paper_tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
 __all__ = ["Tabled", "certificate_table", "choice_table", "clock_table", "mixture_table", "pool_table", "result_table"]
-__all__ += ["sweep_table", "write_csv"]
+__all__ += ["metric_text", "sweep_table", "write_csv"]
 
 COLUMNS = {
     "first 1": "traces_first_1",
@@ -56,7 +56,7 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
             table.add_column(name, justify="right")
     for result in pool.results:
         key = result.policy, result.setting
-        table.add_row(*key, *(_cell(cells.get((*key, metric))) for metric in metrics))
+        table.add_row(*key, *(metric_text(cells.get((*key, metric))) for metric in metrics))
     return table
 
 
@@ -159,7 +159,8 @@ def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
     return f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them."
 
 
-def _cell(row: Row | None) -> str:
+def metric_text(row: Row | None) -> str:
+    """A metric with its deviation, and how many draws have it where not all do."""
     if row is None or row.mean is None:
         return "-"
     if row.metric.startswith("tokens"):

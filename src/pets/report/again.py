@@ -1,0 +1,90 @@
+"""The commands that make a run again, or go on with it, from what its store says."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from pets.engine.budget import TokenPrice
+from pets.engine.config import RunConfig
+from pets.engine.resume import config_of
+from pets.questions import named_sets
+from pets.questions.sets import BENCHMARKS
+from pets.questions.starter import starter
+from pets.samplers import Sampling
+from pets.store import RunSettings, RunView
+from pets.store.database import DEFAULT_STORE
+
+__all__ = ["QUESTIONS", "commands_of"]
+
+QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
+FLAGS = {
+    "answer": "--answer",
+    "system": "--system",
+    "confidence": "--confidence",
+    "max_traces": "--max-traces",
+    "waves": "--waves",
+    "patience": "--patience",
+    "target_consistency": "--target-consistency",
+    "overshoot": "--overshoot",
+}
+SAMPLING_FLAGS = {
+    "temperature": "--temperature",
+    "max_tokens": "--max-tokens",
+    "top_p": "--top-p",
+    "top_k": "--top-k",
+    "min_p": "--min-p",
+    "reasoning_effort": "--reasoning-effort",
+}
+SWITCHES = {"soft": "--soft", "batch_api": "--batch-api"}
+
+
+def commands_of(view: RunView, questions: int) -> str:
+    """A command that samples anew what the run sampled, one that goes on with it, and that of its report."""
+    store = [] if view.location == DEFAULT_STORE else ["--store", view.location]
+    words = ["pets", "solve", *_options(view.settings, config_of(view.settings), questions), "--new", *store]
+    resume = ["pets", "solve", "--resume", "--run", str(view.id), *store]
+    return "\n".join(map(shlex.join, (words, resume, ["pets", "report", str(view.id), *store])))
+
+
+def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterator[str]:
+    if settings.name in named_sets():
+        yield from (settings.name, "--first", str(questions))
+    else:
+        yield QUESTIONS
+    yield from ("--budget", settings.budget, "--policy", settings.policy)
+    for endpoint in settings.endpoints:
+        yield from ("--endpoint", endpoint)
+    models = [f"{share.name}={share.weight:g}" for share in config.models] or [settings.model]
+    for model in filter(None, models):
+        yield from ("--model", model)
+    yield from _differing(FLAGS, config, RunConfig())
+    yield from _differing(SAMPLING_FLAGS, config.sampling, _own_sampling(settings.name))
+    yield from (flag for name, flag in SWITCHES.items() if getattr(config, name))
+    if not config.instruct:
+        yield "--no-instruct"
+    if config.price is not None:
+        yield from ("--price", _price_text(config.price))
+    for share in config.models:
+        if share.price is not None:
+            yield from ("--price", f"{share.name}={_price_text(share.price)}")
+    yield from ("--seed", str(settings.seed))
+
+
+def _differing(flags: dict[str, str], values: object, usual: object) -> Iterator[str]:
+    """The options whose values are not the usual ones."""
+    for name, flag in flags.items():
+        value: Any = getattr(values, name)
+        if value is not None and value != getattr(usual, name):
+            yield from (flag, f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def _own_sampling(name: str) -> Sampling:
+    """How the traces of a named set are drawn if nobody says otherwise."""
+    if name == "starter":
+        return starter().sampling
+    return Sampling(max_tokens=BENCHMARKS[name].max_tokens) if name in BENCHMARKS else Sampling()
+
+
+def _price_text(price: TokenPrice) -> str:
+    cached = "" if price.cached is None else f",cached={price.cached:g}"
+    return f"in={price.prompt:g},out={price.output:g}{cached}"

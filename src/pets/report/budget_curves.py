@@ -1,0 +1,207 @@
+"""Self-consistency and accuracy against the budget: of a run as it was spent, and of equal shares, estimated.
+
+**The run.** A store does not keep in which order the traces of different questions were launched. A policy with an
+index would have bought them in the order of their worth: a trace is launched when the price of a trace has fallen to
+the least index that its question has had so far. So the run's own traces are dealt out in that order.
+
+**Equal shares.** Nobody samples a run twice to know. The first traces of a question are what uniform would have got
+too; beyond them further traces are drawn from theta.
+
+**Which votes are right.** All votes of a question give a posterior of theta under the learned prior. Theta is drawn,
+and a vote is compared with argmax theta: for both curves with the same draws. O(draws questions traces).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.core.okg import voting_chance
+from pets.core.policy import IndexPolicy, Policy, View
+from pets.core.prior import LearnedPrior
+from pets.core.tally import Tally
+from pets.engine.forecast import Forecast
+
+__all__ = ["BudgetCurves", "RunQuestion", "budget_curves", "launch_order"]
+
+Z = 1.96  # of a 95 % interval
+DRAWS = 24
+POINTS = 32  # of the run's curve
+NO_VOTE = -1
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuestion:
+    """A question's traces in launch order: the class of each one's answer, and its tokens.
+
+    ``right`` are the classes that are gold, ``None`` where that is not known. ``tally`` is what the run believes of it.
+    """
+
+    tally: Tally
+    answers: tuple[str | None, ...]
+    tokens: tuple[int, ...]
+    right: frozenset[str] | None = None
+
+    def after(self, traces: int) -> Tally:
+        """The tally of its first traces."""
+        tally = Tally.of(self.answers[:traces], options=self.tally.options)
+        mean = sum(self.tokens[:traces]) / max(1, traces)
+        return Tally(tally.counts, tally.nulls, options=self.tally.options, mean_tokens=mean)
+
+    @property
+    def places(self) -> dict[str, int] | None:
+        """The place of each class among the tally's counts; ``None`` where votes are soft, and counted otherwise."""
+        ranked = Counter(answer for answer in self.answers if answer is not None).most_common()
+        if tuple(count for _, count in ranked) != self.tally.counts:
+            return None
+        return {answer: place for place, (answer, _) in enumerate(ranked)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BudgetCurves:
+    """Self-consistency and accuracy against mean traces per question, shapes (V,), with the reach of 95 % intervals.
+
+    Accuracy is ``None`` where no question has gold.
+    """
+
+    traces: Floats
+    consistency: Floats
+    consistency_reach: Floats
+    accuracy: Floats | None
+    accuracy_reach: Floats | None
+
+    def budget_for(self, target: float) -> float | None:
+        """Mean traces per question at which the self-consistency reaches the target; ``None`` beyond its end."""
+        return Forecast(self.traces, self.consistency, self.consistency_reach).budget_for(target)
+
+
+def budget_curves(
+    questions: Sequence[RunQuestion],
+    prior: LearnedPrior,
+    policy: Policy,
+    *,
+    most: int,
+    zone: float = 0.0,
+    seed: int = 0,
+) -> tuple[BudgetCurves, BudgetCurves | None]:
+    """Uniform's curve up to ``most`` traces per question, and the run's own from one trace per question on.
+
+    The run has none where its policy gives traces no order. With a zone, near-ties of theta are good votes too.
+    """
+    sizes = _sizes(questions, policy)
+    rng = np.random.default_rng(seed)
+    played = [_play(question, prior, most, zone, sizes[:, place], rng) for place, question in enumerate(questions)]
+    judged = np.array([question.right is not None and question.places is not None for question in questions])
+    uniform = _curves(np.arange(1.0, most + 1), [(play.good, play.right) for play in played], judged)
+    if not len(sizes):
+        return uniform, None
+    traces = sizes.sum(axis=1) / len(questions)
+    return uniform, _curves(traces, [(play.good_as_spent, play.right_as_spent) for play in played], judged)
+
+
+def _curves(traces: Floats, rows: Sequence[tuple[Bools, Bools]], judged: Bools) -> BudgetCurves:
+    """Means over questions, and what they spread by over draws."""
+    good = np.array([row[0] for row in rows]).mean(axis=0)  # (draws, V)
+    if not judged.any():
+        return BudgetCurves(traces, good.mean(axis=0), Z * good.std(axis=0), None, None)
+    right = np.array([row[1] for row, known in zip(rows, judged.tolist(), strict=True) if known]).mean(axis=0)
+    return BudgetCurves(traces, good.mean(axis=0), Z * good.std(axis=0), right.mean(axis=0), Z * right.std(axis=0))
+
+
+def _sizes(questions: Sequence[RunQuestion], policy: Policy) -> NDArray[np.int64]:
+    """Traces of each question at points from one trace per question on, (V, N); no point without an order."""
+    order = launch_order(questions, policy)
+    if order is None or len(order) <= len(questions):
+        return np.zeros((0, len(questions)), dtype=np.int64)
+    ends = np.unique(np.geomspace(len(questions), len(order), POINTS).round().astype(int))
+    return np.array([np.bincount(order[:end], minlength=len(questions)) for end in ends.tolist()])
+
+
+def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] | None:
+    """The places of the questions, one for each trace, in the order in which the policy would have bought them."""
+    if policy.blind:
+        worth = [[-float(number) for number in range(len(question.answers))] for question in questions]
+    elif isinstance(policy, IndexPolicy) and policy.sees == "counts":
+        scores: dict[Tally, float] = {}
+        worth = [_worth(question, policy, scores) for question in questions]
+    else:
+        return None
+    traces = [(-value, number, place) for place, row in enumerate(worth) for number, value in enumerate(row)]
+    return [place for _, _, place in sorted(traces)]
+
+
+def _worth(question: RunQuestion, policy: IndexPolicy, scores: dict[Tally, float]) -> list[float]:
+    """For each trace the least index before it; those of the warm-up come first."""
+    worth, least = [], np.inf
+    for number in range(len(question.answers)):
+        if number >= max(1, policy.warmup):
+            seen = question.after(number)
+            mark = policy.belief.mark(seen.mean_tokens) if policy.marks else 0
+            state = Tally(seen.counts, seen.nulls, options=seen.options, mark=mark)
+            if state not in scores:
+                scores[state] = policy.index(state, View())
+            least = min(least, scores[state])
+        worth.append(least)
+    return worth
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Play:
+    """Whether one question's votes are good and right in each draw: (draws, most), and (draws, V) as spent."""
+
+    good: Bools
+    right: Bools
+    good_as_spent: Bools
+    right_as_spent: Bools
+
+
+def _play(
+    question: RunQuestion,
+    prior: LearnedPrior,
+    most: int,
+    zone: float,
+    sizes: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> _Play:
+    """One question's votes in every draw; ``sizes`` are its traces at the points of the run."""
+    places = question.places or {}
+    gold = [place for answer, place in places.items() if answer in (question.right or ())]
+    known = [NO_VOTE if answer is None else places.get(answer, NO_VOTE) for answer in question.answers]
+    votes = _leaders(np.array([NO_VOTE, *known]), max(1, len(places)))[sizes]
+    good, right, good_as_spent = [], [], []
+    for theta in _thetas(question.tally, prior, rng):
+        answers = rng.choice(len(theta), size=most, p=theta / theta.sum())
+        answers[rng.random(most) >= voting_chance(question.tally)] = NO_VOTE
+        if places:
+            answers[: len(known)] = known[:most]
+        leaders = _leaders(answers, len(theta))
+        good.append((leaders >= 0) & (theta[leaders] >= theta.max() - zone))
+        right.append(np.isin(leaders, gold))
+        good_as_spent.append((votes >= 0) & (theta[votes] >= theta.max() - zone))
+    right_as_spent = np.tile(np.isin(votes, gold), (DRAWS, 1))
+    return _Play(np.array(good), np.array(right), np.array(good_as_spent), right_as_spent)
+
+
+def _thetas(tally: Tally, prior: LearnedPrior, rng: np.random.Generator) -> list[Floats]:
+    """Draws from the posterior; the answers seen come first, in the order of their counts."""
+    parts = prior.mixture(replace(tally, mark=prior.mark(tally.mean_tokens)))
+    alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
+    chosen = rng.choice(len(parts), size=DRAWS, p=[part.weight for part in parts])
+    return [rng.dirichlet(alphas[part]) for part in chosen.tolist()]
+
+
+def _leaders(answers: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """The leader after each trace, ``NO_VOTE`` before the first vote; a tie goes to the answer seen first."""
+    most = len(answers)
+    votes = np.zeros((most, classes))
+    voted = np.flatnonzero(answers >= 0)
+    votes[voted, answers[voted]] = 1.0
+    counts = votes.cumsum(axis=0)
+    first = np.where(counts.any(axis=0), (counts > 0).argmax(axis=0), most)
+    leaders: NDArray[np.int64] = (counts - first / (2 * most + 2)).argmax(axis=1)
+    return np.where(counts.any(axis=1), leaders, NO_VOTE)

@@ -1,0 +1,68 @@
+"""The commands at a report's end: every option that the run was made with, quoted for a shell."""
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from pets.engine import RunConfig
+from pets.engine.budget import TokenPrice
+from pets.engine.models import ModelShare
+from pets.engine.resume import run_settings
+from pets.prompts import Prompt
+from pets.questions import Problem, question_set
+from pets.report.again import commands_of
+from pets.samplers import Sampling
+from pets.store import Store
+
+PROBLEMS = [Problem("q", Prompt("?"), answer_type="choice")]
+SERVER = "http://127.0.0.1:1/v1"
+
+
+def commands(tmp_path, config, *, name="mine", model="m", endpoints=(SERVER,), path="my runs.db"):
+    settings = run_settings(config, PROBLEMS, model=model, endpoints=endpoints, name=name, stored=True)
+    with Store.open(tmp_path / path) as store, store.create(settings, PROBLEMS) as run:
+        return commands_of(store.view(run.id), len(PROBLEMS)).splitlines()
+
+
+def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    anew, on, report = commands(tmp_path, RunConfig(budget="6x"))
+    store = shlex.join(["--store", str(tmp_path / "my runs.db")])
+    assert anew == f"pets solve QUESTIONS --budget 6x --policy okg --endpoint {SERVER} --model m --seed 0 --new {store}"
+    assert on == f"pets solve --resume --run 1 {store}" and report == f"pets report 1 {store}"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"waves": 3}, "--waves 3"),
+        ({"patience": 2.5}, "--patience 2.5"),
+        ({"answer": "choice"}, "--answer choice"),
+        ({"system": "Be brief; now."}, "--system 'Be brief; now.'"),
+        ({"confidence": "tail"}, "--confidence tail"),
+        ({"soft": True}, "--soft"),
+        ({"instruct": False}, "--no-instruct"),
+        ({"max_traces": 9}, "--max-traces 9"),
+        ({"target_consistency": 0.95}, "--target-consistency 0.95"),
+        ({"price": TokenPrice(0.15, 0.6)}, "--price in=0.15,out=0.6"),
+        ({"sampling": Sampling(temperature=0.6, max_tokens=99)}, "--temperature 0.6 --max-tokens 99"),
+    ],
+)
+def test_every_option_of_the_run_is_told(tmp_path, options, words):
+    assert f" {words} " in commands(tmp_path, RunConfig(budget="6x", **options))[0]
+
+
+def test_each_model_of_a_mixture_has_its_weight(tmp_path):
+    config = RunConfig(budget="6x", models=(ModelShare("a", 2), ModelShare("b")))
+    ends = ["a=http://127.0.0.1:1/v1", "b=http://127.0.0.1:2/v1"]
+    anew = commands(tmp_path, config, model="a=2, b", endpoints=ends)[0]
+    assert f"--endpoint {ends[0]} --endpoint {ends[1]} --model a=2 --model b=1" in anew
+
+
+def test_a_named_set_is_asked_by_name_with_its_own_sampling(tmp_path):
+    config = RunConfig(budget="6x", sampling=question_set("starter").sampling)
+    anew = commands(tmp_path, config, name="starter")[0]
+    assert anew.startswith("pets solve starter --first 1 --budget 6x") and "--max-tokens" not in anew
+    warmer = replace(config, sampling=replace(config.sampling, temperature=1.0))
+    assert "--temperature 1 " in commands(tmp_path, warmer, name="starter", path="other.db")[0]
