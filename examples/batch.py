@@ -1,28 +1,29 @@
-"""A batch through ask and tell: 60 questions of known difficulty, 8 traces each on average, 16 in flight.
+"""Offline batch: a file of questions, one budget, an answer with a certificate for each.
 
-Put your own model where ``sample`` is; everything else stays as it is.
+A mock server on this machine stands in for a model, so the script needs no GPU, no key and no network. With a model of
+your own, ``pets.solve("questions.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", budget="8x")`` is
+all there is. The same on the command line: ``pets solve questions.jsonl --endpoint ... --budget 8x``.
 """
 
-import numpy as np
+import pets
+from pets.mock import MockModel, running, synthetic
 
-from pets import Allocator, Budget, Question, Trace, make_policy
+# Twenty made-up questions of four options; the mock knows how its answers to each of them scatter.
+scatter = synthetic(20, strength=0.3)
+questions = [
+    {"id": id, "question": f"Question {id}: A, B, C or D?", "answer_type": "choice:options=4"} for id in scatter.ids()
+]
 
-rng = np.random.default_rng(0)
-theta = {f"q{i}": rng.dirichlet([0.3] * 4) for i in range(60)}
+# 8 traces per question on average, 160 in all: easy questions get few of them, hard ones many.
+with running(MockModel(scatter)) as url:
+    solution = pets.solve(questions, endpoint=url, model="mock", budget="8x", concurrency=16)
 
+# What was bought. Self-consistency is the share of answers that a vote over infinitely many traces would not change.
+mean, low, high = solution.consistency
+print(f"{solution.spent} traces for {solution.questions} questions")
+print(f"expected self-consistency {mean:.2f} ({low:.2f} to {high:.2f})")
 
-def sample(question: str) -> str:
-    """One trace of a made-up model."""
-    return str(rng.choice(list("ABCD"), p=theta[question]))
-
-
-allocator = Allocator(make_policy("okg"), Budget(total=8 * 60, cap=32), [Question(q, options=4) for q in theta])
-while launches := allocator.ask(16):
-    for launch in launches:
-        allocator.tell(Trace(launch.question, launch.number, sample(launch.question)))
-
-verdicts = allocator.verdicts()
-right = sum(v.answer == "ABCD"[theta[v.question].argmax()] for v in verdicts)
-most = max(verdicts, key=lambda v: v.traces)
-print(f"{allocator.budget.spent} traces; {right} of {len(verdicts)} answers are the infinite-budget vote")
-print(f"hardest: {most.question}, {most.traces} traces, agreement {most.agreement:.2f}")
+# Those to look at first: a certificate is the probability that the answer is the vote over infinitely many traces.
+print("least certain:")
+for answer in sorted(solution.answers, key=lambda answer: answer.certificate)[:3]:
+    print(f"  {answer.id} = {answer.answer}, certificate {answer.certificate:.2f}, votes {dict(answer.votes)}")

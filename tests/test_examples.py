@@ -1,6 +1,7 @@
 """Every example runs and says something; notebooks run in a real kernel, whose event loop is running."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,9 +25,27 @@ def run(*words):
     return done.stdout
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_it_runs(path):
-    assert run(path).strip()
+def test_a_batch_spends_its_budget_and_names_its_least_certain_answers():
+    out = run(FOLDER / "batch.py")
+    assert "160 traces for 20 questions" in out and out.count("certificate 0.") == 3
+
+
+def test_a_stream_answers_every_question_within_its_budget():
+    lines = run(FOLDER / "stream.py").splitlines()
+    assert lines[0] == "60 answers for 480 of 480 traces"
+    bars = [line.split() for line in lines[2:-1]]
+    assert sum(int(traces) * len(bar) for traces, bar in bars) == 480 and sum(len(bar) for _, bar in bars) == 60
+
+
+def test_a_replay_of_a_pool_of_ones_own_says_what_okg_saves():
+    rows = dict(re.findall(r"^(okg|uniform) +(.*)$", run(FOLDER / "replay.py"), re.MULTILINE))
+    okg, uniform = ([float(number) for number in rows[policy].split()] for policy in ("okg", "uniform"))
+    assert all(mine < theirs for mine, theirs in zip(okg, uniform, strict=True))
+
+
+def test_every_example_is_tested_here():
+    names = {path.name for path in FOLDER.iterdir() if path.suffix in (".py", ".ipynb")}
+    assert names == {"batch.py", "stream.py", "replay.py", "notebook.ipynb"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
