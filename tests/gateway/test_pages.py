@@ -1,5 +1,6 @@
 """The paths that only read: who may, what a browser is allowed to load, and that nothing else is there."""
 
+import json
 import re
 from importlib.resources import files
 
@@ -50,3 +51,11 @@ def test_with_keys_every_path_of_the_dashboard_needs_one(tmp_path):
         statuses = [gateway.client.get(path, auth=("", secret)).status_code for path in PATHS]
         assert statuses == [200, 200, 200, 404, 200]
         assert gateway.client.get("/dashboard/history?span=year", auth=("", secret)).status_code == 400
+
+
+def test_a_page_is_told_numbers_and_history_over_one_connection(gateway):
+    with gateway.client.stream("GET", "/dashboard/events?span=day") as reply:
+        lines = reply.iter_lines()
+        first, _, name, second = (next(lines) for _ in range(4))
+    assert json.loads(first.removeprefix("data: "))["totals"]["answered"] == 0
+    assert name == "event: history" and json.loads(second.removeprefix("data: "))["span"] == "day"

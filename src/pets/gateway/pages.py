@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from importlib.resources import files
+from itertools import count
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +21,7 @@ from pets.openai.errors import ApiError
 __all__ = ["DASHBOARD_REFRESH_S", "Pages"]
 
 DASHBOARD_REFRESH_S = 1.0
+HISTORY_EVERY = 3  # refreshes
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -84,24 +87,29 @@ class Pages:
         return JSONResponse(self._dashboard.question(key, request.path_params["id"]), headers=DATA_HEADERS)
 
     async def events(self, request: Request) -> Response:
-        """The dashboard's numbers, again and again; with ``?once=1`` a single time, as JSON."""
-        key, asked, dashboard = self._authenticate(request, browser=True), request.query_params, self._dashboard
-        snapshot = dashboard.snapshot(key, asked.get("key"))
+        """The dashboard's numbers, again and again, and now and then its history, which would come from another
+        replica if a page asked a balancer for it; with ``?once=1`` the numbers a single time, as JSON."""
+        key, asked = self._authenticate(request, browser=True), request.query_params
+        snapshot = self._dashboard.snapshot(key, asked.get("key"))
         if "once" in asked:
             return JSONResponse(snapshot, headers=DATA_HEADERS)
-
-        async def snapshots() -> AsyncIterator[bytes]:
-            while not self._state.stopping:
-                try:  # each time: a key that was revoked meanwhile sees no more
-                    key = self._authenticate(request, browser=True)
-                    snapshot = dashboard.snapshot(key, asked.get("key"))
-                except ApiError:
-                    return
-                yield b"data: " + json.dumps(snapshot).encode() + b"\n\n"
-                await asyncio.sleep(self._refresh)
-
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(snapshots(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
+
+    async def _events(self, request: Request) -> AsyncIterator[bytes]:
+        asked = request.query_params
+        for tick in count():
+            if self._state.stopping:
+                return
+            try:  # each time: a key that was revoked meanwhile sees no more
+                key = self._authenticate(request, browser=True)
+                yield _event(self._dashboard.snapshot(key, asked.get("key")))
+                if tick % HISTORY_EVERY == 0:
+                    columns = self._dashboard.history(key, asked.get("span", "hour"), asked.get("key"))
+                    yield b"event: history\n" + _event(columns)
+            except ApiError:
+                return
+            await asyncio.sleep(self._refresh)
 
     async def models(self, request: Request) -> Response:
         """The server's models, each also with the prefix that makes it vote."""
@@ -141,3 +149,8 @@ class Pages:
 
     def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
         return authenticate(self._state.keys, request.headers, browser=browser)
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    """A server-sent event."""
+    return f"data: {json.dumps(data)}\n\n".encode()

@@ -1,8 +1,8 @@
-// The dashboard: numbers once a second from dashboard/events, charts from dashboard/history, a question when it is opened.
+// The dashboard: numbers and their history come as dashboard/events, a question when it is opened.
 // What clients and models say is only ever set as text.
 "use strict";
 
-const REFRESH_CHARTS_MS = 3000;
+const TRIES_PER_REPLICA = 4;
 const at = (id) => document.getElementById(id);
 const view = { key: "", span: "hour" };
 let unit = "traces";
@@ -189,6 +189,15 @@ function questionRow(q) {
 
 // -- one question --------------------------------------------------------------------------------------------------
 
+// Behind a balancer, a question may be asked for at a replica that has not answered it: others are tried.
+async function fetchQuestion(id) {
+  let tries = TRIES_PER_REPLICA * ((latest?.replica?.replicas ?? 1) - 1);
+  let reply;
+  do reply = await fetch(`dashboard/questions/${encodeURIComponent(id)}`);
+  while (reply.status === 404 && tries-- > 0);
+  return reply;
+}
+
 async function openQuestion() {
   const id = location.hash.slice(1), dialog = at("question");
   if (!id) {
@@ -199,7 +208,7 @@ async function openQuestion() {
   at("question-body").replaceChildren(make("p", { class: "faint", text: "loading" }));
   if (!dialog.open) dialog.showModal();
   try {
-    const reply = await fetch(`dashboard/questions/${encodeURIComponent(id)}`);
+    const reply = await fetchQuestion(id);
     const body = await reply.json();
     if (location.hash.slice(1) !== id) return;
     if (reply.ok) showQuestion(body);
@@ -345,18 +354,11 @@ function makeChart(spec) {
   return { update };
 }
 
-async function loadHistory() {
-  try {
-    const reply = await fetch(`dashboard/history?span=${view.span}${view.key ? `&key=${encodeURIComponent(view.key)}` : ""}`);
-    if (!reply.ok) return;
-    const columns = await reply.json();
-    columns.mean_traces = columns.votes.map((votes, i) => (votes ? columns.traces[i] / votes : null));
-    columns.planned = columns.start.map(() => latest?.mean_budget ?? null);
-    history_ = columns;
-    drawCharts();
-  } catch {
-    // The events say that the gateway cannot be reached.
-  }
+function showHistory(columns) {
+  columns.mean_traces = columns.votes.map((votes, i) => (votes ? columns.traces[i] / votes : null));
+  columns.planned = columns.start.map(() => latest?.mean_budget ?? null);
+  history_ = columns;
+  drawCharts();
 }
 
 // -- live ----------------------------------------------------------------------------------------------------------
@@ -383,27 +385,25 @@ function show(d) {
 let source = null;
 function listen() {
   source?.close();
-  source = new EventSource(`dashboard/events${view.key ? `?key=${encodeURIComponent(view.key)}` : ""}`);
+  source = new EventSource(`dashboard/events?span=${view.span}${view.key ? `&key=${encodeURIComponent(view.key)}` : ""}`);
   const state = (name, words) => {
     at("state").dataset.state = name;
     text("state", words);
   };
   source.onmessage = (event) => {
-    const first = latest == null;
     show(JSON.parse(event.data));
     state("live", "live");
-    if (first) loadHistory();
   };
+  source.addEventListener("history", (event) => showHistory(JSON.parse(event.data)));
   source.onerror = () => {
     state("lost", source.readyState === EventSource.CLOSED ? "connection ended: reload the page" : "connection lost, trying again");
   };
 }
 
-at("view").addEventListener("change", (event) => {
+at("view").addEventListener("change", () => {
   view.key = at("key").value;
   view.span = at("span").value;
-  if (event.target.id === "key") listen();
-  loadHistory();
+  listen();
 });
 at("close").addEventListener("click", () => at("question").close());
 at("question").addEventListener("close", () => {
@@ -417,9 +417,6 @@ at("question").addEventListener("click", (event) => {
 addEventListener("hashchange", openQuestion);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
 new ResizeObserver(drawCharts).observe(at("charts"));
-setInterval(() => {
-  if (!document.hidden) loadHistory();
-}, REFRESH_CHARTS_MS);
 text("zone", `Times are this browser's (${Intl.DateTimeFormat().resolvedOptions().timeZone}).`);
 listen();
 openQuestion();
