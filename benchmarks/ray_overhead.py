@@ -11,8 +11,9 @@ Replay: the same repetitions by `pets.replay` in this process, over its own proc
 compared bit by bit.
 
 All take turns within each round, who begins changes from round to round; ratios of times within a round, with their
-spread. Ray and the processes of the samplers are started once, before; Ray's start-up time is told apart. A replay
-starts its own processes each time.
+spread. The processor time of this process, which allocates, depends less on what else the machine does: it is what one
+core has left to do when the samplers are elsewhere. Ray and the samplers' processes are started once, before, and the
+time that Ray takes for it is told apart; a replay starts its own processes each time.
 """
 
 import argparse
@@ -44,6 +45,8 @@ DECODE_S = {"no decoding": 0.0, "50 ms of decoding": 0.05}
 REPETITIONS, POOL_QUESTIONS, POOL_TRACES = 24, 50, 64
 KINDS = ("this process", "plain processes", "Ray")
 CORES = os.cpu_count() or 1
+
+Seconds = dict[str, list[float]]  # by kind, round by round
 
 
 class Decoder(Sampler):
@@ -100,8 +103,8 @@ async def solve_s(samplers: list[Sampler], traces: int) -> float:
 
 async def sampling_s(
     cluster: RayCluster, executor: ProcessPoolExecutor, seconds: float, traces: int, rounds: int
-) -> dict[str, list[float]]:
-    """Seconds of each kind, round by round."""
+) -> tuple[Seconds, Seconds]:
+    """As :func:`by_turns`, of a run over each kind of samplers."""
     samplers: dict[str, list[Sampler]] = {
         "this process": [Decoder(seconds) for _ in range(CORES)],
         "plain processes": [PooledDecoder(seconds, executor) for _ in range(CORES)],
@@ -114,15 +117,21 @@ async def sampling_s(
             await sampler.close()
 
 
-async def by_turns(work: dict[str, Callable[[], Awaitable[float]]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each, in turns of which another begins each round; one round before them counts for nothing."""
-    seconds: dict[str, list[float]] = {kind: [] for kind in work}
+async def by_turns(work: dict[str, Callable[[], Awaitable[float]]], rounds: int) -> tuple[Seconds, Seconds]:
+    """Seconds of each, in turns of which another begins each round, and of this process's processor among them.
+
+    One round before them counts for nothing.
+    """
+    seconds: Seconds = {kind: [] for kind in work}
+    processor: Seconds = {kind: [] for kind in work}
     for turn in range(-1, rounds):
         for kind in (*KINDS[turn % 3 :], *KINDS[: turn % 3]):
+            begun = time.process_time()
             taken = await work[kind]()
             if turn >= 0:
                 seconds[kind].append(taken)
-    return seconds
+                processor[kind].append(time.process_time() - begun)
+    return seconds, processor
 
 
 def made_up_pool() -> Pool:
@@ -132,7 +141,7 @@ def made_up_pool() -> Pool:
     return Pool("made up", tuple(PooledQuestion(f"q{place}", tuple(map(str, row))) for place, row in enumerate(rows)))
 
 
-async def replay_s(cluster: RayCluster, rounds: int) -> tuple[dict[str, list[float]], bool]:
+async def replay_s(cluster: RayCluster, rounds: int) -> tuple[Seconds, bool]:
     """Seconds of each kind, and whether all results were the same."""
     pool, results = made_up_pool(), list[PoolResult]()
 
@@ -143,7 +152,7 @@ async def replay_s(cluster: RayCluster, rounds: int) -> tuple[dict[str, list[flo
         )
         return time.perf_counter() - begun
 
-    seconds = await by_turns(
+    seconds, _ = await by_turns(
         {"this process": run, "plain processes": partial(run, CORES), "Ray": partial(run, 1, cluster)}, rounds
     )
     same = all(_same(results[0], result) for result in results)
@@ -155,7 +164,7 @@ def _same(mine: PoolResult, its: PoolResult) -> bool:
     return repr(rows([mine])) == repr(rows([its]))
 
 
-def told(case: str, seconds: dict[str, list[float]]) -> dict[str, object]:
+def told(case: str, seconds: Seconds) -> dict[str, object]:
     """Print and return the ratios to this process, round by round."""
     figures: dict[str, object] = {"seconds": {kind: median(values) for kind, values in seconds.items()}}
     print(f"{case}: " + ", ".join(f"{kind} {median(values):.2f} s" for kind, values in seconds.items()))
@@ -171,8 +180,9 @@ async def run(cluster: RayCluster, traces: int, rounds: int) -> dict[str, object
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(CORES, mp_context=context) as executor:
         for case, decode_s in DECODE_S.items():
-            sampling = await sampling_s(cluster, executor, decode_s, traces, rounds)
-            figures[case] = told(f"{traces} traces, {case}", sampling)
+            seconds, processor = await sampling_s(cluster, executor, decode_s, traces, rounds)
+            figures[case] = told(f"{traces} traces, {case}", seconds)
+            figures[f"{case}, processor"] = told(f"{case}, processor time of this process alone", processor)
     seconds, same = await replay_s(cluster, rounds)
     figures["replay"] = {**told(f"replay of {REPETITIONS} repetitions", seconds), "identical": same}
     print(f"  results identical: {same}")

@@ -188,12 +188,19 @@ def test_a_local_model_in_an_actor_gives_the_traces_of_one_here(cluster, weights
     assert here[0].alternatives and not there[0].alternatives  # log-probabilities do not travel
 
 
-def test_the_verbs_write_data_alone_to_stdout(nodes, two, weights, tmp_path):
-    solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--store", tmp_path / "runs.db", "--max-tokens", 32)
-    done = pets(*solve, "--context", 512, "--ray", nodes.address, "--ray-actors", 1, "--keep-going")
-    assert done.returncode == 0, done.stderr
-    assert len([json.loads(line) for line in done.stdout.splitlines()]) == 2
-    assert "Ray: 1 actor with llama.cpp, 1 CPU each." in done.stderr
+def test_solve_writes_answers_alone_to_stdout_and_its_run_goes_on_with_or_without_ray(nodes, two, weights, tmp_path):
+    store, model = ("--store", tmp_path / "runs.db"), ("--context", 512)
+    solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--max-tokens", 32, "--keep-going", *store, *model)
+    ray = ("--ray", nodes.address, "--ray-actors", 1)
+    first, again, resumed = pets(*solve, *ray), pets(*solve), pets("solve", "--resume", *store, *model, *ray)
+    assert first.returncode == 0, first.stderr
+    assert "Ray: 1 actor with llama.cpp, 1 CPU each." in first.stderr
+    assert len([json.loads(line) for line in first.stdout.splitlines()]) == 2
+    assert "Run 1 of" in again.stderr and "is finished" in again.stderr
+    assert first.stdout == again.stdout == resumed.stdout, resumed.stderr
+
+
+def test_replay_prints_the_same_table_on_a_cluster(nodes, two):
     replayed = ("replay", "starter", "--policy", "uniform", "--repetitions", 2, "--pool-size", 4, "--format", "csv")
     spread, here = pets(*replayed, "--ray", nodes.address), pets(*replayed, "--workers", 1)
     assert (spread.returncode, spread.stdout) == (0, here.stdout), spread.stderr
