@@ -31,5 +31,11 @@ def test_colour_is_for_terminals():
     assert "\x1b" not in draw_chart("t", [RISING, FLAT], 80, colour=False)
 
 
+def test_a_policy_has_its_colour_in_whatever_company():
+    for lines in ([RISING], [FLAT, RISING], [RISING, FLAT]):
+        assert "38;5;166m" in draw_chart("t", lines, 80, colour=True)  # okg's vermilion, as near as a terminal has it
+    assert "38;5;166m" not in draw_chart("t", [FLAT], 80, colour=True)
+
+
 def test_a_narrow_range_has_finer_ticks():
     assert "98%" in draw_chart("t", [ChartLine("a", [1.0, 4.0], [0.95, 1.0])], 80, colour=False)

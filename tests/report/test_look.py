@@ -1,6 +1,10 @@
 """What every figure shares: a policy's colour, an axis of traces, files in three formats."""
 
 import re
+from itertools import combinations
+
+import numpy as np
+import pytest
 
 from pets.report.look import FIXED, PALETTE, by_label, colour_of, drawn_svg, line_styles, save, titled, trace_axis
 
@@ -22,6 +26,32 @@ def test_options_of_a_policy_share_its_colour_and_differ_in_their_dashes():
     styles = line_styles(["okg", "okg:prior=1", "okg:zone=0.1", "okg:waves=4"])
     assert {style.colour for style in styles.values()} == {colour_of("okg")}
     assert len({style.dashes for style in styles.values()}) == 4
+
+
+def linear(colour):
+    shares = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    return np.array([share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares])
+
+
+def lab(rgb):
+    """CIE L*a*b* of linear sRGB."""
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
+    f = [value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116 for value in xyz / [0.9505, 1.0, 1.089]]
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+SEEN_BY = {  # Machado, Oliveira and Fernandes 2009, severity 1
+    "everybody": np.eye(3),
+    "protanopes": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopes": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+}
+
+
+@pytest.mark.parametrize("matrix", SEEN_BY.values(), ids=SEEN_BY)
+def test_colour_blind_readers_tell_the_colours_apart(matrix):
+    colours = [lab(np.clip(np.array(matrix) @ linear(colour), 0, 1)) for colour in PALETTE]
+    nearest = min(np.linalg.norm(a - b) for a, b in combinations(colours, 2))
+    assert nearest > 10  # a difference of 2.3 can just be seen
 
 
 def test_what_a_legend_adds_to_a_name_changes_no_colour():

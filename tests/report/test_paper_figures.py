@@ -34,7 +34,7 @@ def test_the_plan_has_a_panel_a_mean_budget():
     assert [panel["title"]["text"] for panel in panels] == ["mean budget 2", "mean budget 4"] and len(MEANS) == 4
     bars = [bar["traces"] for bar in panels[0]["data"]["values"] if bar["plan"].startswith("online")]
     assert bars == [row.online for row in budget_plan((2,), batches=1)]
-    assert "Budget plan" in drawn_svg(chart)
+    assert "Where a budget goes" in drawn_svg(chart)
 
 
 def test_voting_panels_show_exact_curves_and_both_fits():

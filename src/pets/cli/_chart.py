@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import click
 import plotext
 
+from pets.report.look import FIXED, PALETTE
+
 __all__ = ["ChartLine", "draw_chart"]
 
 MARKS = "•x+o#"  # of lines without colour
-COLOURS = {"blue": "blue", "orange": "yellow", "green": "green", "magenta": "magenta", "cyan": "cyan"}
-"""plotext's names of colours, and click's for the same."""
+CUBE = (0x00, 0x5F, 0x87, 0xAF, 0xD7, 0xFF)  # the levels of red, green and blue that terminals of 256 colours have
 HEIGHT = 17
 MAX_WIDTH = 80
 TICKS = 9  # on the axis of traces at most
@@ -30,19 +31,28 @@ def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bo
     """The curves under their title and legend, at most ``width`` columns wide."""
     plotext.clear_figure()
     plotext.theme("clear")  # the terminal's own background
-    for line, mark, name in zip(lines, MARKS, COLOURS, strict=False):
-        plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=name)
+    colours = [_terminal_colour(line.label, place) for place, line in enumerate(lines)]
+    for line, mark, number in zip(lines, MARKS, colours, strict=False):
+        plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=number)
     plotext.plot_size(width=min(MAX_WIDTH, width), height=HEIGHT)
     plotext.xticks(_trace_ticks(lines))
     ticks = _consistency_ticks(min(min(line.consistency) for line in lines))
     plotext.yticks(ticks, [f"{tick:.0%}" for tick in ticks])
     chart: str = plotext.build()
     entries = (
-        click.style(f"▬ {line.label}", fg=name) if colour else f"{mark} {line.label}"
-        for line, mark, name in zip(lines, MARKS, COLOURS.values(), strict=False)
+        click.style(f"▬ {line.label}", fg=number) if colour else f"{mark} {line.label}"
+        for line, mark, number in zip(lines, MARKS, colours, strict=False)
     )
     legend = "" if len(lines) == 1 else "   ".join(entries) + "\n"
     return f"{title}\n{legend}{chart if colour else plotext.uncolorize(chart)}"
+
+
+def _terminal_colour(label: str, place: int) -> int:
+    """The number of the terminal's colour that is nearest to a policy's own; other lines take the palette in turn."""
+    colour = FIXED[label][0] if label in FIXED else PALETTE[place % len(PALETTE)]
+    parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+    red, green, blue = (min((abs(level - part), step) for step, level in enumerate(CUBE))[1] for part in parts)
+    return 16 + 36 * red + 6 * green + blue
 
 
 def _trace_ticks(lines: Sequence[ChartLine]) -> list[float]:

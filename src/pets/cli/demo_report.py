@@ -181,7 +181,7 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
         console.print(sentence, markup=False)
     lines = [
         ChartLine(curve.name, [x for x, _, _ in curve.points], [y for _, y, _ in curve.points])
-        for curve in reversed(recorded.curves)  # uniform blue, okg orange, as in every figure
+        for curve in recorded.curves
     ]
     title = "\nquestions with the vote of all traces, against traces per question"
     click.echo(draw_chart(title, lines, console.width, colour=console.is_terminal))

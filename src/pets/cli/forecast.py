@@ -73,7 +73,7 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
         curve, questions = _replayed(Path(run), question, simulation)
     else:
         curve, questions = _played_on(question.store or DEFAULT_STORE, run, question, simulation)
-    _draw(curve)
+    _draw(curve, question.policy)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
     for target, mean in budgets.items():
         total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
@@ -120,8 +120,8 @@ def _replayed(path: Path, question: ForecastOptions, simulation: SimulationOptio
     return Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions)
 
 
-def _draw(curve: Forecast) -> None:
+def _draw(curve: Forecast, policy: str) -> None:
     console = SafeConsole(stderr=True)
-    line = ChartLine("expected", curve.mean_budget.tolist(), curve.consistency.tolist())
+    line = ChartLine(policy, curve.mean_budget.tolist(), curve.consistency.tolist())
     title = "expected self-consistency against mean traces per question"
     click.echo(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)

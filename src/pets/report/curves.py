@@ -207,7 +207,7 @@ def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float
 def _bound(bound: Bound, y: dict[str, Any]) -> list[Chart]:
     data = {"values": [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]}
     place = {"y": {"field": "mean", **y}}
-    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3, "color": GREY}
+    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
     return [
         {"data": data, "mark": {"type": "rule", "color": GREY, "strokeDash": [6, 3]}, "encoding": place},
         {"data": data, "mark": text, "encoding": {**place, "x": {"value": 0}, "text": {"field": "name"}}},

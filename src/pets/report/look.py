@@ -31,9 +31,9 @@ __all__ += ["javascript", "line_styles", "titled", "trace_axis"]
 
 Chart = dict[str, Any]
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F")
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6F6F6F")
 """Okabe and Ito's colours, told apart by colour-blind readers, without the two that white or black paper swallows."""
-GREY = "#7F7F7F"
+GREY = "#6F6F6F"
 BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, _ = PALETTE
 SOLID, DASHED, DOTTED, MIXED = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2))
 SHAPES = ("circle", "square", "triangle-up", "diamond")

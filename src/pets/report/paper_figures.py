@@ -68,7 +68,7 @@ def draw_voting(curves: Sequence[VotingCurve]) -> Chart:
     charts = [_voting_panel([curve for curve in curves if curve.options == M], M) for M in panels]
     return titled(
         {"hconcat": charts, "resolve": {"scale": {"color": "independent"}}},
-        "Self-consistency of a vote over B traces, and its probit stand-in Φ(a√B + b)",
+        "How sure a vote is after B traces, and the curve Φ(a√B + b) that stands in for it",
         "Dots: exact. Solid lines: regression in probit space. Dotted lines: least L1 loss.",
     )
 
@@ -87,7 +87,7 @@ def _voting_panel(curves: Sequence[VotingCurve], options: int) -> Chart:
     ]
     x = trace_axis(B_MAX, "traces B")
     y = {"field": "SC", "type": "quantitative", "title": "self-consistency SC(θ; B)", "scale": {"domain": [0, 1]}}
-    legend = {"orient": "bottom", "columns": 3, "title": None}
+    legend = {"orient": "bottom", "columns": 3, "title": "shape of θ"}
     colour = {"field": "label", "type": "nominal", "legend": legend}
     colour["scale"] = {"domain": names, "range": list(PALETTE[: len(names)])}
     dashes = {"field": "fit", "type": "nominal", "legend": None, "scale": {"domain": FITS, "range": [[1, 0], [2, 2]]}}
@@ -178,7 +178,7 @@ def draw_plan(rows: Sequence[PlanRow]) -> Chart:
     charts = [_plan_panel([row for row in rows if row.mean_budget == mean], mean) for mean in means]
     return titled(
         {"hconcat": charts},
-        "Budget plan of nine binary questions",
+        "Where a budget goes: nine yes-or-no questions, hard ones on the left",
         "Offline: mean of simulated batches, whiskers one deviation. Online: the greedy plan, θ known.",
     )
 
