@@ -1,5 +1,6 @@
 """What README.md and docs/ tell people to type is understood, what they link to is there, the site has all of it."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -202,6 +203,26 @@ def test_every_public_name_is_documented():
     page = reference_page("reference/pets.md")
     names = set(pets.__all__) - {"__version__"}
     assert {name for name in names if f"\n### {name}\n" not in page} == set()
+
+
+def source_texts():
+    """Every text of the source, with a gap where a value is put in."""
+    for path in (ROOT / "src" / "pets").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_source():
+    texts = "\n".join(" ".join(text.split()) for text in source_texts())
+    rows = re.findall(r"^\| (`.+?) \| ", (ROOT / "docs" / "troubleshooting.md").read_text("utf-8"), re.M)
+    messages = [message for row in rows for message in re.findall(r"`([^`]{20,})`", row)]
+    assert len(messages) > 20
+    # Values are figures, names in quotes and addresses; what stands between them is the source's own.
+    parts = [part.strip() for text in messages for part in re.split(r"\.\.\.|\S*[\d'\"/]\S*", text)]
+    assert [part for part in parts if len(part.split()) > 2 and part not in texts] == []
 
 
 @pytest.mark.slow
