@@ -44,10 +44,7 @@ def write_tree(folder: Path) -> Path:
         (docs / name).write_text(reference_page(name), "utf-8")
     (docs / "examples.md").write_text(_examples_page(), "utf-8")
     write_figures(docs / "figures")
-    config = (ROOT / "zensical.toml").read_text("utf-8")
-    config = NAV_LINE.sub(lambda line: line[0] if (docs / line[1]).exists() else "", config)
-    (folder / "zensical.toml").write_text(config, "utf-8")
-    return folder / "zensical.toml"
+    return Path(shutil.copy(ROOT / "zensical.toml", folder))
 
 
 def _site_links(text: str, folder: Path) -> str:
