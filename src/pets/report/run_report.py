@@ -29,6 +29,7 @@ TABLE_QUESTIONS = 2_000
 CHART_QUESTIONS = 20_000
 TEXT_CHARACTERS = 140
 CERTAIN = 0.9
+SMALL_USD = 0.001  # less is shown with all of its digits
 SHORT_S = 90  # a run that took less is timed in seconds, a longer one in minutes
 
 
@@ -58,6 +59,8 @@ def _spending(run: RunData) -> tuple[str, str]:
     settings, stored = run.view.settings, run.view.summary()
     spent, unit = settings.currency.shown(stored.spent)
     total, _ = settings.currency.shown(total_so_far(settings, stored.questions))
+    if unit == "usd" and spent >= SMALL_USD:
+        spent = round(spent, 4)
     return amount_words(spent, unit), amount_words(total, unit)
 
 
