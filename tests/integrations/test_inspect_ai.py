@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from inspect_ai import Epochs, Task, eval_retry, task
 from inspect_ai.dataset import Sample
+from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, match
+from inspect_ai.scorer import SampleScore, Score, match
 from inspect_ai.solver import generate, solver
 
 from pets.errors import BudgetError, InputError, StateError
@@ -140,6 +141,21 @@ def test_a_retried_evaluation_pays_for_what_is_missing_alone(tmp_path):
     summary = summary_of(log)
     assert 0.9 * summary["budget"] <= summary["spent"] <= len(log.samples) <= summary["budget"] == 5 * len(QUESTIONS)
     assert kept < {sample.uuid for sample in log.samples}
+
+
+def test_traces_of_an_earlier_log_are_all_paid_for_and_used_as_far_as_they_are_wanted():
+    async def summary():
+        manager = TraceBudget("2x")
+        spec = EvalSpec(created="2026-01-01T00:00:00Z", task="t", dataset=EvalDataset(), model="m", config=EvalConfig())
+        await manager.start_task(spec, [Sample(id=id, input=id) for id in ("long", "short")], 8)
+        for id, epoch in [("long", 1), ("long", 2), ("long", 3), ("short", 1)]:  # never asked about: they were kept
+            score = SampleScore(score=Score(value="C", answer="yes"))
+            await manager.complete_sample(id, epoch, {"match": score})
+        assert await manager.schedule_sample("short", 2) is not None
+        return await manager.complete_task()
+
+    samples = asyncio.run(summary())["samples"]
+    assert [samples[id]["votes"] for id in ("long", "short")] == [{"yes": 2}, {"yes": 1}]
 
 
 @pytest.mark.parametrize(

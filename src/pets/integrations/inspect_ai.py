@@ -14,7 +14,7 @@ its share of the budget, and the index at which the share ends is the price of t
 ``inspect_ai.eval(task, model=...)`` then runs at most 16 epochs in all, 32 of one sample.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from functools import cache
 
 import anyio
@@ -190,9 +190,10 @@ class _TaskVotes:
         """Grant so many traces to run, after those that an earlier log has: they are paid for."""
         while launches := self._ask(min(traces, self._allocator.budget.free - self._unused)):
             traces = sum(map(self._use_kept, {launch.question for launch in launches}))
-        for launch in reversed(self._ask(self._unused)):  # no budget is left beside what the log has
-            if not self._use_kept(launch.question):
-                self._allocator.cancel(self._granted[launch.question].pop())
+        asked = Counter(launch.question for launch in self._ask(self._unused))  # no budget is left beside the log's
+        for sample, number in asked.items():
+            for _ in range(number - self._use_kept(sample)):
+                self._allocator.cancel(self._granted[sample].pop())
 
     def _ask(self, traces: int) -> list[Launch]:
         launches = self._allocator.ask(max(0, traces))
