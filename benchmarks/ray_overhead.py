@@ -5,8 +5,7 @@
 Sampling: the engine spends a budget of TRACES over one sampler per core that "decodes" for a while (asyncio's clock, no
 processor time) and then computes the confidence of each trace from 20 log-probabilities per token, as a model's sampler
 does. That sampler runs in this process; in plain child processes, asked through pipes; and in Ray actors. Without
-decoding time, what is compared is the work around a trace, the worst case for every transport; with 50 ms of it, what a
-fast model would see.
+decoding time, what is compared is the work around a trace, the worst case for every transport.
 Replay: the same repetitions by `pets.replay` in this process, over its own processes and over Ray; the results are
 compared bit by bit.
 
@@ -39,9 +38,13 @@ from pets.replay import PoolResult, replay, rows
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.samplers.ray import ActorSize, start_actors
 
-TRACES, ROUNDS, QUESTIONS, IN_FLIGHT = 600, 5, 100, 64
-TOKENS, TOP = 200, 20
-DECODE_S = {"no decoding": 0.0, "50 ms of decoding": 0.05}
+TRACES, ROUNDS, QUESTIONS, IN_FLIGHT = 300, 5, 100, 64
+TOP = 20
+CASES = {  # tokens per trace, seconds of decoding
+    "200 tokens, no decoding": (200, 0.0),
+    "200 tokens, 50 ms of decoding": (200, 0.05),
+    "2,000 tokens, 50 ms of decoding": (2000, 0.05),
+}
 REPETITIONS, POOL_QUESTIONS, POOL_TRACES = 24, 50, 64
 KINDS = ("this process", "plain processes", "Ray")
 CORES = os.cpu_count() or 1
@@ -52,40 +55,40 @@ Seconds = dict[str, list[float]]  # by kind, round by round
 class Decoder(Sampler):
     """A model that takes ``seconds`` for its traces, of which then the confidences are computed."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._logprobs = [[-0.1 * (place % 7) - 0.3 * rank for rank in range(TOP)] for place in range(TOKENS)]
+    def __init__(self, tokens: int, seconds: float) -> None:
+        self.tokens, self.seconds = tokens, seconds
+        self._logprobs = [[-0.1 * (place % 7) - 0.3 * rank for rank in range(TOP)] for place in range(tokens)]
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         await asyncio.sleep(self.seconds)
         return [self.trace(seed + place) for place in range(n)]
 
     def trace(self, seed: int) -> Completion:
-        text = f"{'so we look ' * TOKENS}The answer is {'AAB'[seed % 3]}."
-        return Completion(text, "stop", TOKENS, 20, measure(self._logprobs, window=64))
+        text = f"{' so' * self.tokens} the answer is {'AAB'[seed % 3]}."
+        return Completion(text, "stop", self.tokens, 20, measure(self._logprobs, window=64))
 
 
 @cache
-def decoder() -> Decoder:
+def decoder(tokens: int) -> Decoder:
     """The model of a plain process."""
-    return Decoder(0.0)
+    return Decoder(tokens, 0.0)
 
 
-def sampled(prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+def sampled(tokens: int, n: int, seed: int) -> list[Completion]:
     """What a plain process does with a request; whoever asks has waited for the decoding."""
-    return [decoder().trace(seed + place) for place in range(n)]
+    return [decoder(tokens).trace(seed + place) for place in range(n)]
 
 
 class PooledDecoder(Sampler):
     """The same in a plain child process."""
 
-    def __init__(self, seconds: float, executor: ProcessPoolExecutor) -> None:
-        self._seconds, self._executor = seconds, executor
+    def __init__(self, tokens: int, seconds: float, executor: ProcessPoolExecutor) -> None:
+        self._tokens, self._seconds, self._executor = tokens, seconds, executor
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         await asyncio.sleep(self._seconds)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, sampled, prompt, n, seed, sampling)
+        return await loop.run_in_executor(self._executor, sampled, self._tokens, n, seed)
 
 
 async def solve_s(samplers: list[Sampler], traces: int) -> float:
@@ -102,13 +105,13 @@ async def solve_s(samplers: list[Sampler], traces: int) -> float:
 
 
 async def sampling_s(
-    cluster: RayCluster, executor: ProcessPoolExecutor, seconds: float, traces: int, rounds: int
+    cluster: RayCluster, executor: ProcessPoolExecutor, model: tuple[int, float], traces: int, rounds: int
 ) -> tuple[Seconds, Seconds]:
     """As :func:`by_turns`, of a run over each kind of samplers."""
     samplers: dict[str, list[Sampler]] = {
-        "this process": [Decoder(seconds) for _ in range(CORES)],
-        "plain processes": [PooledDecoder(seconds, executor) for _ in range(CORES)],
-        "Ray": [*start_actors(cluster, partial(Decoder, seconds), ActorSize(1), CORES, source="decoder")],
+        "this process": [Decoder(*model) for _ in range(CORES)],
+        "plain processes": [PooledDecoder(*model, executor) for _ in range(CORES)],
+        "Ray": [*start_actors(cluster, partial(Decoder, *model), ActorSize(1), CORES, source="decoder")],
     }
     try:
         return await by_turns({kind: partial(solve_s, own, traces) for kind, own in samplers.items()}, rounds)
@@ -179,8 +182,8 @@ async def run(cluster: RayCluster, traces: int, rounds: int) -> dict[str, object
     figures: dict[str, object] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(CORES, mp_context=context) as executor:
-        for case, decode_s in DECODE_S.items():
-            seconds, processor = await sampling_s(cluster, executor, decode_s, traces, rounds)
+        for case, model in CASES.items():
+            seconds, processor = await sampling_s(cluster, executor, model, traces, rounds)
             figures[case] = told(f"{traces} traces, {case}", seconds)
             figures[f"{case}, processor"] = told(f"{case}, processor time of this process alone", processor)
     seconds, same = await replay_s(cluster, rounds)

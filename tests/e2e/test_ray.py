@@ -50,7 +50,8 @@ class Model(Sampler):
 @pytest.fixture(scope="module")
 def nodes():
     """A Ray cluster: a head that takes no work, and ``nodes.add_node(num_cpus=1)`` for nodes that do."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    from ray import cluster_utils
+
     handler = signal.getsignal(signal.SIGTERM)  # Ray takes it
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     yield cluster
