@@ -356,8 +356,8 @@ def test_a_reservation_that_broke_off_and_whose_client_has_gone_is_taken_back_on
 
 def test_a_process_that_freezes_within_a_transaction_does_not_stop_the_others(replica, rows, postgres_url, monkeypatch):
     """One that was about to end a dead replica, for example: the balances are locked, and nothing comes any more."""
-    monkeypatch.setattr(postgres, "IDLE_TRANSACTION_TIMEOUT_S", 0.5)
     alive = replica(total=100)
+    monkeypatch.setattr(postgres, "IDLE_TRANSACTION_TIMEOUT_S", 0.5)  # of the frozen one alone
 
     async def work():
         await alive.reserve(BOB, 4, 1, "before")

@@ -6,6 +6,8 @@ from contextlib import closing
 import pytest
 
 from pets.core.budget import Currency
+from pets.errors import StateError
+from pets.gateway import shared_store
 from pets.gateway.shared_store import MAX_BALANCE, Entry, Operation, SharedWriter, StoreSnapshot
 
 NAMES = ("key a", "key b", "total")
@@ -84,6 +86,13 @@ def test_a_replica_that_was_ended_joins_again_and_writes_then(writer):
     assert commit(writer, entry(1, 2, ("total", 9)))[0] == {1}
     assert writer.replica != before
     assert writer.database.all("SELECT replica FROM ledger") == [(writer.replica,)]
+
+
+def test_a_server_that_does_not_take_the_function_is_refused_at_the_start(postgres_url, monkeypatch):
+    """As one does where the role has no TEMPORARY on the database: not at the first request."""
+    monkeypatch.setattr(shared_store, "WRITE", "DO $$ BEGIN RAISE insufficient_privilege; END $$")
+    with closing(SharedWriter(postgres_url)) as writer, pytest.raises(StateError, match="insufficient_privilege"):
+        writer.register(Currency())
 
 
 def test_random_transactions_are_what_a_plain_program_makes_of_them(writer):

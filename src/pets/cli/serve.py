@@ -208,6 +208,8 @@ def serve(
     curl localhost:8080/v1/chat/completions --json '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
         "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
+    if gateway.store == "":  # of a variable that is not set: the spend would be forgotten, and nobody told
+        raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
     log_to(sys.stderr, gateway.log_level)
     build = pets.gateway.build_gateway  # imported here: it is an extra
     total, rate_limit, currency = spend.limits(requests.max_tokens)

@@ -270,6 +270,7 @@ class SharedWriter:
         self._currency = currency
         prices = {name: value for name, value in asdict(currency).items() if name != "hold"}
         self._settings = json.dumps(prices, sort_keys=True)
+        self._prepare()  # a server that does not let us is heard of at the start, not at the first request
         self._end_dead_rivals()
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
@@ -411,9 +412,7 @@ class SharedWriter:
         names = sorted({name for operation in operations for name, _ in operation.entry.limits})
         if missing := [name for name in names if name not in self._known]:
             self._make_balances(missing)
-        if self._prepared is not connection:
-            connection.execute(WRITE)
-            self._prepared = connection
+        self._prepare()
         values = _written(names, operations)
         with connection.pipeline():
             connection.execute("BEGIN")
@@ -429,6 +428,13 @@ class SharedWriter:
         snapshot.made.update(made)
         snapshot.balances.update(zip(known, zip(spents, helds, strict=True), strict=True))
         self._known.difference_update(name for name in names if name not in snapshot.balances)
+
+    def _prepare(self) -> None:
+        """Make the function of the connection, where it has none yet."""
+        if self._prepared is not self.database.connection:
+            with self.database.transaction() as transaction:
+                transaction.execute(WRITE)
+            self._prepared = self.database.connection
 
     def _make_balances(self, names: Sequence[str]) -> None:
         """Begin balances that may not be there; with the present window, those before the last one go."""
