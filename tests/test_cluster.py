@@ -28,3 +28,13 @@ def test_an_address_where_nobody_listens_is_refused_at_once(port):
 def test_an_error_of_ray_is_its_first_line():
     assert first_line(RuntimeError("\n  Version mismatch: 1\n  here: 2\n")) == "Version mismatch: 1"
     assert first_line(RuntimeError()) == "RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [(TypeError("no such setting\n  at ..."), "TypeError: no such setting"), (InputError("no"), "no")],
+)
+def test_an_error_that_a_task_raised_is_that_of_the_task(cause, words):
+    error = RuntimeError("ray::SamplerActor.start() (pid=7)\nTraceback ...")
+    error.cause = cause
+    assert first_line(error) == words

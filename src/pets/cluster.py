@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pets._extras import require
-from pets.errors import InputError
+from pets.errors import InputError, PetsError
 
 __all__ = ["RayCluster"]
 
@@ -84,7 +84,9 @@ class RayCluster:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of Ray says, without the traces and hints under it."""
+    """What an error of Ray, or the one that it brings from a node, says: without the traces and hints under it."""
+    if isinstance(cause := getattr(error, "cause", None), Exception):
+        return first_line(cause) if isinstance(cause, PetsError) else f"{type(cause).__name__}: {first_line(cause)}"
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

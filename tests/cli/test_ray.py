@@ -41,6 +41,8 @@ def refusal(*arguments):
         (("--ray-gpus", "1"), "--ray-gpus needs --ray."),
         (("--ray", "--vllm-args", "{}x", "--model", "m"), "--vllm-args is a JSON object"),
         (("--ray", "--vllm-args", '{"dtype": "half"}', "--model", "a.gguf"), "run by llama.cpp: leave them out."),
+        (("--ray", "--vllm-args", '{"model": "x"}', "--model", "m"), "--vllm-args cannot have model:"),
+        (("--ray", "--vllm-args", '{"max_num_seqs": 4}', "--model", "m"), "--vllm-args cannot have max_num_seqs:"),
         (("--model", "a.gguf", "--ray", "there"), '"there" is no address of a Ray cluster.'),
     ],
 )
@@ -61,6 +63,12 @@ def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"), "number")]):
         pass
     assert "run last asks servers" in refusal("solve", "--resume", "--store", tmp_path / "runs.db", "--ray")
+
+
+def test_a_run_goes_on_with_its_own_local_model_unless_actors_are_asked(tmp_path):
+    resume = ("solve", "--resume", "--store", tmp_path / "runs.db", "--slots", 4)
+    assert "the run's own settings: leave out --slots." in refusal(*resume)
+    assert "there is no such file" in refusal(*resume, "--ray")
 
 
 @pytest.mark.parametrize("verb", [("solve", "starter", "--model", "a.gguf"), ("replay", "starter")])
@@ -84,7 +92,7 @@ def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
     assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
     make = _ray._maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2), {"dtype": "half"})
     assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
-    assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "dtype": "half"}
+    assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "settings": {"dtype": "half"}}
 
 
 def test_every_actor_has_traces_in_flight():

@@ -120,6 +120,15 @@ def test_sampling_is_sent_as_it_is_and_the_context_bounds_a_trace():
     assert bare.max_tokens == 95
 
 
+def test_a_setting_that_vllm_does_not_know_is_named(monkeypatch):
+    def arguments(*, model, tensor_parallel_size, logprobs_mode, max_logprobs, disable_log_stats):
+        return None
+
+    monkeypatch.setattr(sys.modules["vllm"], "AsyncEngineArgs", arguments)
+    with pytest.raises(LocalModelError, match=r'^vLLM cannot run "org/model": .*unexpected keyword argument .*dtipe'):
+        sample(Prompt("2 + 2 ="), settings={"dtipe": "half"})
+
+
 def test_a_chat_goes_through_the_template_once():
     more = {"chat_template_kwargs": {"enable_thinking": False}}
     sample(Prompt.chat("2 + 2?", system="Be brief."), sampling=Sampling(extra_body=more))

@@ -19,7 +19,7 @@ from pets.samplers import Sampler
 from pets.samplers.gguf import default_weights
 from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize, RaySampler, start_actors
-from pets.samplers.vllm_engine import VllmSampler
+from pets.samplers.vllm_engine import OWN_SETTINGS, VllmSampler
 from pets.store import Store
 
 __all__ = ["CLUSTER_HELP", "RayOptions", "connect"]
@@ -84,6 +84,10 @@ class RayOptions:
         settings = {} if self.vllm_args is None else json_object(self.vllm_args, "--vllm-args")
         if settings and _is_local(name):
             raise InputError("--vllm-args are vLLM's, and this model is run by llama.cpp: leave them out.")
+        if own := sorted(OWN_SETTINGS & settings.keys()):
+            raise InputError(
+                f"--vllm-args cannot have {', '.join(own)}: --model, --slots, --context and --ray-gpus say the like."
+            )
         source = name or str(default_weights())
         cluster = connect(self.ray or "")
         gpus = self.ray_gpus
@@ -109,4 +113,4 @@ def _maker(
     if name is None or _is_local(name):
         path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
         return partial(LocalSampler, path, slots=local.slots, context=local.context, threads=size.cpus)
-    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus, **settings)
+    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus, settings=settings)

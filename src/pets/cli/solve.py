@@ -45,8 +45,8 @@ __all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
-    "ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads",
 }  # fmt: skip
+OF_ACTORS = {"ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads"}
 NEW = "new"  # the run that --join makes
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
@@ -333,7 +333,8 @@ def _resumed(
     storage: StoredRunOptions,
     pace: PaceOptions,
 ) -> Engine:
-    store = storage.check_resume(ALLOWED_WITH_RESUME, TOP_UP_HINT)
+    allowed = ALLOWED_WITH_RESUME if ray.ray is None else ALLOWED_WITH_RESUME | OF_ACTORS
+    store = storage.check_resume(allowed, TOP_UP_HINT)
     engine = Engine.resume(
         store,
         storage.run,

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, Self
 
 from pets.confidence import Meter
@@ -11,9 +12,14 @@ from pets.errors import LocalModelError, RefusedError
 from pets.prompts import Completion, Prompt, Sampling, TokenAlternatives, text_bytes
 from pets.samplers.base import Sampler
 
-__all__ = ["VllmSampler"]
+__all__ = ["OWN_SETTINGS", "VllmSampler"]
 
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
+OWN_SETTINGS = {
+    "model", "tensor_parallel_size", "max_num_seqs", "max_model_len", "logprobs_mode", "max_logprobs",
+    "disable_log_stats",
+}  # fmt: skip
+"""What of vLLM's engine is said otherwise, or is decided here."""
 INSTALL = "pip install vllm (https://docs.vllm.ai says which build fits the machine)"
 
 
@@ -21,12 +27,19 @@ class VllmSampler(Sampler):
     """Traces from vLLM's asynchronous engine; ``gpus`` of them hold the model together (tensor parallelism).
 
     ``slots`` traces are decoded together, each of at most ``context`` tokens with its prompt; vLLM chooses what is not
-    named, and ``settings`` are more of its engine's own. Prompts of traces that begin alike are read once (prefix
-    caching). A seed gives the same trace but for rounding, which depends on what is decoded beside it.
+    named, and ``settings`` are more of its engine's own, none of :data:`OWN_SETTINGS`. Prompts of traces that begin
+    alike are read once (prefix caching). A seed gives the same trace but for rounding, which depends on what is decoded
+    beside it.
     """
 
     def __init__(
-        self, model: str, *, slots: int | None = None, context: int | None = None, gpus: int = 0, **settings: Any
+        self,
+        model: str,
+        *,
+        slots: int | None = None,
+        context: int | None = None,
+        gpus: int = 0,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         if find_spec("vllm") is None:
             raise LocalModelError(f'"{model}" needs vLLM, which is not installed where the actor runs: {INSTALL}.')
@@ -46,8 +59,9 @@ class VllmSampler(Sampler):
                 AsyncEngineArgs(**self._settings, logprobs_mode="raw_logprobs", max_logprobs=20, disable_log_stats=True)
             )
             self._tokenizer = await _awaited(self._engine.get_tokenizer())
-        except (OSError, RuntimeError, ValueError) as error:
-            raise LocalModelError(f'vLLM cannot run "{self.source}": {str(error).strip().splitlines()[0]}') from None
+        except (OSError, RuntimeError, TypeError, ValueError) as error:  # TypeError: a setting that it does not know
+            words = str(error).strip() or type(error).__name__
+            raise LocalModelError(f'vLLM cannot run "{self.source}": {words.splitlines()[0]}') from None
         return self
 
     async def max_model_len(self) -> int:
