@@ -7,6 +7,7 @@ import pytest
 
 from pets.errors import StateError
 from pets.gateway.endpoint import ApiEndpoint
+from pets.openai.asgi import ClientGoneError
 from pets.openai.errors import ApiError
 
 from ..simulated_time import run_simulated
@@ -14,14 +15,14 @@ from .conftest import ScriptedSampler, build_scripted
 
 
 def answered(work, caplog):
-    """The messages that an endpoint sends whose answer is ``work``, and its row in the log."""
+    """The messages that an endpoint sends whose answer is ``work``, its row in the log, and what the dashboard has."""
 
     class Worker(ApiEndpoint):
         async def _answer(self, exchange, body, key, attributes):
             await work(exchange, body)
 
     async def go():
-        endpoint, sent = Worker(build_scripted(ScriptedSampler())), []
+        state, sent = build_scripted(ScriptedSampler()), []
 
         async def receive():
             return {"type": "http.request", "body": b"{}", "more_body": False}
@@ -29,11 +30,14 @@ def answered(work, caplog):
         async def send(message):
             sent.append(message)
 
-        await endpoint({"type": "http", "headers": []}, receive, send)
-        return sent
+        await Worker(state)({"type": "http", "headers": []}, receive, send)
+        stats = state.metrics.share_of("anybody").stats
+        await state.close()
+        return sent, stats
 
     caplog.set_level(logging.INFO, "pets.gateway")
-    return run_simulated(go()), caplog.records[-1].fields
+    sent, stats = run_simulated(go())
+    return sent, next(record.fields for record in caplog.records if record.message == "request"), stats
 
 
 @pytest.mark.parametrize(
@@ -45,9 +49,11 @@ def test_what_goes_wrong_is_an_openai_error_and_a_row_in_the_log(error, status, 
         assert body == b"{}"
         raise error
 
-    (start, body), fields = answered(work, caplog)
+    (start, body), fields, stats = answered(work, caplog)
     assert start["status"] == status == fields["status"] and json.loads(body["body"])["error"]["message"]
     assert fields.items() >= row.items() and fields["key"] == "anybody"
+    assert stats.errors[0]["status"] == status
+    assert "odd" not in stats.errors[0]["reason"]  # what only the operator may read is in the log
 
 
 def test_what_goes_wrong_in_a_stream_is_its_last_event(caplog):
@@ -55,6 +61,17 @@ def test_what_goes_wrong_in_a_stream_is_its_last_event(caplog):
         await exchange.start_events()
         raise ApiError("No.", status=418)
 
-    (*_, last), fields = answered(work, caplog)
+    (*_, last), fields, stats = answered(work, caplog)
     assert json.loads(last["body"].removeprefix(b"data: "))["error"]["message"] == "No." and not last["more_body"]
-    assert fields["status"] == 200
+    assert (fields["status"], fields["stream_status"]) == (200, 418)
+    assert stats.totals["answered"] == 0 and stats.totals["refused"] == 1
+
+
+def test_a_client_that_goes_in_the_middle_of_a_stream_was_not_answered(caplog):
+    async def work(exchange, body):
+        await exchange.start_events()
+        raise ClientGoneError
+
+    _, fields, stats = answered(work, caplog)
+    assert fields["status"] == 200 and fields["gone"]
+    assert stats.totals["answered"] == 0 and stats.totals["gone"] == 1

@@ -38,6 +38,20 @@ def test_the_charts_library_comes_with_its_licence():
     assert files("pets").joinpath("report", PALETTE_FILE).is_file()
 
 
+def test_half_a_character_is_shown_like_any_other(gateway):
+    """JSON can name halves of surrogate pairs, and UTF-8 has none: one client must not end the operator's page."""
+    headers = {"content-type": "application/json"}
+    for model, content, status in (("pets/mock", "easy \ud800", 200), ("x\udfff", "easy", 404)):
+        body = json.dumps({"model": model, "messages": [{"role": "user", "content": content}]})
+        reply = gateway.client.post("/v1/chat/completions", content=body, headers=headers)
+        assert reply.status_code == status
+    shown = gateway.client.get("/dashboard/events?once=1")
+    (row,) = shown.json()["questions"]
+    assert row["question"] == "easy \ud800" and shown.json()["errors"][0]["model"] == "x\udfff"
+    assert shown.headers["content-type"] == "application/json"
+    assert gateway.client.get(f"/dashboard/questions/{row['id']}").json()["message"] == "easy \ud800"
+
+
 @pytest.mark.parametrize("name", ["uPlot.LICENSE", "dashboard.html", "..%2fapp.py", "nothing.js"])
 def test_no_other_file_is_served(gateway, name):
     assert gateway.client.get(f"/dashboard/{name}").status_code == 404

@@ -36,14 +36,23 @@ def test_a_key_finds_its_own_and_an_admin_all():
 
 
 def test_the_oldest_go_first_by_number_and_by_characters():
-    recent = RecentQuestions(max_questions=3, max_characters=1000)
+    recent = RecentQuestions(max_questions=3, max_characters=2500)
     for number in range(5):
         add(recent, f"q{number}")
     assert [number for number in range(5) if recent.find(f"q{number}", ADMIN)] == [2, 3, 4]
     add(recent, "long", texts=["x" * 900])
     assert recent.find("long", ADMIN) and not recent.find("q2", ADMIN)
-    add(recent, "longer", texts=["x" * 2000])
+    add(recent, "longer", texts=["x" * 2500])
     assert recent.find("longer", ADMIN) is None  # more than is kept of all
+
+
+def test_what_traces_take_beside_their_texts_counts():
+    recent = RecentQuestions(max_characters=9_000, texts=False)
+    add(recent, "first", texts=[""] * 10)
+    add(recent, "second", texts=[""] * 10)
+    assert recent.find("first", ADMIN) is None and recent.find("second", ADMIN)
+    add(recent, "broken", error="x" * 10_000)
+    assert recent.find("second", ADMIN) is None
 
 
 def test_without_texts_neither_message_nor_traces_are_kept():

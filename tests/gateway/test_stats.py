@@ -5,7 +5,16 @@ from types import SimpleNamespace
 import pytest
 
 from pets.gateway.ledger import Balance, Reservation
-from pets.gateway.stats import COLUMNS, LATEST_ROWS, MAX_MODELS, OTHER_MODELS, FinishedRequest, ShareStats, SpendPace
+from pets.gateway.stats import (
+    COLUMNS,
+    LATEST_ROWS,
+    MAX_MODELS,
+    OTHER_MODELS,
+    REASON_CHARACTERS,
+    FinishedRequest,
+    ShareStats,
+    SpendPace,
+)
 
 
 @pytest.fixture
@@ -46,6 +55,8 @@ def test_every_request_is_in_one_outcome_and_errors_are_listed(stats):
         "answered": 2, "refused": 2, "gone": 1, "failed": 2, "retries": 14,
     }  # fmt: skip
     assert [row["status"] for row in stats.errors] == [400, 429, 499, 500, 503]
+    stats.record_request(finished(400, reason="x" * 10_000))
+    assert len(stats.errors[-1]["reason"]) == REASON_CHARACTERS
     assert stats.by_model["m"]["requests"] == 2
 
 

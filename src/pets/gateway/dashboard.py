@@ -38,7 +38,7 @@ class Dashboard:
             "started": stats.started,
             "viewer": {"name": key.name, "admin": key.admin},
             "of_key": share.name,
-            "replica": self._replica(),
+            "replica": self._replica(key),
             "unit": ledger.shown_unit,
             "budget": self._budget(key, share),
             "totals": {name: totals[name] for name in COLUMNS} | {"spent": ledger.shown(totals["spent"])},
@@ -85,9 +85,11 @@ class Dashboard:
         """Keys that have spent, the most first, then those that may ask."""
         return list(dict.fromkeys([*self._state.ledger.spenders, *(key.name for key in self._state.keys.active())]))
 
-    def _replica(self) -> dict[str, Any] | None:
-        replica = self._state.ledger.replica
-        return None if replica is None else {"name": replica[0], "replicas": replica[1]}
+    def _replica(self, viewer: ApiKey) -> dict[str, Any] | None:
+        """Which of how many this one is; its name, a machine's, for admins."""
+        if (replica := self._state.ledger.replica) is None:
+            return None
+        return {"replicas": replica[1]} | ({"name": replica[0]} if viewer.admin else {})
 
     def _budget(self, key: ApiKey, share: Share) -> dict[str, Any]:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""

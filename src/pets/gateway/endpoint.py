@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
 from pets.gateway.state import GatewayState
-from pets.gateway.stats import FinishedRequest
+from pets.gateway.stats import CLIENT_GONE, FinishedRequest
 from pets.gateway.telemetry import LOGGER, span
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
@@ -42,17 +42,18 @@ class ApiEndpoint(ABC):
                 body = await exchange.body(limits.body, limits.body_seconds)
                 await self._answer(exchange, body, key, attributes)
         except ClientGoneError:
-            exchange.status = exchange.status or 499
+            exchange.status = exchange.status or CLIENT_GONE
             attributes["gone"] = True
         except ApiError as error:
             attributes["refused"] = error.code or error.message
-            await self._refuse(exchange, error)
+            await self._refuse(exchange, error, attributes)
         except asyncio.CancelledError:
             attributes["cancelled"] = True
             raise
         except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
             attributes["error"] = f"{type(error).__name__}: {error}"
-            await self._refuse(exchange, ApiError("The gateway cannot answer now.", status=503, retry_after=1))
+            refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+            await self._refuse(exchange, refusal, attributes)
         finally:
             self._record(attributes, exchange.status, time.perf_counter() - started)
 
@@ -69,11 +70,12 @@ class ApiEndpoint(ABC):
             raise ApiError(words, status=403, code="wrong_unit")
         return key
 
-    async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
+    async def _refuse(self, exchange: Exchange, error: ApiError, attributes: dict[str, Any]) -> None:
         """Send an error with its status; in the middle of a stream, as its last event."""
         if not exchange.status:
             await exchange.respond_error(error)
             return
+        attributes["stream_status"] = error.status
         data = json.dumps(error.to_plain()).encode()
         await exchange.send(b"data: " + data + b"\n\n", end=True)
 
@@ -85,7 +87,7 @@ class ApiEndpoint(ABC):
                 attributes["id"],
                 attributes.get("key"),
                 kind,
-                status,
+                _end_status(attributes, status),
                 seconds,
                 attributes.get("model"),
                 _reason(attributes),
@@ -97,9 +99,18 @@ class ApiEndpoint(ABC):
             LOGGER.info("request", extra={"fields": row})
 
 
+def _end_status(attributes: dict[str, Any], status: int) -> int:
+    """The status of what became of a request: that of its response, unless this began well and was broken off."""
+    if attributes.get("gone"):
+        return CLIENT_GONE
+    return 0 if attributes.get("cancelled") else int(attributes.get("stream_status", status))
+
+
 def _reason(attributes: dict[str, Any]) -> str | None:
     """Why a request was not answered, as far as the gateway knows."""
-    for name, words in (("gone", "the client went"), ("cancelled", "broken off by the gateway's end")):
-        if attributes.get(name):
-            return words
-    return attributes.get("refused") or attributes.get("error")
+    reasons = {
+        "gone": "the client went",
+        "cancelled": "broken off by the gateway's end",
+        "error": "an error of the gateway: its log says which",  # which may name servers, and a key's owner may read it
+    }
+    return next((words for name, words in reasons.items() if attributes.get(name)), attributes.get("refused"))

@@ -79,12 +79,12 @@ class Pages:
         """The dashboard's numbers over the last hour or day (``?span=``)."""
         key, asked = self._authenticate(request, browser=True), request.query_params
         columns = self._dashboard.history(key, asked.get("span", "hour"), asked.get("key"))
-        return JSONResponse(columns, headers=DATA_HEADERS)
+        return _data(columns)
 
     async def question(self, request: Request) -> Response:
         """One of the latest votes with its traces."""
         key = self._authenticate(request, browser=True)
-        return JSONResponse(self._dashboard.question(key, request.path_params["id"]), headers=DATA_HEADERS)
+        return _data(self._dashboard.question(key, request.path_params["id"]))
 
     async def events(self, request: Request) -> Response:
         """The dashboard's numbers, again and again, and now and then its history, which would come from another
@@ -92,7 +92,7 @@ class Pages:
         key, asked = self._authenticate(request, browser=True), request.query_params
         snapshot = self._dashboard.snapshot(key, asked.get("key"))
         if "once" in asked:
-            return JSONResponse(snapshot, headers=DATA_HEADERS)
+            return _data(snapshot)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
 
@@ -149,6 +149,11 @@ class Pages:
 
     def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
         return authenticate(self._state.keys, request.headers, browser=browser)
+
+
+def _data(data: dict[str, Any]) -> Response:
+    """A response whose texts may hold anything, also halves of surrogate pairs, which Starlette's cannot encode."""
+    return Response(json.dumps(data), media_type="application/json", headers=DATA_HEADERS)
 
 
 def _event(data: dict[str, Any]) -> bytes:

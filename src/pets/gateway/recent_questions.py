@@ -14,7 +14,8 @@ from pets.store import StoredTrace
 __all__ = ["RecentQuestions", "last_characters", "vote_parts"]
 
 MAX_QUESTIONS = 500
-MAX_CHARACTERS = 16 << 20  # of all texts together
+MAX_CHARACTERS = 16 << 20  # of all questions together
+TRACE_CHARACTERS = 500  # that a trace takes beside its texts, in memory
 TEXT_CHARACTERS = 8_000  # of one text
 SHOWN_ANSWERS = 4  # with a part of their own in the bar of a question's votes
 ANSWER_CHARACTERS = 120  # that of a question in free text may be long
@@ -43,7 +44,7 @@ class RecentQuestions:
             "answers": [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in answers],
             "trace_list": traces,
         }
-        size = len(message) + sum(len(trace["text"]) for trace in traces)
+        size = len(message) + sum(len(trace["text"]) + len(trace["error"] or "") + TRACE_CHARACTERS for trace in traces)
         self._details[row["id"]] = detail, size
         self._characters += size
         while len(self._details) > self._max_questions or self._characters > self._max_characters:

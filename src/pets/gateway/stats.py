@@ -14,10 +14,11 @@ from pets.gateway.recent_questions import ANSWER_CHARACTERS, last_characters, vo
 from pets.gateway.responses import Vote
 from pets.gateway.timeseries import History, TimeSeries
 
-__all__ = ["FinishedRequest", "ShareStats", "SpendPace", "question_row"]
+__all__ = ["CLIENT_GONE", "FinishedRequest", "ShareStats", "SpendPace", "question_row"]
 
 LATEST_ROWS = 12
 PREVIEW_CHARACTERS = 160
+REASON_CHARACTERS = 200  # it may quote what a client sent
 CERTIFICATE_BINS = 10
 MAX_MODELS = 64  # clients choose the names
 OTHER_MODELS = "other models"
@@ -112,7 +113,7 @@ class ShareStats:
                 "key": request.key,
                 "model": request.model,
                 "status": request.status,
-                "reason": request.reason or "returned by the upstream server",
+                "reason": (request.reason or "returned by the upstream server")[:REASON_CHARACTERS],
                 "seconds": request.seconds,
             })  # fmt: skip
         self._pace.sample(now, self._spent())

@@ -366,7 +366,7 @@ function showHistory(columns) {
 function show(d) {
   latest = d;
   unit = d.unit;
-  const replica = d.replica ? `Replica ${d.replica.name}, 1 of ${d.replica.replicas}: counts are of this one, budgets of all.` : "";
+  const replica = d.replica ? `Replica ${d.replica.name ? `${d.replica.name}, ` : ""}1 of ${d.replica.replicas}: counts are of this one, budgets of all.` : "";
   text("scope", [d.viewer.admin ? "" : `Key ${d.viewer.name}: your own requests.`, replica].filter(Boolean).join(" "));
   at("key-choice").hidden = !d.viewer.admin || d.keys.number < 2;
   const names = d.keys.rows.map((key) => key.name).sort(), options = [...at("key").options].slice(1).map((option) => option.value);
