@@ -185,6 +185,28 @@ def agrees(shown, traces):
     return shown["keys"]["rows"][0]["spent"] == traces and shown["replica"]["replicas"] == 2
 
 
+def test_what_a_key_has_spent_elsewhere_is_no_pace_of_now(postgres_url):
+    """A replica hears of a key's balance after the key: until then it is not 0, but not known."""
+    states = [build_scripted(ScriptedSampler(), store=postgres_url) for _ in range(2)]
+    with contextlib.closing(open_database(postgres_url, create=False)) as database:
+        secret = KeyStore(database).add("alice")
+    dashboard = Dashboard(states[1])
+
+    async def work():
+        for state in states:
+            await state.ledger.begin()
+        await until(lambda: states[0].keys.find(secret).name == "alice")
+        assert (await ask_in_process(states[0], headers={"authorization": f"Bearer {secret}"})).status_code == 200
+        await until(lambda: dashboard.snapshot(ApiKey("alice"))["budget"]["spent"])
+        shown = dashboard.snapshot(ApiKey("alice"))["budget"]
+        for state in states:
+            await state.close()
+        return shown
+
+    shown = asyncio.run(work())
+    assert shown["spent"] > 0 and shown["per_hour"] == 0
+
+
 def test_replicas_share_budget_and_spend_by_key_and_count_their_own(postgres_url):
     with contextlib.closing(open_database(postgres_url, create=True)) as database:
         secret = KeyStore(database).add("alice", budget=100)

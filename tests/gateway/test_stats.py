@@ -115,6 +115,13 @@ def test_lists_and_models_are_bounded(stats):
     assert stats.by_model[OTHER_MODELS]["spent"] == 500 - MAX_MODELS
 
 
+def test_what_was_spent_before_the_balance_was_known_is_no_pace():
+    pace = SpendPace(0.0, None)
+    assert pace.per_second(1.0, None) == 0.0
+    assert pace.per_second(2.0, 5000) == 0.0
+    assert pace.per_second(62.0, 5030) == 0.5
+
+
 def test_the_pace_is_that_of_the_last_hour_whoever_spent():
     pace = SpendPace(0.0, 0)
     for minute in range(1, 601):

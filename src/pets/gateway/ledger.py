@@ -106,6 +106,11 @@ class Balance:
         """What may still be held."""
         return math.inf if self.limit is None else self.limit - self.spent - self.held
 
+    @property
+    def is_known(self) -> bool:
+        """Whether ``spent`` is all that was spent: not before a store that others share has told."""
+        return True
+
 
 @dataclass(slots=True)
 class Reservation:

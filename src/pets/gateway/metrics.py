@@ -31,7 +31,7 @@ class Share:
 
     def __init__(self, driver: Driver, ledger: GatewayLedger, name: str | None, drift: Drift | None = None) -> None:
         self._driver, self.ledger, self.name = driver, ledger, name
-        self.stats = ShareStats(lambda: self.balance.spent)
+        self.stats = ShareStats(self._spent)
         self.prometheus = PrometheusMetrics(self, drift)
 
     @property
@@ -50,6 +50,10 @@ class Share:
     def balance(self) -> Balance:
         """What may be spent, was spent and is held."""
         return self.ledger.total if self.name is None else self.ledger.balance_of(self.name)
+
+    def _spent(self) -> int | None:
+        balance = self.balance
+        return balance.spent if balance.is_known else None
 
     def _owns(self, submission: Submission) -> bool:
         account = submission.context

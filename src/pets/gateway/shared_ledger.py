@@ -34,6 +34,12 @@ class SharedBalance(Balance):
     name: str = ""
     moving_spent: int = 0
     moving_held: int = 0
+    was_stored: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """As :attr:`Balance.is_known`."""
+        return self.was_stored
 
     def move(self, spent: int, held: int) -> None:
         """Something is on its way (or, negative, no longer)."""
@@ -45,6 +51,7 @@ class SharedBalance(Balance):
     def stored(self, spent: int, held: int) -> None:
         """The store has so much."""
         self.spent, self.held = spent + self.moving_spent, held + self.moving_held
+        self.was_stored = True
 
 
 class SharedLedger(GatewayLedger):

@@ -238,6 +238,7 @@ class SharedWriter:
         self._settings = ""
         self._currency = Currency()
         self._failure: str | None = None  # as the log has it: with the server's address and user
+        self._logged: set[str] = set()  # failures since the store could last be written
         self._began: float | None = None  # of the transaction under way
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._waiting: list[Operation] = []  # settlements that have to be tried again
@@ -471,6 +472,7 @@ class SharedWriter:
         if self._failure is not None:
             LOGGER.warning("%s can be written again", self.database.name)
             self._failure = None
+            self._logged.clear()
 
     def _end_dead_replicas(self, replicas: Sequence[tuple[int, int]]) -> None:
         """Charge what replicas have open whose beat stands still."""
@@ -523,9 +525,10 @@ class SharedWriter:
                 self._loop.call_soon_threadsafe(self.on_end, operations, snapshot)
 
     def _fail(self, reason: str) -> None:
-        """Refuse requests, and log the reason once."""
-        if reason != self._failure:
+        """Refuse requests, and log each reason once until the store can be written again."""
+        if reason not in self._logged:
             LOGGER.error("%s; requests are refused until it can be written", reason)
+            self._logged.add(reason)
         self._failure = reason
 
     def _reconnect(self) -> None:

@@ -60,24 +60,29 @@ class FinishedRequest:
 class SpendPace:
     """How fast a balance is spent, by what it was at most an hour ago: also by other replicas, and while nobody looks.
 
+    What is not known yet (None) is left out, so that what was spent long ago does not look as if it were spent now.
+
     >>> pace = SpendPace(now=0.0, spent=100)
     >>> pace.per_second(now=60.0, spent=160)
     1.0
     """
 
-    def __init__(self, now: float, spent: int) -> None:
-        self._samples: deque[tuple[float, int]] = deque([(now, spent)])
+    def __init__(self, now: float, spent: int | None) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self.sample(now, spent)
 
-    def sample(self, now: float, spent: int) -> None:
+    def sample(self, now: float, spent: int | None) -> None:
         """Remember a balance, every PACE_STEP_S."""
-        if now - self._samples[-1][0] >= PACE_STEP_S:
+        if spent is not None and (not self._samples or now - self._samples[-1][0] >= PACE_STEP_S):
             self._samples.append((now, spent))
         while len(self._samples) > 1 and self._samples[1][0] <= now - PACE_WINDOW_S:
             self._samples.popleft()
 
-    def per_second(self, now: float, spent: int) -> float:
+    def per_second(self, now: float, spent: int | None) -> float:
         """What is spent per second, over the last hour or since the beginning."""
         self.sample(now, spent)
+        if spent is None or not self._samples:
+            return 0.0
         since, before = self._samples[0]
         return max(0, spent - before) / max(SHORTEST_PACE_S, now - since)
 
@@ -85,7 +90,7 @@ class SpendPace:
 class ShareStats:
     """Counts of one share of a gateway's work since it started, and their history; ``spent`` reads its balance."""
 
-    def __init__(self, spent: Callable[[], int], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, spent: Callable[[], int | None], clock: Callable[[], float] = time.time) -> None:
         self.clock, self._spent = clock, spent
         self.started = clock()
         self.history = History()
