@@ -84,6 +84,21 @@ def actors(cluster, folder=None):
     return start_actors(cluster, lambda: Model(folder), ActorSize(1), source="made up")
 
 
+def watched(sampler, losses):
+    """The sampler, which adds to ``losses`` when its actor is lost."""
+    sample = sampler.sample
+
+    async def own(*arguments):
+        try:
+            return await sample(*arguments)
+        except UnreachableError as error:
+            losses.append(error)
+            raise
+
+    sampler.sample = own
+    return sampler
+
+
 async def answered(sampler, store=None, **options):
     """The answers of a run, each question's with its votes in their order, and what was spent."""
     async with Engine(PROBLEMS, sampler=sampler, store=store, model="made up", **options) as engine:
@@ -108,9 +123,12 @@ def test_a_run_survives_the_loss_of_a_node_with_its_budget_exact(cluster, nodes,
     options = {"policy": "uniform", "budget": "6x", "seed": 3, "concurrency": 16}
 
     async def run():
-        run = asyncio.ensure_future(answered(actors(cluster, tmp_path), store=tmp_path / "runs.db", **options))
+        losses = []
+        samplers = [watched(sampler, losses) for sampler in actors(cluster, tmp_path)]
+        run = asyncio.ensure_future(answered(samplers, store=tmp_path / "runs.db", **options))
         await until(lambda: len(list(tmp_path.glob("waiting-*"))) == 2, run)  # both have traces in flight
         nodes.remove_node(two[0], allow_graceful=False)
+        await until(lambda: losses, run)  # its process outlives the node by a moment, and must not answer in it
         (tmp_path / "open").touch()
         return await run
 
