@@ -1,6 +1,7 @@
 """Evaluations by inspect_ai itself, on its mock model: one budget, the vote and the certificates in the log."""
 
 import asyncio
+import importlib
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import inspect_ai
 import numpy as np
 import pytest
-from inspect_ai import Epochs, Task, eval_retry, task
+from inspect_ai import Epochs, Task, eval_retry, eval_set, task
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
@@ -178,6 +179,27 @@ def test_one_manager_for_two_tasks_at_once_is_refused(tmp_path):
     assert any(log.error and "give every task, and every model, one of its own" in log.error.message for log in logs)
 
 
+def test_a_task_that_failed_is_evaluated_again_with_its_manager(tmp_path):
+    again = make_task(TraceBudget("5x", answer="number"))
+    failed = evaluate(again, tmp_path, Answers(fails=(9,)), max_samples=4)
+    model = Answers()
+    log = evaluate(again, tmp_path, model, max_samples=4)
+    assert failed.status == "error"
+    assert 0.9 * 5 * len(QUESTIONS) <= summary_of(log)["spent"] == model.calls <= 5 * len(QUESTIONS)
+
+
+def test_a_set_of_evaluations_tries_a_failed_task_again_and_uses_what_it_has(tmp_path):
+    in_flight = 4
+    answers = Answers(fails=(30,))
+    model = get_model("mockllm/model", custom_outputs=answers)
+    tasks = [make_task(TraceBudget("5x", answer="number"))]
+    options = {"log_dir": str(tmp_path), "display": "none", "max_samples": in_flight}
+    done, (log,) = eval_set(tasks, model=model, retry_attempts=2, retry_wait=0.01, **options)
+    assert done and log.status == "success"
+    budget = log.results.early_stopping.metadata["budget"]
+    assert 0.9 * budget <= answers.calls <= budget + in_flight  # what was under way at the failure is asked for again
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -190,6 +212,13 @@ def test_one_manager_for_two_tasks_at_once_is_refused(tmp_path):
 def test_what_it_cannot_do_is_refused_with_what_to_do(arguments, message):
     with pytest.raises((BudgetError, InputError), match=message):
         TraceBudget(**arguments)
+
+
+def test_it_says_what_to_install_when_inspect_ai_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "inspect_ai.dataset", None)
+    monkeypatch.delitem(sys.modules, "pets.integrations.inspect_ai")
+    with pytest.raises(InputError, match=r'inspect_ai is not installed. Try: pip install "pets-llm\[inspect\]"'):
+        importlib.import_module("pets.integrations.inspect_ai")
 
 
 def test_it_says_so_when_no_task_has_begun():

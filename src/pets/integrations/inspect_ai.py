@@ -19,12 +19,18 @@ from functools import cache
 
 import anyio
 from anyio.to_thread import run_sync
-from inspect_ai.dataset import Sample
-from inspect_ai.hooks import Hooks, SampleEnd, TaskEnd, hooks
-from inspect_ai.log import EvalSample, EvalSpec
-from inspect_ai.scorer import SampleScore, Score, ScoreReducer, score_reducer
-from inspect_ai.util import EarlyStop
-from pydantic import JsonValue
+
+from pets._extras import missing
+
+try:
+    from inspect_ai.dataset import Sample
+    from inspect_ai.hooks import Hooks, RunEnd, SampleEnd, TaskEnd, hooks
+    from inspect_ai.log import EvalSample, EvalSpec
+    from inspect_ai.scorer import SampleScore, Score, ScoreReducer, score_reducer
+    from inspect_ai.util import EarlyStop
+    from pydantic import JsonValue
+except ModuleNotFoundError:
+    raise missing("inspect_ai", "inspect") from None
 
 from pets.answers.base import AnswerType, Classes
 from pets.core.allocator import Allocator
@@ -79,7 +85,7 @@ class TraceBudget:
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
         """Begin with the task's samples; refuses settings under which the budget could not be kept."""
-        if self._votes is not None and self._votes.eval_id in _running:
+        if self._votes is not None and self._votes.is_in_use_beside(task):
             raise StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
         if task.config.log_samples is False:
             raise InputError("inspect_ai asks no early stopping without a log of samples; leave out log_samples=False.")
@@ -148,7 +154,7 @@ class _TaskVotes:
     """One evaluation: the allocator, and which of its launches runs as which epoch."""
 
     def __init__(self, task: EvalSpec, allocator: Allocator, answer_type: AnswerType, epochs: int) -> None:
-        self.eval_id, self.model, self.epochs = task.eval_id, task.model, epochs
+        self.task, self.model, self.epochs = task, task.model, epochs
         self._allocator, self._answer_type = allocator, answer_type
         self._pass = 0  # the epoch that samples are asked for now
         self._size = len(allocator.verdicts())
@@ -160,6 +166,10 @@ class _TaskVotes:
         self._classes: defaultdict[str, Classes] = defaultdict(answer_type.classes)
         self._comparing = anyio.Lock()
         self._changed = anyio.Event()
+
+    def is_in_use_beside(self, task: EvalSpec) -> bool:
+        """Whether this evaluation is under way and ``task`` is another one, not its next attempt."""
+        return self.task.eval_id in _running and (self.task.task_id, self.model) != (task.task_id, task.model)
 
     async def launch(self, sample: str, epoch: int) -> bool:
         """Whether this epoch is run, and paid for."""
@@ -287,6 +297,11 @@ def _listen() -> None:
 
         async def on_task_end(self, data: TaskEnd) -> None:
             _running.pop(data.eval_id, None)
+
+        async def on_run_end(self, data: RunEnd) -> None:
+            """Forget the tasks that failed or were stopped: their own end is not told."""
+            for eval_id in [id for id, votes in _running.items() if votes.task.run_id == data.run_id]:
+                del _running[eval_id]
 
 
 def _answer_type(answer: str | AnswerType) -> AnswerType:
