@@ -39,6 +39,13 @@ def test_the_run_is_a_line_and_a_dot_with_its_interval():
     assert "uniform (estimated)" in drawing and colour_of("okg") in drawing and colour_of("uniform") in drawing
 
 
+def test_the_dot_at_the_end_is_shown_whole_with_its_whisker():
+    chart = draw_budget("okg", "accuracy", 5.0, (0.5, 0.2, 0.97), None, UNIFORM)
+    encoding = chart["layer"][1]["encoding"]
+    low, high = encoding["y"]["scale"]["domain"]
+    assert low < 0.2 and high > 0.97 and encoding["x"]["scale"]["domain"][1] > 5.0
+
+
 def test_accuracy_of_equal_shares_ends_where_the_run_does():
     chart = draw_budget("asc", "accuracy", 4.5, (0.7, 0.6, 0.8), None, UNIFORM)
     rows = chart["data"]["values"]

@@ -57,9 +57,9 @@ def test_a_run_that_is_not_at_its_end_says_so(run_store):
     ("options", "words"),
     [
         ({"policy": "okg:zone=0.1"}, "no other answer is ahead by more than 10 points"),
-        ({"policy": "asc"}, "The dot is its end"),
+        ({"policy": "asc"}, "The dot is this run."),
         ({"policy": "uniform"}, "The solid line is this run"),
-        ({"soft": True}, "The dot is its end"),
+        ({"soft": True}, "The dot is this run."),
     ],
 )
 def test_every_kind_of_vote_is_told_in_its_own_words(tmp_path, options, words):

@@ -196,10 +196,11 @@ def curve_panel(
 
 
 def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float]:
-    """All means and most of the bands, with some air: a few wide bands must not press the lines flat."""
-    means = [row["mean"] for row in rows] + [bound.value for bound in bounds]
-    low = min(*means, float(np.quantile([row["low"] for row in rows], 0.2)))
-    high = max(*means, float(np.quantile([row["high"] for row in rows], 0.8)))
+    """All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat."""
+    shown = [row["mean"] for row in rows] + [bound.value for bound in bounds]
+    shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
+    low = min(*shown, float(np.quantile([row["low"] for row in rows], 0.2)))
+    high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
     air = 0.05 * max(high - low, 0.02)
     return [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
 

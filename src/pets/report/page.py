@@ -73,7 +73,7 @@ class VotedQuestion:
 
     def counts(self) -> str:
         """The votes in words."""
-        return ", ".join(f"{answer} ×{number:g}" for answer, number in self.shown()) or "no votes"
+        return ", ".join(f"{answer} ×{round(number, 2):g}" for answer, number in self.shown()) or "no votes"
 
 
 class Page:

@@ -16,6 +16,7 @@ __all__ += ["draw_spending"]
 
 BINS = 10
 WIDTH, HEIGHT = 420, 260
+AXIS_AIR = 1.06  # times the largest number of traces: a dot at the end is shown whole
 IDS_SHOWN = 3  # of the questions behind a dot
 EQUAL = "uniform (estimated)"
 CLASSES = (
@@ -43,7 +44,7 @@ def draw_budget(
         *_lines(label, name, run, np.inf),
         Series(label, True, np.array([mean_traces]), mean, low, high),
     ]
-    return curve_panel(lines, styles, name, max(float(line.traces[-1]) for line in lines))
+    return curve_panel(lines, styles, name, AXIS_AIR * max(float(line.traces[-1]) for line in lines))
 
 
 def _lines(label: str, name: str, curves: BudgetCurves | None, budget: float) -> list[Series]:

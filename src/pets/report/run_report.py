@@ -118,13 +118,13 @@ def _needs(run: RunData, needed: float | None) -> str:
 
 def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
     policy, mean = run.view.settings.policy, run.mean_traces
-    line = "The solid line is this run at smaller budgets, its traces in the order of their worth to the policy; "
+    line = "The solid line is this run at smaller budgets, its traces in the order of their worth to the policy"
+    dot = f"{line}; the dot is its end." if run.spent else "The dot is this run."
     counted = "; the whisker of its accuracy is over questions like these" if summary.judged else ""
     page.section(
         "What the budget bought",
-        f"{line if run.spent else ''}{'the' if run.spent else 'The'} dot is its end. The dashed line is what equal "
-        "shares would bring, estimated from the votes of this run. Bands and the dot's whisker are 95 % intervals over "
-        f"what the votes leave open{counted}.",
+        f"{dot} The dashed line is what equal shares would bring, estimated from the votes of this run. Bands and the "
+        f"dot's whisker are 95 % intervals over what the votes leave open{counted}.",
     )
     charts = [draw_budget(policy, "self-consistency", mean, run.consistency, run.spent, run.uniform)]
     words = f"{run.consistency[0]:.1%} self-consistency at {mean:.1f} traces per question. {_saving(run).note}."
@@ -152,7 +152,7 @@ def _certificate_section(page: Page, run: RunData) -> None:
     certified = [answer for answer in run.answers if answer.certificate is not None and answer.answer is not None]
     if not certified:
         return
-    vote = "it is the vote over infinitely many traces"
+    vote = "the answer is the vote over infinitely many traces"
     means = f"no other answer is ahead by more than {100 * run.zone:g} points" if run.zone else vote
     page.section("How sure the answers are", f"A certificate is the probability that {means}.")
     charts = [draw_certificates(run.view.settings.policy, certified)]
