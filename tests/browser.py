@@ -16,6 +16,7 @@ __all__ = ["CHROMIUM", "LOOKS", "OpenedPage", "check_looks", "open_page", "serio
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HEIGHT = 900
+WAIT_MS = 120_000  # for a page on a busy machine; Playwright's own patience is 30 seconds
 LOOKS = {
     "wide-light": (1280, "light"),
     "wide-dark": (1280, "dark"),
@@ -42,6 +43,7 @@ class OpenedPage:
 def open_page(browser: Any, url: str, **options: Any) -> OpenedPage:
     """Open ``url`` in a context of its own; ``options`` are the context's (``java_script_enabled=False``, ...)."""
     page = browser.new_context(**({"reduced_motion": "reduce"} | options)).new_page()
+    page.set_default_timeout(WAIT_MS)
     opened = OpenedPage(page)
     page.on("request", lambda request: opened.requests.append(request.url))
     page.on("pageerror", lambda error: opened.complaints.append(str(error)))

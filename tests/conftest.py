@@ -19,6 +19,8 @@ from pets.samplers.gguf import default_weights
 
 from .browser import CHROMIUM
 
+SLOW_TIMEOUT_S = 600
+
 settings.register_profile("pets", deadline=None)  # shared machines are slow at random
 settings.load_profile("pets")
 
@@ -29,10 +31,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """A test that asks for the real model or for a browser is slow."""
+    """A test that asks for the real model, a browser or the site is slow, and has time on a busy machine."""
     for item in items:
-        if {"weights", "browser"} & set(getattr(item, "fixturenames", ())):
+        if {"weights", "browser", "site"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 @pytest.fixture(autouse=True)

@@ -225,7 +225,6 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_source():
     assert [part for part in parts if len(part.split()) > 2 and part not in texts] == []
 
 
-@pytest.mark.slow
 def test_the_site_builds_without_a_warning(site):
     pages = nav_pages((site.parent / "zensical.toml").read_text("utf-8"))
     assert {page for page in pages if not (site / page).with_suffix(".html").exists()} == set()
@@ -234,7 +233,6 @@ def test_the_site_builds_without_a_warning(site):
         assert {target for target in targets if not (page.parent / target).exists()} == set(), page.name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["index", "method", "troubleshooting"])
 def test_the_site_in_a_browser(site_url, browser, screenshots, name):
     opened = open_page(browser, f"{site_url}/{name}.html")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # seconds of work in a process of its own: minutes on a busy machine
 FOLDER = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 EXECUTE = """
