@@ -97,9 +97,12 @@ def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
     result = CliRunner().invoke(cli, ["demo", "--no-live"])
     assert result.exit_code == 0, result.output
     out, page = (" ".join(text.split()) for text in (result.stdout, README.read_text("utf-8")))
-    printed = out[: out.index("points over 5 draws).")]
-    assert printed.startswith("The same vote for") and "300 questions were answered" in printed
-    assert printed in page, f"README.md quotes other figures than {printed}"
+    assert "300 questions were answered 64 times each" in out
+    share = re.search(r"The same vote for (\d+)% of the traces", out)
+    each = "([\\d.]+) traces per question"
+    traces = re.search(f"after {each} with okg, after {each} with uniform", out)
+    headline = f"The same vote for {share[1]} % of the traces: {traces[1]} per question instead of {traces[2]}"
+    assert headline in page, "README.md quotes other figures than the demo prints"
     assert Path("pets-demo.html").exists()
 
 
