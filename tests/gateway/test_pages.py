@@ -8,6 +8,7 @@ import pytest
 
 from pets.gateway.pages import PAGE_FILES, PALETTE_FILE
 
+from ..waiting import wait_until
 from .conftest import add_key, run_gateway
 
 PATHS = (
@@ -45,7 +46,9 @@ def test_half_a_character_is_shown_like_any_other(gateway):
         body = json.dumps({"model": model, "messages": [{"role": "user", "content": content}]})
         reply = gateway.client.post("/v1/chat/completions", content=body, headers=headers)
         assert reply.status_code == status
-    shown = gateway.client.get("/dashboard/events?once=1")
+    path = "/dashboard/events?once=1"
+    wait_until(lambda: gateway.client.get(path).json()["errors"])  # a request is recorded after its reply
+    shown = gateway.client.get(path)
     (row,) = shown.json()["questions"]
     assert row["question"] == "easy \ud800" and shown.json()["errors"][0]["model"] == "x\udfff"
     assert shown.headers["content-type"] == "application/json"
