@@ -116,6 +116,37 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
         assert store.view(1).load("holders") == sum(won) > 0
 
 
+BARE_RACE = """
+import sys
+from pathlib import Path
+from pets.store.lock import RunLock
+counter = Path(sys.argv[1]).with_name("counter")
+print("ready", flush=True)
+sys.stdin.readline()
+won = 0
+for _ in range(3000):
+    lock = RunLock(Path(sys.argv[1]), 1)
+    if lock.take():
+        counter.write_text(str(int(counter.read_text()) + 1))
+        lock.release()
+        won += 1
+print(won, flush=True)
+"""
+
+
+def test_one_process_at_a_time_has_the_lock_however_often_its_file_is_made_anew(path, child):
+    counter = path.with_name("counter")
+    counter.write_text("0")
+    racers = [child(BARE_RACE, path) for _ in range(3)]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = sum(int(racer.stdout.readline()) for racer in racers)
+    assert int(counter.read_text()) == won > 0
+
+
 @pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
 @pytest.mark.parametrize("name", ["another.db", "zebra.db"])
 def test_a_store_by_another_name_is_the_same_store(made_file, child, link, name):

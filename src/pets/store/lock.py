@@ -1,10 +1,12 @@
 """The lock of a run: one process at a time holds it, and it ends with its holder, however that one dies.
 
-The lock is SQLite's own, on an empty file beside the store: it is the same on every system, and it also holds between
-two openings in one process. The file goes when the lock is released; after a kill it stays, and locks nothing.
+It is the system's lock on an empty file beside the store, and it also holds between two openings in one process. The
+file goes when the lock is released; after a kill it stays, and locks nothing.
 """
 
-import sqlite3
+import os
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from pets.errors import StateError
 
 __all__ = ["RunLock", "is_locked"]
 
-LOCKED_ERRORS = ("SQLITE_BUSY", "SQLITE_LOCKED")
+RETRY_S = 0.02
 
 
 class RunLock:
@@ -20,36 +22,30 @@ class RunLock:
 
     def __init__(self, store: Path | None, run: int) -> None:
         self._path = None if store is None else _lock_path(store, run)
-        self._connection: sqlite3.Connection | None = None
+        self._file: int | None = None
 
     def take(self, timeout_s: float = 0.0) -> bool:
         """Take the lock; False if somebody else still has it after ``timeout_s`` seconds."""
         if self._path is None:
             return True
+        end = time.monotonic() + timeout_s
         while True:
-            self._path.touch(mode=0o600)
-            inode = _inode(self._path)
-            connection = sqlite3.connect(self._path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
             try:
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                connection.close()
-                if error.sqlite_errorname.startswith(LOCKED_ERRORS):
-                    return False
+                self._file = _locked(self._path)
+            except OSError as error:
                 raise StateError(f'the lock "{self._path}" cannot be taken ({error}). Check who owns it.') from None
-            if inode is not None and _inode(self._path) == inode:
-                self._connection = connection
-                return True
-            connection.close()  # its last holder removed it just then: what was locked is no longer there
+            if self._file is not None or time.monotonic() >= end:
+                return self._file is not None
+            time.sleep(RETRY_S)
 
     def release(self) -> None:
         """Release the lock; twice does no harm."""
-        if self._connection is None or self._path is None:
+        if self._file is None or self._path is None:
             return
         with suppress(PermissionError):  # Windows removes no open file; it stays, and locks nothing
             self._path.unlink(missing_ok=True)  # while it is still ours
-        self._connection.close()
-        self._connection = None
+        os.close(self._file)
+        self._file = None
 
 
 def is_locked(store: Path | None, run: int) -> bool:
@@ -67,8 +63,33 @@ def _lock_path(store: Path, run: int) -> Path:
     return store.with_name(f"{store.name}-run-{run}.lock")
 
 
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
+def _locked(path: Path) -> int | None:
+    """The file, open and locked; None if somebody else has it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(file)
+        except OSError as error:
+            os.close(file)
+            if isinstance(error, BlockingIOError):
+                return None
+            raise
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)  # its last holder removed it before we had it: what we locked is no longer there
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
