@@ -16,7 +16,6 @@ from pathlib import Path
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import AnswerType
 from pets.answers.gold import gold_label
-from pets.confidence import KINDS
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
@@ -33,6 +32,7 @@ from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Sampler, Sampling, Seeds
 from pets.store import StoredTrace
+from pets.store.export import pooled_question
 
 __all__ = ["Recording", "RecordingSummary", "record", "summarize_recording"]
 
@@ -195,23 +195,10 @@ def pooled(
 
     Tokens that were only ``estimated`` are left out.
     """
-    read = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)]).extract
-    confidences: dict[str, tuple[float | None, ...]] = {
-        kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
-        for kind in KINDS
-    }
-    told = any(trace.confidences is not None for trace in traces)
-    cut = any(is_cut(trace.finish) for trace in traces)
-    return PooledQuestion(
-        problem.id,
-        tuple(None if is_cut(trace.finish) else read(trace.text) or None for trace in traces),
-        problem.gold or None,  # a pool has no empty one
-        None if estimated else tuple(trace.tokens for trace in traces),
-        confidences["tail"] if told else None,
-        confidences if told else {},
-        tuple(trace.text for trace in traces) if keep_texts else None,
-        tuple(is_cut(trace.finish) for trace in traces) if keep_texts and cut else None,
-    )
+    kind = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)])
+    read = [replace(t, answer=None if is_cut(t.finish) else kind.extract(t.text)) for t in traces]
+    question = pooled_question(problem, kind, read, texts=keep_texts)
+    return replace(question, tokens=None) if estimated else question
 
 
 def _type_of(problem: Problem, texts: Sequence[str]) -> AnswerType:

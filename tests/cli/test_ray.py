@@ -39,7 +39,7 @@ def refusal(*arguments):
         (("--ray", "--model", "a.gguf", "--model", "b.gguf"), "--ray hosts one model; got a.gguf, b.gguf."),
         (("--ray-actors", "2"), "--ray-actors needs --ray."),
         (("--ray-gpus", "1"), "--ray-gpus needs --ray."),
-        (("--ray", "--vllm-args", "{}x", "--model", "m"), "--vllm-args is a JSON object"),
+        (("--ray", "--vllm-args", "{}x", "--model", "m"), '--vllm-args is a JSON object, such as {"gpu_memory'),
         (("--ray", "--vllm-args", '{"dtype": "half"}', "--model", "a.gguf"), "run by llama.cpp: leave them out."),
         (("--ray", "--vllm-args", '{"model": "x"}', "--model", "m"), "--vllm-args cannot have model:"),
         (("--ray", "--vllm-args", '{"max_num_seqs": 4}', "--model", "m"), "--vllm-args cannot have max_num_seqs:"),

@@ -185,6 +185,22 @@ def test_traces_and_the_pool_go_to_a_file(path, tmp_path):
     assert lines == (tmp_path / "p.jsonl").read_text()
 
 
+def test_a_pool_counts_the_answers_right_that_the_run_did(tmp_path):
+    path, pool = tmp_path / "runs.db", tmp_path / "p.jsonl"
+    golds = ["1,000.0", "48 + 24 = 72\n#### 72", "5", "see below"]
+    problems = [Problem(f"q{n}", Prompt(f"{n} ="), "text", gold) for n, gold in enumerate(golds)]
+    settings = run_settings(RunConfig(budget="1x", answer="number"), problems, model="m", stored=True)
+    traces = [StoredTrace(f"q{n}", 0, answer) for n, answer in enumerate(["1000", "72", "6", "7"])]
+    with Store.open(path) as store, store.create(settings, problems) as stored:
+        stored.write([trace.launch for trace in traces], traces)
+        stored.finish()
+    run("export", 1, "--store", path, "--as", "pool", "-o", pool)
+    facts = json.loads(run("show", 1, "--store", path, "--format", "json").stdout)
+    summary = json.loads(CliRunner().invoke(cli, ["pools", "show", str(pool), "--format", "json"]).stdout)
+    right, judged = facts["accuracy"]["right"], facts["accuracy"]["judged"]
+    assert summary["vote_accuracy"] == right / judged == 2 / 3
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -8,9 +8,17 @@ import pytest
 
 from pets.confidence import Confidence
 from pets.pools import Pool, read_pool, write_pool
+from pets.questions import Problem
+from pets.registry import make_answer_type
+from pets.samplers import Prompt
 from pets.store import StoredTrace
-from pets.store.export import pooled_questions, trace_records
+from pets.store.export import pooled_question, pooled_questions, trace_records
 from pets.tabular import write_rows
+
+
+def type_of(problem):
+    return make_answer_type(problem.answer_type)
+
 
 SURE = Confidence(mean=2.0, tail=3.25, lowest=1.0, bottom=1.5, tokens=7)
 TRACES = [
@@ -28,11 +36,28 @@ def done(run):
 
 
 def test_a_pool_has_the_answers_in_launch_order(done, tmp_path):
-    write_pool(Pool("p", tuple(pooled_questions(done))), tmp_path / "run.jsonl")
+    write_pool(Pool("p", tuple(pooled_questions(done, type_of))), tmp_path / "run.jsonl")
     first, second = read_pool(tmp_path / "run.jsonl", confidence="lowest").questions
     assert (first.id, first.answers, first.gold, first.tokens) == ("q0", ("5", "4"), "4", (7, 5))
     assert first.confidence == (None, 1.0) and first.confidences["tail"] == (None, 3.25)
     assert (second.id, second.gold, second.confidence) == ("q2", None, None)  # q1 got no vote: nothing to replay
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "gold", "answers", "pooled", "pooled_gold"),
+    [
+        ("number", "48 + 24 = <<48+24=72>>72\n#### 72", ("71", "72"), ("71", "72"), "72"),
+        ("choice", "b", ("B", None, "A"), ("B", None, "A"), "B"),
+        ("math", "x^2+2x", ("x(x+2)", "5", "2x+x^2"), ("x(x+2)", "5", "x(x+2)"), "x(x+2)"),
+        ("number", "see below", ("1",), ("1",), None),
+    ],
+)
+def test_an_answer_and_gold_that_are_one_are_one_string(answer_type, gold, answers, pooled, pooled_gold):
+    kind = make_answer_type(answer_type)
+    forms = [None if answer is None else kind.canonical(answer) for answer in answers]
+    traces = [StoredTrace("q", number, form) for number, form in enumerate(forms)]
+    question = pooled_question(Problem("q", Prompt("?"), answer_type, gold), kind, traces)
+    assert (question.answers, question.gold) == (pooled, pooled_gold)
 
 
 def test_traces_are_whole_as_lines_and_as_parquet(done, tmp_path):

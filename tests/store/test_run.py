@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pets.answers.number import Number
 from pets.confidence import Confidence
 from pets.core.budget import Currency
 from pets.errors import InputError, StateError
@@ -101,7 +102,7 @@ def test_numbers_that_were_given_up_leave_gaps(run):
     run.write([], [StoredTrace("q0", 3, "4")], cancelled=[Launch("q0", 0), Launch("q0", 2)])
     assert [trace.number for trace in run.traces()] == [3]
     assert list(run.lost()) == [LostLaunch("q0", 1, 1)] and run.summary().spent == 2
-    assert [question.answers for question in pooled_questions(run)] == [("4",)]
+    assert [question.answers for question in pooled_questions(run, lambda problem: Number())] == [("4",)]
 
 
 def test_questions_that_were_answered_are_told_apart(run, store):

@@ -11,7 +11,7 @@ import click
 
 from pets.cli._groups import named_options, option
 from pets.cli._output import count
-from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, json_object
+from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
 from pets.cluster import RayCluster
 from pets.engine.resume import config_of
 from pets.errors import InputError
@@ -28,6 +28,7 @@ CLUSTER_HELP = (
     "The head node's HOST:PORT; without one, the cluster of RAY_ADDRESS or of this machine, else one that is started "
     "here for as long as it takes."
 )
+VLLM_EXAMPLE = '{"gpu_memory_utilization": 0.8}'
 REFUSED = {"endpoint", "key_env", "header", "rpm", "tpm", "timeout", "batch_api", "join"}
 
 
@@ -47,9 +48,7 @@ class RayOptions:
     ray_gpus: int | None = option(
         "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.", at_least=0
     )
-    vllm_args: str | None = option(
-        "More arguments of vLLM's engine, as JSON: '{\"gpu_memory_utilization\": 0.8}'.", metavar="JSON"
-    )
+    vllm_args: str | None = option(f"More arguments of vLLM's engine, as JSON: '{VLLM_EXAMPLE}'.", metavar="JSON")
 
     def check(self, model: ModelOptions) -> None:
         """Refuse what a model in an actor has no use for, and options of actors where there are none."""
@@ -81,7 +80,7 @@ class RayOptions:
 
     def samplers(self, name: str | None, local: LocalModelOptions, *, soft: bool) -> list[RaySampler]:
         """A sampler per actor, each with the model of that name; ``soft`` votes need what traces might have said."""
-        settings = {} if self.vllm_args is None else json_object(self.vllm_args, "--vllm-args")
+        settings = {} if self.vllm_args is None else parse_json_option("--vllm-args", self.vllm_args, VLLM_EXAMPLE)
         if settings and _is_local(name):
             raise InputError("--vllm-args are vLLM's, and this model is run by llama.cpp: leave them out.")
         if own := sorted(OWN_SETTINGS & settings.keys()):

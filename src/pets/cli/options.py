@@ -43,7 +43,7 @@ __all__ = [
     "SamplingOptions",
     "StoreOptions",
     "StoredRunOptions",
-    "json_object",
+    "parse_json_option",
     "read_keys",
 ]
 
@@ -291,20 +291,22 @@ class SamplingOptions:
             top_k=own.top_k if self.top_k is None else self.top_k,
             min_p=own.min_p if self.min_p is None else self.min_p,
             reasoning_effort=self.reasoning_effort or own.reasoning_effort,
-            extra_body=own.extra_body if self.extra_body is None else json_object(self.extra_body, "--extra-body"),
+            extra_body=own.extra_body
+            if self.extra_body is None
+            else parse_json_option("--extra-body", self.extra_body, '{"top_a": 0.1}'),
             stop=self.stop or own.stop,
             window=self.confidence_window or own.window,
         )
 
 
-def json_object(text: str, flag: str) -> dict[str, Any]:
-    """What an option says in JSON, which is an object."""
+def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
+    """The JSON object that an option is; anything else is refused with an example of one."""
     try:
         fields = json_value(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise InputError(f'{flag} is a JSON object, such as {{"top_a": 0.1}}; got {text[:60]}.')
+        raise InputError(f"{flag} is a JSON object, such as {example}; got {text[:60]}.")
     return fields
 
 

@@ -25,7 +25,8 @@ from pets.cli._tables import print_table
 from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
 from pets.core.budget import amount_words
-from pets.engine.resume import restored, results, total_so_far
+from pets.engine.question import answer_type_of
+from pets.engine.resume import config_of, restored, results, total_so_far
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
@@ -193,7 +194,8 @@ def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
 
 
 def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
-    questions = tuple(pooled_questions(view, texts=texts))
+    answer = config_of(view.settings).answer
+    questions = tuple(pooled_questions(view, lambda problem: answer_type_of(problem, answer), texts=texts))
     if not questions:
         raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
     if output is not None:

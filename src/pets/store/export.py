@@ -1,17 +1,20 @@
 """A run as files: its traces as records, and as a pool that policies can be replayed on."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from pets.answers.base import AnswerType
+from pets.answers.gold import gold_label
 from pets.confidence import KINDS
 from pets.pools import PooledQuestion
 from pets.prompts import is_cut
+from pets.questions import Problem
 from pets.store.records import StoredTrace
 from pets.store.run import RunView
 
-__all__ = ["pooled_questions", "trace_records"]
+__all__ = ["pooled_question", "pooled_questions", "trace_records"]
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
@@ -22,7 +25,9 @@ def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
         yield record | {"confidences": None if measured is None else {kind: measured[kind] for kind in KINDS}}
 
 
-def pooled_questions(view: RunView, *, texts: bool = True) -> Iterator[PooledQuestion]:
+def pooled_questions(
+    view: RunView, answer_type_of: Callable[[Problem], AnswerType], *, texts: bool = True
+) -> Iterator[PooledQuestion]:
     """Every question that got a vote, its answers in launch order; one without votes cannot be replayed.
 
     ``texts`` go with them where the run kept them.
@@ -31,25 +36,35 @@ def pooled_questions(view: RunView, *, texts: bool = True) -> Iterator[PooledQue
     texts = texts and view.settings.keeps_texts
     for id, group in groupby(view.traces(texts=texts), key=lambda trace: trace.question):
         traces = list(group)
-        gold = next(problem.gold for problem in problems if problem.id == id)  # both come in one order
+        problem = next(problem for problem in problems if problem.id == id)  # both come in one order
         if any(trace.answer is not None for trace in traces):
-            pooled = _pooled(id, gold, traces, view.settings.confidence or "tail")
-            yield _with_texts(pooled, traces) if texts and any(trace.text for trace in traces) else pooled
+            kind = view.settings.confidence or "tail"
+            has_texts = texts and any(trace.text for trace in traces)
+            yield pooled_question(problem, answer_type_of(problem), traces, kind=kind, texts=has_texts)
 
 
-def _with_texts(question: PooledQuestion, traces: list[StoredTrace]) -> PooledQuestion:
+def pooled_question(
+    problem: Problem, answer_type: AnswerType, traces: Sequence[StoredTrace], *, kind: str = "tail", texts: bool = True
+) -> PooledQuestion:
+    """A question's traces as a pool holds them: answers that are one are one string, and gold is theirs.
+
+    So a pool that is read as recorded has the votes of its run, and counts the same of them right. ``kind`` is the
+    confidence that votes are weighted by; gold that the answer type cannot read is left out.
+    """
+    labels = answer_type.labels(trace.answer for trace in traces)
     cut = tuple(is_cut(trace.finish) for trace in traces)
-    texts = tuple(trace.text or None for trace in traces)  # a trace that failed said nothing
-    return replace(question, texts=texts, cut=cut if any(cut) else None)
-
-
-def _pooled(id: str, gold: str | None, traces: list[StoredTrace], kind: str) -> PooledQuestion:
-    answers = tuple(trace.answer for trace in traces)
-    tokens = tuple(trace.tokens for trace in traces)
-    if all(trace.confidences is None for trace in traces):
-        return PooledQuestion(id, answers, gold, tokens)
-    kinds: dict[str, tuple[float | None, ...]] = {
+    measured = any(trace.confidences is not None for trace in traces)
+    confidences: dict[str, tuple[float | None, ...]] = {
         kind: tuple(None if t.confidences is None else round(getattr(t.confidences, kind), 3) for t in traces)
-        for kind in KINDS
+        for kind in (KINDS if measured else ())
     }
-    return PooledQuestion(id, answers, gold, tokens, kinds[kind], kinds)
+    return PooledQuestion(
+        problem.id,
+        tuple(labels),
+        None if problem.gold is None else gold_label(answer_type, problem.gold, labels),
+        tuple(trace.tokens for trace in traces),
+        confidences.get(kind),
+        confidences,
+        tuple(None if trace.error else trace.text for trace in traces) if texts else None,
+        cut if texts and any(cut) else None,
+    )
