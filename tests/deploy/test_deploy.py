@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import shutil
+import socket
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -283,6 +285,22 @@ def test_a_deployed_gateway_is_ready_votes_and_exposes_what_board_and_alerts_ask
         if name not in exposed or not labels - {"job", "instance"} <= exposed[name]
     }
     assert not wrong, shlex.join(sorted(exposed))
+
+
+def test_the_balancer_keeps_metrics_to_itself_however_their_path_is_written(deployed, popen, tmp_path):
+    if shutil.which("haproxy") is None:
+        pytest.skip("there is no HAProxy on this machine")
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # handed to HAProxy, so that nobody else has the port
+        address = listener.getsockname()
+        text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+        text = text.replace("bind :8080", f"bind fd@{listener.fileno()}")
+        text = re.sub(r"server-template .*", f"server gateway {deployed.base_url.netloc.decode()}", text)
+        (tmp_path / "haproxy.cfg").write_text(text, "utf-8")
+        popen(["haproxy", "-f", tmp_path / "haproxy.cfg"], pass_fds=[listener.fileno()])
+        with httpx.Client(base_url=f"http://127.0.0.1:{address[1]}", timeout=20, trust_env=False) as client:
+            wait_until(lambda: client.get("/readyz").is_success)
+            statuses = {path: client.get(path).status_code for path in ("/metrics", "/%6detrics?x=1", "/%6Detric%73")}
+    assert set(statuses.values()) == {404}, statuses
 
 
 def test_the_board_is_whole():
