@@ -241,6 +241,44 @@ def test_a_queue_that_is_full_gets_smaller_jobs_one_by_one(provide):
     assert all(len(trace) == 1 for trace in traces) and sizes == [5, 3, 2, 1, 2]
 
 
+def test_a_smaller_job_that_cannot_be_written_down_fails_instead_of_waiting_for_ever(provide):
+    _, url = provide()
+
+    class Full(OpenAIBatches):
+        async def run(self, job, lines, journal, *, new):
+            raise JobQueueFullError("full")
+
+    errors = ask(url, [("q0", 1, 0), ("q1", 1, 1)], Journal(fatal=1), provider=Full(url))
+    assert [str(error) for error in errors] == ["killed", "killed"]
+
+
+def test_replies_that_cannot_be_read_back_fail_instead_of_waiting_for_ever(provide, monkeypatch):
+    _, url = provide()
+
+    def broken(replies, id):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(BatchReplies, "get", broken)
+    (error,) = ask(url, [("q0", 1, 0)])
+    assert str(error) == "the disk is gone"
+
+
+def test_a_request_that_finds_the_queue_full_all_day_is_handed_in_when_there_is_room(provide, monkeypatch):
+    _, url = provide()
+    monkeypatch.setattr(module, "QUEUE_WAIT_S", 0.0)
+    tries = []
+
+    class Crowded(OpenAIBatches):
+        async def run(self, job, lines, journal, *, new):
+            tries.append(job)
+            if len(tries) < 1440:  # a try per minute
+                raise JobQueueFullError("full")
+            return await super().run(job, lines, journal, new=new)
+
+    (traces,) = ask(url, [("q0", 1, 0)], provider=Crowded(url))
+    assert len(traces) == 1
+
+
 def test_a_wave_is_written_to_a_file_and_read_from_one(provide, tmp_path):
     mock, url = provide()
     journal, requests = Journal(), [("q1", 2, 0), ("q2", 1, 50)]

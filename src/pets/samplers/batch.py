@@ -229,29 +229,39 @@ class BatchSampler(OpenAISampler):
         await self._journal.drop_job(job)
 
     async def _run(self, job: BatchJob, requests: Sequence[_Request], *, new: bool) -> None:
-        """A job to its last reply; what goes wrong with it, everyone who waits for one is told."""
+        """A job to its last reply; what is too much for the provider's queue goes in smaller jobs, one by one."""
+        parts = await self._attempt(job, requests, new=new)
+        while parts:
+            part = parts.pop()
+            try:
+                smaller = await self._written(part)
+            except Exception as error:  # noqa: BLE001 (handed over to those who wait)
+                _fail(part, error)
+            else:
+                parts += await self._attempt(smaller, part, new=True)
+
+    async def _attempt(self, job: BatchJob, requests: Sequence[_Request], *, new: bool) -> list[Sequence[_Request]]:
+        """A job to its last reply; what goes wrong with it, everyone who waits for one is told.
+
+        Where the provider's queue has no room for it, its halves, the second one first.
+        """
         self.open_jobs[job.key] = job
         try:
             lines = [request.content for request in requests]
-            outcome = await self.provider.run(job, lines, self, new=new)
+            await self._deliver(await self.provider.run(job, lines, self, new=new), requests)
         except JobQueueFullError as error:
-            del self.open_jobs[job.key]
-            await self._run_halves(requests, error)
+            LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
         except Exception as error:  # noqa: BLE001 (handed over to those who wait)
             _fail(requests, error)
+            return []
         else:
-            await self._deliver(outcome, requests)
+            return []
         finally:
             self.open_jobs.pop(job.key, None)
-
-    async def _run_halves(self, requests: Sequence[_Request], error: JobQueueFullError) -> None:
-        """Requests that were too many for the provider's queue, in two jobs, the second after the first."""
-        LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
         if len(requests) == 1:
             await asyncio.sleep(QUEUE_WAIT_S)
         middle = -(-len(requests) // 2)
-        for half in filter(None, (requests[:middle], requests[middle:])):
-            await self._run(await self._written(half), half, new=True)
+        return [half for half in (requests[middle:], requests[:middle]) if half]
 
     async def _deliver(self, outcome: JobOutcome, requests: Sequence[_Request]) -> None:
         """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
