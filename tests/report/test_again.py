@@ -1,12 +1,15 @@
 """The commands at a report's end: every option that the run was made with, quoted for a shell."""
 
+import re
 import shlex
 from dataclasses import replace
 
 import pytest
 
 from pets.engine import RunConfig
-from pets.engine.budget import TokenPrice
+from pets.engine.batch import batched
+from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.engine.config import topped_up
 from pets.engine.models import ModelShare
 from pets.engine.resume import run_settings
 from pets.prompts import Prompt
@@ -47,10 +50,32 @@ def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
         ({"target_consistency": 0.95}, "--target-consistency 0.95"),
         ({"price": TokenPrice(0.15, 0.6)}, "--price in=0.15,out=0.6"),
         ({"sampling": Sampling(temperature=0.6, max_tokens=99)}, "--temperature 0.6 --max-tokens 99"),
+        ({"sampling": Sampling(stop=("Q:", "the end"))}, "--stop Q: --stop 'the end'"),
+        ({"sampling": Sampling(extra_body={"top_a": 1})}, """--extra-body '{"top_a": 1}'"""),
+        ({"sampling": Sampling(window=64)}, "--confidence-window 64"),
     ],
 )
 def test_every_option_of_the_run_is_told(tmp_path, options, words):
     assert f" {words} " in commands(tmp_path, RunConfig(budget="6x", **options))[0]
+
+
+def test_the_price_of_a_batch_job_is_not_halved_again(tmp_path):
+    config = batched(RunConfig(budget="6x", batch_api=True), "gpt-4o-mini")
+    (word,) = re.findall(r"--price (\S+)", commands(tmp_path, config)[0])
+    assert TokenPrice.parse(word).in_batches() == config.price
+
+
+@pytest.mark.parametrize(
+    ("budget", "more", "words"),
+    [("6x", "+4", "10"), ("90ktok", "+10ktok", "100000tok"), ("1.5usd", "+0.25usd", "1.750000000usd")],
+)
+def test_a_run_that_was_topped_up_has_its_whole_budget(tmp_path, budget, more, words):
+    config = RunConfig(budget=budget, price=TokenPrice(1.0, 1.0), sampling=Sampling(max_tokens=9))
+    settings = topped_up(run_settings(config, PROBLEMS, model="m", endpoints=[SERVER], stored=True), more, 1)
+    with Store.open(tmp_path / "runs.db") as store, store.create(settings, PROBLEMS) as run:
+        anew = commands_of(store.view(run.id), 1).splitlines()[0]
+    assert f" --budget {words} " in anew
+    assert total_of(Amount.parse(words), 1) == settings.total
 
 
 def test_each_model_of_a_mixture_has_its_weight(tmp_path):

@@ -1,10 +1,11 @@
 """The commands that make a run again, or go on with it, from what its store says."""
 
+import json
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pets.engine.budget import TokenPrice
+from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.config import RunConfig
 from pets.engine.resume import config_of
 from pets.questions import named_sets
@@ -34,6 +35,7 @@ SAMPLING_FLAGS = {
     "top_k": "--top-k",
     "min_p": "--min-p",
     "reasoning_effort": "--reasoning-effort",
+    "window": "--confidence-window",
 }
 SWITCHES = {"soft": "--soft", "batch_api": "--batch-api"}
 
@@ -51,23 +53,40 @@ def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterat
         yield from (settings.name, "--first", str(questions))
     else:
         yield QUESTIONS
-    yield from ("--budget", settings.budget, "--policy", settings.policy)
+    yield from ("--budget", _budget(settings, questions), "--policy", settings.policy)
     for endpoint in settings.endpoints:
         yield from ("--endpoint", endpoint)
     models = [f"{share.name}={share.weight:g}" for share in config.models] or [settings.model]
     for model in filter(None, models):
         yield from ("--model", model)
     yield from _differing(FLAGS, config, RunConfig())
-    yield from _differing(SAMPLING_FLAGS, config.sampling, _own_sampling(settings.name))
+    yield from _sampling_options(config.sampling, _own_sampling(settings.name))
     yield from (flag for name, flag in SWITCHES.items() if getattr(config, name))
     if not config.instruct:
         yield "--no-instruct"
     if config.price is not None:
-        yield from ("--price", _price_text(config.price))
+        batch = f",batch={config.price.batch:g}" if config.batch_api else ""
+        yield from ("--price", _price_text(config.price) + batch)
     for share in config.models:
         if share.price is not None:
             yield from ("--price", f"{share.name}={_price_text(share.price)}")
     yield from ("--seed", str(settings.seed))
+
+
+def _budget(settings: RunSettings, questions: int) -> str:
+    """The budget as the user wrote it; after top-ups, all of them together."""
+    if settings.total == total_of(Amount.parse(settings.budget), questions):
+        return settings.budget
+    total, unit = settings.currency.shown(settings.total)
+    return f"{total:.9f}usd" if unit == "usd" else f"{total}{'tok' if unit == 'tokens' else ''}"
+
+
+def _sampling_options(sampling: Sampling, usual: Sampling) -> Iterator[str]:
+    yield from _differing(SAMPLING_FLAGS, sampling, usual)
+    for text in () if sampling.stop == usual.stop else sampling.stop:
+        yield from ("--stop", text)
+    if sampling.extra_body != usual.extra_body:
+        yield from ("--extra-body", json.dumps(sampling.extra_body))
 
 
 def _differing(flags: dict[str, str], values: object, usual: object) -> Iterator[str]:
