@@ -76,7 +76,7 @@ def test_a_server_that_cannot_be_reached_ends_the_run_free_of_charge(postgres_ur
 
 
 def test_one_that_joined_says_that_its_server_cannot_be_reached(postgres_url, capsys):
-    request = {"prompt": "p", "n": 1, "seed": 0, "sampling": asdict(Sampling())}
+    request = {"prompt": "p", "body": None, "n": 1, "seed": 0, "sampling": asdict(Sampling())}
     errors = []
 
     async def work(run):

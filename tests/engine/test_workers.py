@@ -75,7 +75,8 @@ async def end(task):
 
 
 def test_a_request_and_its_reply_are_what_they_would_be_without_a_store(postgres_url, run):
-    prompts = [Prompt("2 + 2 ="), Prompt.chat("Which?", system="Be brief.")]
+    of_a_judge = {"model": "judge", "messages": [{"role": "user", "content": "Which?"}], "max_tokens": 16}
+    prompts = [Prompt("2 + 2 ="), Prompt.chat("Which?", system="Be brief."), Prompt.of_body(of_a_judge)]
 
     async def work():
         own = Scripted("own")

@@ -333,14 +333,14 @@ def check_version(settings: RunSettings, run: int) -> None:
 def _request(prompt: Prompt, n: int, seed: int, sampling: Sampling) -> dict[str, Any]:
     content = prompt.content
     plain = content if isinstance(content, str) else [[message.role, message.content] for message in content]
-    return {"prompt": plain, "n": n, "seed": seed, "sampling": asdict(sampling)}
+    return {"prompt": plain, "body": prompt.body, "n": n, "seed": seed, "sampling": asdict(sampling)}
 
 
 def _request_of(plain: dict[str, Any]) -> tuple[Prompt, int, int, Sampling]:
     content = plain["prompt"]
     if not isinstance(content, str):
         content = tuple(Message(role, text) for role, text in content)
-    return Prompt(content), plain["n"], plain["seed"], Sampling(**plain["sampling"])
+    return Prompt(content, plain["body"]), plain["n"], plain["seed"], Sampling(**plain["sampling"])
 
 
 def _completions(text: str) -> list[Completion]:
