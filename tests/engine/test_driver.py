@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pets.answers.base import AnswerType
-from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.driver import LONG_READ_CHARS, QUICK_QUESTION_S, Driver, DriverConfig, Submission
+from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, pace_of
@@ -172,108 +171,10 @@ def test_at_least_one_trace_is_in_flight():
         DriverConfig(Sampling(), Seeds(0), concurrency=0)
 
 
-@pytest.mark.parametrize("chars", [100, LONG_READ_CHARS + 1])
-def test_long_texts_are_read_outside_the_event_loop(monkeypatch, chars):
-    threads, extract = set(), Choice.extract
-
-    def note(kind, text):
-        threads.add(threading.current_thread().name)
-        return extract(kind, text)
-
-    monkeypatch.setattr(Choice, "extract", note)
-    driver = make(Scripted(lambda prompt, seed: "x" * chars + ". The answer is A."))
-    assert read_in_real_time(driver, submission()) == ["A"]
-    assert threads == ({"pets-reading_0"} if chars > LONG_READ_CHARS else {threading.main_thread().name})
-
-
-def read_in_real_time(driver, *submissions):
-    """The answers; simulated time would not wait for threads."""
-
-    async def together():
-        now = asyncio.get_running_loop().time()
-        for one in submissions:
-            one.deadline = now + PATIENCE_S
-        try:
-            return await asyncio.gather(*map(driver.submit, submissions))
-        finally:
-            driver.close()
-
-    return [answer.answer for answer in asyncio.run(together())]
-
-
 def formulas(id, **options):
     one = submission(id, **options)
     one.problem = replace(one.problem, answer_type="math")
     return one
-
-
-@pytest.fixture
-def order(monkeypatch):
-    """The pairs of formulas, "a" or "b", in the order in which they are compared, once one of b's is there."""
-    order, arrived = [], threading.Event()
-    look = Math.same_at_once
-
-    def same_at_once(kind, first, second):
-        if "b" in first:
-            arrived.set()  # the pair is handed over in the same turn of the loop
-        return look(kind, first, second)
-
-    def same_soon(kind, first, second):
-        assert arrived.wait(PATIENCE_S)
-        order.append("b" if "b" in first else "a")
-        return False
-
-    monkeypatch.setattr(Math, "same_at_once", same_at_once)
-    monkeypatch.setattr(Math, "same_soon", same_soon)
-    return order
-
-
-def powers():
-    return Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
-
-
-def test_comparisons_of_questions_take_turns(order):
-    """However many pairs a question has to compare, another's next pair waits for one of them."""
-    driver = make(powers(), mean=20)
-    read_in_real_time(driver, formulas("a", max_traces=16), formulas("b", max_traces=4, rounds=0))
-    assert order.count("b") == 6 and order.count("a") > 6  # all pairs of 4 traces, and of more
-    last = max(place for place, id in enumerate(order) if id == "b")
-    assert "aa" not in "".join(order[1 : last + 1]) and "bb" not in "".join(order[: last + 1])
-
-
-def test_payers_take_turns_however_many_questions_one_of_them_has(order):
-    greedy = [formulas(f"{number}a", max_traces=2, rounds=0, payer="greedy") for number in range(5)]
-    read_in_real_time(make(powers(), mean=20), *greedy, formulas("b", max_traces=2, rounds=0, payer="other"))
-    assert "".join(order) == "abaaaa"
-
-
-def compare_by_thread(monkeypatch, threads, **results):
-    """Let comparisons say what they are told to, and note the thread that makes them, by question."""
-    for name, result in results.items():
-
-        def same(kind, first, second, result=result):
-            threads["b" if "b" in first else "a"].append(threading.current_thread().name)
-            return result
-
-        monkeypatch.setattr(Math, name, same)
-    monkeypatch.setattr(Math, "processor_time", lambda kind: len(threads["a"]) * QUICK_QUESTION_S)
-    sampler = Scripted(lambda prompt, seed: rf"\boxed{{{prompt.content[-1].content[-1]}^{{{seed + 2}}}+1}}")
-    return make(sampler, mean=20)
-
-
-def test_a_question_that_takes_long_waits_for_its_likes_alone(monkeypatch):
-    threads = {"a": [], "b": []}
-    driver = compare_by_thread(monkeypatch, threads, same=False, same_soon=False)
-    read_in_real_time(driver, formulas("a", max_traces=4, rounds=0))
-    read_in_real_time(driver, formulas("b", max_traces=4, rounds=0))
-    assert threads == {"a": ["pets-comparing_0"] + ["pets-comparing-long_0"] * 5, "b": ["pets-comparing_0"] * 6}
-
-
-def test_a_comparison_that_takes_long_waits_for_its_likes_alone(monkeypatch):
-    threads = {"a": [], "b": []}
-    driver = compare_by_thread(monkeypatch, threads, same=True, same_soon=None)
-    read_in_real_time(driver, formulas("b", max_traces=2, rounds=0))
-    assert threads["b"] == ["pets-comparing_0", "pets-comparing-long_0"]
 
 
 def test_comparisons_end_with_the_deadline(monkeypatch):

@@ -9,11 +9,8 @@ before it is counted; whatever fails, a launch is told, cancelled or given up ex
 import asyncio
 import math
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal, TypeVar
-from weakref import WeakValueDictionary
+from typing import Literal
 
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
@@ -28,6 +25,7 @@ from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, WaveClock
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
+from pets.engine.reading import ReadingThreads
 from pets.engine.soft import soft_vote
 from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
 from pets.questions import Problem
@@ -38,11 +36,8 @@ from pets.types import Launch, Trace
 
 __all__ = ["Driver", "DriverConfig", "Stop", "Submission"]
 
-QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
-LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 
-T = TypeVar("T")
 Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single"]
 
 
@@ -171,8 +166,7 @@ class Driver:
         self._admitting = False  # a question was taken from the source and will be open
         self._room: asyncio.Semaphore | None = None
         self._open_limit = 0
-        self._threads: dict[str, ThreadPoolExecutor] = {}  # by what is done in them, one each
-        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()  # by thread and payer
+        self._reading = ReadingThreads()
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = 0  # traces that came back
@@ -251,8 +245,7 @@ class Driver:
 
     def close(self) -> None:
         """Give back the threads that read and compare; twice does no harm."""
-        while self._threads:
-            self._threads.popitem()[1].shutdown(wait=False, cancel_futures=True)
+        self._reading.close()
 
     def reopen(self, question: OpenQuestion) -> None:
         """A stream's question of an earlier run that was not answered: it goes on with what it has."""
@@ -660,7 +653,7 @@ class Driver:
         try:
             if question.answer_type.chosen_from_traces and self.first_traces is not None:
                 await self._answer_type_chosen(question, completions)
-            forms = await self._read(question, completions)
+            forms = await self._reading.read(question, completions)
             if question.answer_type.asks_model and question.submission is None:
                 forms = await self.judging.join(question, paid, forms)
         except BaseException:  # paid for, and no vote
@@ -873,56 +866,6 @@ class Driver:
                     question.read_as(self.chosen)
         self._held = []
         self._choice.set()
-
-    async def _read(self, question: OpenQuestion, completions: Sequence[Completion]) -> list[str | None]:
-        """The form of each trace, whose class is known then.
-
-        Long texts are read in one thread and answers compared in others, a text or a pair at a time. Every question
-        has one of these waiting at most, so they take turns, however much one of them has.
-        """
-        characters = sum(len(completion.text) for completion in completions)
-        long = question.answer_type.runs_code or characters > LONG_READ_CHARS
-        if not long and not question.answer_type.merges:
-            return question.read(completions)
-        forms: list[str | None] = []
-        async with question.reading:
-            for part in [[completion] for completion in completions] if long else [completions]:
-                forms += await self._in_thread("reading", question, partial(question.read, part))
-            if not question.answer_type.asks_model:
-                await question.classify(forms, self._compare)
-        return forms
-
-    async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
-        """As :data:`~pets.engine.question.Compare`; what takes long, and a question that has, waits for its likes."""
-        answer_type, seconds = question.answer_type, 0.0
-        if question.compared_seconds < QUICK_QUESTION_S:
-            same, seconds = await self._timed("comparing", question, answer_type.same_soon, first, second)
-            if same is not None:
-                return same, seconds
-        same, more_seconds = await self._timed("comparing-long", question, answer_type.same, first, second)
-        return bool(same), seconds + more_seconds
-
-    async def _timed(
-        self, thread: str, question: OpenQuestion, same: Callable[[str, str], bool | None], first: str, second: str
-    ) -> tuple[bool | None, float]:
-        """What a comparison says, and the processor seconds that it took."""
-        answer_type = question.answer_type
-
-        def work() -> tuple[bool | None, float]:
-            begun = answer_type.processor_time()
-            result = same(first, second)
-            return result, answer_type.processor_time() - begun
-
-        return await self._in_thread(thread, question, work)
-
-    async def _in_thread(self, name: str, question: OpenQuestion, work: Callable[[], T]) -> T:
-        """The result of work in a thread; of each payer one piece waits there at a time, so that payers take turns."""
-        payer = "" if question.submission is None else question.submission.payer
-        turn = self._turns.setdefault((name, payer), asyncio.Lock())
-        async with turn:
-            if name not in self._threads:
-                self._threads[name] = ThreadPoolExecutor(1, f"pets-{name}")
-            return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
 
 
 def _used_up(allocator: Allocator) -> str:
