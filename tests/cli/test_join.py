@@ -14,7 +14,7 @@ from pets.cli._join import _follow
 from pets.cli.main import cli
 from pets.engine.config import RunConfig
 from pets.engine.models import ModelShare
-from pets.engine.run import make_samplers
+from pets.engine.sources import make_samplers
 from pets.engine.workers import Worker
 from pets.errors import InputError, StateError, UnreachableError
 from pets.mock import MockModel, running, synthetic

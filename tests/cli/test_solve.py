@@ -196,7 +196,7 @@ def test_a_resumed_run_asks_its_servers_as_before(questions, serve, tmp_path, mo
          "--header", "X-Team: blue")  # fmt: skip
     calls = []
     monkeypatch.setattr(
-        "pets.engine.run.OpenAISampler",
+        "pets.engine.sources.OpenAISampler",
         lambda *args, **options: calls.append(options) or OpenAISampler(*args, **options),
     )
     assert "X-Team" in refused("top-up", "last", "--budget", "+1x", "--store", store)

@@ -28,24 +28,7 @@ def by_seed(prompt, seed):
     return "The answer is " + "AAAB"[seed % 4] + "."
 
 
-def test_concurrency_is_kept_and_used():
-    sampler = Scripted(by_seed)
-
-    async def run():
-        sampler.gate = asyncio.Event()
-        questions = asked([f"q{i}" for i in range(40)])
-        async with Engine(questions, sampler=sampler, budget="8x", concurrency=24, waves=2, keep_going=True) as engine:
-            task = asyncio.create_task(engine.run())
-            await until(lambda: sampler.in_flight >= 24, task)
-            assert engine.snapshot().in_flight == 24
-            sampler.gate.set()
-            return await task
-
-    assert asyncio.run(run()).spent == 320
-    assert sampler.widest == 24
-
-
-def test_processes_that_join_a_run_add_to_what_is_in_flight():
+def test_concurrency_is_kept_and_used_and_grows_when_processes_join_the_run():
     sampler = Scripted(by_seed)
 
     async def run():
@@ -54,9 +37,10 @@ def test_processes_that_join_a_run_add_to_what_is_in_flight():
         async with Engine(questions, sampler=sampler, budget="8x", concurrency=4, waves=2, keep_going=True) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: sampler.in_flight >= 4, task)
+            assert engine.snapshot().in_flight == 4
             engine.widen(24)
             await until(lambda: sampler.in_flight >= 24, task)
-            assert engine.pace.concurrency == 24
+            assert engine.snapshot().in_flight == engine.pace.concurrency == 24
             sampler.gate.set()
             return await task
 

@@ -3,16 +3,16 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from pets.cli._run import INTERRUPTED, interruptible, run_engine, watch_outages
+from pets.cli._run import INTERRUPTED, interruptible, run_engine, watch_outages, watched_by
 from pets.cli.options import ModelOptions, StoredRunOptions
 from pets.engine.config import RunConfig
 from pets.engine.resume import config_of
-from pets.engine.run import Engine, check_resent, make_samplers
+from pets.engine.run import Engine
+from pets.engine.sources import check_resent, make_samplers
 from pets.engine.workers import SharedSampler, Worker, check_version, follow
 from pets.errors import InputError, StateError
 from pets.samplers import Sampler
@@ -25,8 +25,13 @@ ALLOWED_WITH_JOIN = {"join", "endpoint", "key_env", "header", "concurrency", "ou
 SEVERAL_MODELS = "a run of several models is not shared: leave --join out, or ask one model."
 
 
-def join_run(run: str, model: ModelOptions, storage: StoredRunOptions, output: Path | None) -> None:
+def join_run(
+    run: str, questions: str | None, model: ModelOptions, storage: StoredRunOptions, output: Path | None
+) -> None:
     """Serve a run until it is finished; allocate where nobody does."""
+    if questions is not None:
+        name = "the last run" if run == "last" else f"run {run}"
+        raise InputError(f"{name} has its questions: leave {questions} out, or --join new.")
     location = storage.check_resume(ALLOWED_WITH_JOIN)
     _check_location(location)
     with Store.open(location, create=False) as store:
@@ -112,10 +117,5 @@ def _worker(location: str, view: RunView, model: ModelOptions, concurrency: int 
 async def _follow(location: str, run: int, worker: Worker, name: str) -> RunState:
     click.echo(f"{name}: waiting for requests.", err=True)
     with interruptible(worker.drain, "Waiting for the traces in flight."):
-        watching = asyncio.create_task(watch_outages(lambda: worker.outage))
-        try:
+        async with watched_by(watch_outages(lambda: worker.outage)):
             return await follow(location, run, worker)
-        finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching

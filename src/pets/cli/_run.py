@@ -6,8 +6,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,13 @@ __all__ = [
     "is_terminal",
     "kept_words",
     "outage_words",
-    "pace_words",
     "print_choice",
     "progress_table",
     "remarks",
     "run_engine",
     "stopped_early",
     "watch_outages",
+    "watched_by",
     "write_answers",
 ]
 
@@ -111,25 +111,25 @@ def start_words(engine: Engine) -> str:
     model = engine.settings.model or "the local model"
     servers = f" at {', '.join(engine.endpoints)}" if engine.endpoints else ""
     length = "the server's own limit" if limit is None else f"{limit:,}"
-    asked = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
+    words = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
     if engine.origin == "finished":
-        return asked
-    chosen = config.waves is not None or config.batch_api
-    return f"{asked} {pace_words(engine.pace, engine.points_given_up, chosen=chosen)}".rstrip()
+        return words
+    advice = config.waves is None and not config.batch_api
+    return f"{words} {pace_words(engine.pace, engine.points_given_up, advice=advice)}".rstrip()
 
 
-def pace_words(pace: Pace, points: float, *, chosen: bool = False) -> str:
+def pace_words(pace: Pace, points: float, *, advice: bool) -> str:
     """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be.
 
-    ``chosen``: the user said in how many, and needs no advice.
+    With ``advice`` on how to change that, for users who did not say in how many.
     """
     longer = pace.times_as_long
     if longer < WORTH_SAYING:
         return ""
     waves = f"{count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
     cost = f" and {given_up_words(points)}" if pace.waves else ""
-    advice = "" if chosen else "; --patience trades time for traces"
-    return f"{waves} {longer:.1f} times as long as all traces at once{cost}{advice}."
+    more = "; --patience trades time for traces" if advice else ""
+    return f"{waves} {longer:.1f} times as long as all traces at once{cost}{more}."
 
 
 def given_up_words(points: float) -> str:
@@ -172,7 +172,7 @@ def kept_words(session: Session) -> str:
         return "Without a store nothing of it is kept."
     run = session.stored_run
     verb = "stream ..." if "stream" in run.settings.more else "solve"
-    again = f"`pets {verb} --{session.store_name} --resume --run {run.id}`"  # a store's name is: store "FILE"
+    again = f'`pets {verb} --store "{run.location}" --resume --run {run.id}`'
     words = "the same command again" if session.repeatable else again
     return f"Run {run.id} is kept in {session.store_name}: {words} goes on with it."
 
@@ -181,16 +181,23 @@ async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSum
     async with engine:
         by_jobs = engine.config.batch_api
         with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
-            watching = asyncio.create_task(_watch(engine))
-            try:
+            async with watched_by(_watch(engine)):
                 solution = await engine.run()
-            finally:
-                watching.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watching
         summary = write_answers(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
+
+
+@asynccontextmanager
+async def watched_by(watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have ``watch``, which would go on for ever, run beside the block."""
+    watching = asyncio.create_task(watch)
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
 
 
 async def watch_outages(outage: Callable[[], Outage | None]) -> None:

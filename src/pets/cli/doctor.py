@@ -23,8 +23,8 @@ from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
 from pets.engine.models import own_endpoints, own_keys
-from pets.engine.run import make_samplers
-from pets.errors import BudgetError, InputError
+from pets.engine.sources import endpoint_keys, make_samplers
+from pets.errors import BudgetError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling
 
@@ -122,11 +122,9 @@ class ServedModel(NamedTuple):
 def _served_models(options: ModelOptions) -> list[ServedModel]:
     """Every server of the model, or of each of several models."""
     if not options.shares:
-        servers, keys = options.servers or ("",), options.keys
-        each = [keys] * len(servers) if keys is None or isinstance(keys, str) else list(keys)
-        if len(each) != len(servers):
-            raise InputError(f"there are {len(each)} keys for {len(servers)} endpoints; give one, or one for each.")
-        return [ServedModel(server, options.name, key) for server, key in zip(servers, each, strict=True)]
+        servers = options.servers or ("",)
+        keys = endpoint_keys(servers, options.keys)
+        return [ServedModel(server, options.name, key) for server, key in zip(servers, keys, strict=True)]
     urls, own = own_endpoints(options.names, options.servers), own_keys(options.names, options.keys)
     return [ServedModel(url, name, own[name]) for name in options.names for url in urls[name] or [""]]
 

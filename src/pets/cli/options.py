@@ -20,7 +20,7 @@ from pets.engine.models import (
     own_values,
     with_prices,
 )
-from pets.engine.run import make_samplers
+from pets.engine.sources import make_samplers
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import click
@@ -189,11 +190,8 @@ def solve(
     if storage.resume:
         run_engine(_resumed(questions, selection, model, local, ray, storage, pace), result.output)
         return
-    if keeping.join not in (None, NEW):
-        if questions is not None:
-            name = "the last run" if keeping.join == "last" else f"run {keeping.join}"
-            raise InputError(f"{name} has its questions: leave {questions} out, or --join new.")
-        join_run(str(keeping.join), model, storage, result.output)
+    if keeping.join is not None and keeping.join != NEW:
+        join_run(keeping.join, questions, model, storage, result.output)
         return
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
@@ -203,29 +201,23 @@ def solve(
     config = run_config(question_set, budget, model, sampling, answers, storage)
     config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience, soft=votes.soft)
     config = batched(replace(config, batch_api=jobs.batch_api), "" if config.models else model.name or "")
-    sampler: Sequence[Sampler] | dict[str, list[Sampler]]
-    stream = config.kind is not None
-    if config.models:
-        sampler = model.samplers_by_model(local, stream=stream)
-    elif ray.ray is not None:
-        sampler = ray.samplers(model.name, local, soft=config.soft)
-        config = replace(config, concurrency=storage.concurrency or ray.in_flight(model.name, len(sampler)))
-    else:
-        sampler = model.samplers(local, stream=stream, batch_api=config.batch_api)
+    samplers = _samplers(config, model, local, ray)
+    if ray.ray is not None and storage.concurrency is None:
+        config = replace(config, concurrency=ray.in_flight(model.name, len(samplers)))
     if preview.dry_run:
-        samplers = [one for own in sampler.values() for one in own] if isinstance(sampler, dict) else sampler
-        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
+        several = chain.from_iterable(samplers.values()) if isinstance(samplers, dict) else samplers
+        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], [*several])
         name = mixture_name(config.models) or model.name or ""
         _print_estimate(question_set, config, name, storage.store or DEFAULT_STORE, preview.expect)
         return
     store = keeping.store(storage)
-    shared = None if keeping.join is None else shared_sampler(sampler, store, config)
+    shared = None if keeping.join is None else shared_sampler(samplers, store, config)
     engine = Engine(
         question_set,
         endpoint=model.servers if ray.ray is None else None,
         headers=model.headers,
         model=model.model,
-        sampler=shared or sampler,
+        sampler=shared or samplers,
         store=store,
         new=keeping.new,
         config=config,
@@ -234,6 +226,18 @@ def solve(
     if shared is not None:
         lead(engine, shared)
     run_engine(engine, result.output)
+
+
+def _samplers(
+    config: RunConfig, model: ModelOptions, local: LocalModelOptions, ray: RayOptions
+) -> Sequence[Sampler] | dict[str, list[Sampler]]:
+    """Who is asked: servers, the local model or actors; by model where there are several."""
+    stream = config.kind is not None
+    if config.models:
+        return model.samplers_by_model(local, stream=stream)
+    if ray.ray is not None:
+        return ray.samplers(model.name, local, soft=config.soft)
+    return model.samplers(local, stream=stream, batch_api=config.batch_api)
 
 
 def _print_origin(engine: Engine) -> None:

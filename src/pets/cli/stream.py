@@ -24,6 +24,7 @@ from pets.cli._run import (
     remarks,
     stopped_early,
     watch_outages,
+    watched_by,
 )
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli.options import (
@@ -41,7 +42,7 @@ from pets.core.budget import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
-from pets.engine.run import check_resent, make_samplers
+from pets.engine.sources import check_resent, make_samplers
 from pets.engine.summary import AnswerSummary
 from pets.errors import FirstTracesError, InputError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
@@ -228,11 +229,8 @@ class _RunningStream:
     async def _run(self) -> None:
         async with self._stream as running:
             with interruptible(running.drain, "No more questions; waiting for the traces in flight."):
-                watching = asyncio.create_task(watch_outages(lambda: running.driver.fetcher.outage_state))
-                try:
+                async with watched_by(watch_outages(lambda: running.driver.fetcher.outage_state)):
                     await running.run(self._arriving())
-                finally:
-                    watching.cancel()
 
     def _arriving(self) -> AsyncIterator[Problem]:
         """The questions; a line that holds none is refused with its number and what is wrong."""

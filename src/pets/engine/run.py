@@ -35,8 +35,6 @@ from pets.engine.models import (
     mixture_price,
     model_name,
     model_shares,
-    own_endpoints,
-    own_keys,
 )
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
@@ -59,26 +57,21 @@ from pets.engine.resume import (
     stored_totals,
     traces_to_pace,
 )
+from pets.engine.sources import Samplers, Source, source_name, sources_of
 from pets.errors import InputError, JobLeftError, StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import is_cut
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
-from pets.registry import as_sampler
 from pets.samplers import Completion, Prompt, Sampler
-from pets.samplers.batch import BatchSampler, OpenAIBatches
-from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, Store, StoredTrace
 from pets.types import Launch
 
-__all__ = ["Engine", "Keys", "Questions", "Session", "check_resent", "make_samplers", "question_set_of", "solve"]
+__all__ = ["Engine", "Keys", "Questions", "Session", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
-Samplers = str | Sampler | Sequence[str | Sampler]
-Source = tuple[int, Sampler]
-"""A sampler, and whose it is of a mixture's models."""
 
 
 class Session:
@@ -99,8 +92,8 @@ class Session:
         first = FirstTraces.of(budget, keep_going=keep_going, fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES)
         first.alone = alone
 
-        def choose(held: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
-            texts = [completion.text for _, completion in held if not is_cut(completion.finish)]
+        def choose(traces: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
+            texts = [completion.text for _, completion in traces if not is_cut(completion.finish)]
             if not last and len(texts) < max(FEWEST_TRACES, first.size / 2):
                 return None
             self.chosen = choose_type(texts)
@@ -187,20 +180,20 @@ class Engine(Session):
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
         **options: Unpack[RunOptions],
     ) -> None:
-        asked = question_set_of(questions)
-        config = config or RunConfig(sampling=asked.sampling)
+        question_set = question_set_of(questions)
+        config = config or RunConfig(sampling=question_set.sampling)
         config = replace(config, models=config.models or model_shares(model)).with_options(options)
         config = batched(config, model_name(model) or "")
         if config.batch_api and store is None:
             raise InputError("batch jobs outlive the process that hands them in: they need a store.")
-        problems = tuple(map(config.asked, asked.problems))
+        problems = tuple(map(config.asked, question_set.problems))
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         name = mixture_name(config.models) or model_name(model)
-        self.endpoints, sources = _sources(sampler, endpoint, name, key, headers, config)
+        self.endpoints, sources = sources_of(sampler, endpoint, name, key, headers, config)
         """The servers that are asked now, whichever a stored run began with; ``MODEL=URL`` in a mixture."""
         samplers = [source for _, source in sources]
         if store is not None:  # what cannot be kept is refused before there is a file
-            source = name if config.models else _source_of(name, _objects(sampler, samplers))
+            source = source_name(name, sampler, samplers)
             identity = identity_of(config, problems, source or "")
             self._identity = None if source is None else identity
         with ExitStack() as stack:
@@ -222,7 +215,7 @@ class Engine(Session):
                 problems,
                 model=name or "",
                 endpoints=self.endpoints,
-                name=asked.name,
+                name=question_set.name,
                 stored=store is not None,
             )
             self._begin(config, problems, settings, sources, opened, on_trace)
@@ -281,7 +274,7 @@ class Engine(Session):
                 config = replace(config, waves=waves, patience=patience)
             problems = tuple(stored.problems())
             servers = endpoint or settings.endpoints
-            self.endpoints, sources = _sources(sampler, servers, settings.model or None, key, headers, config)
+            self.endpoints, sources = sources_of(sampler, servers, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
             self._begin(config, problems, settings, sources, opened, on_trace, stored)  # or refuses: nothing is changed
@@ -713,117 +706,3 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
         return problem_from(dict(question), number)
     except InputError as error:
         raise InputError(f"question {number}: {error}") from None
-
-
-def _objects(sampler: Samplers | Mapping[str, Samplers] | None, samplers: Sequence[Sampler]) -> Samplers:
-    """The samplers as the caller has them, else as they were made."""
-    return samplers if sampler is None or isinstance(sampler, Mapping) else sampler
-
-
-def _source_of(model: str | None, samplers: Samplers) -> str | None:
-    """What tells the run's model from any other: its name, specs, sources; ``None`` where an object has none."""
-    names = set() if model is None else {model}
-    for sampler in [samplers] if isinstance(samplers, str | Sampler) else samplers:
-        if isinstance(sampler, str):
-            names.add(sampler)
-        elif model is None:
-            if sampler.source is None:
-                return None
-            names.add(sampler.source)
-    return ",".join(sorted(names))
-
-
-def _sources(
-    samplers: Samplers | Mapping[str, Samplers] | None,
-    endpoint: Endpoints | None,
-    model: str | None,
-    key: Keys,
-    headers: Mapping[str, str] | None,
-    config: RunConfig,
-) -> tuple[list[str], list[Source]]:
-    """The endpoints as a store keeps them, ``MODEL=URL`` in a mixture, and the sampler of each with its model."""
-    names = [share.name for share in config.models]
-    if not names:
-        if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
-            raise InputError("a mapping gives each of several models its own; name them: model=[...].")
-        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        return endpoints, [(0, one) for one in _samplers(samplers, endpoints, model, key, headers, config)]
-    if samplers is not None and not isinstance(samplers, Mapping):
-        raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
-    if samplers is not None and set(samplers) != set(names):
-        raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
-    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
-    sources = [
-        (place, sampler)
-        for place, name in enumerate(names)
-        for sampler in _samplers(
-            None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config
-        )
-    ]
-    return [f"{name}={url}" for name in names for url in urls[name]], sources
-
-
-def _samplers(
-    samplers: Samplers | None,
-    endpoints: Sequence[str],
-    model: str | None,
-    key: str | Sequence[str | None] | None,
-    headers: Mapping[str, str] | None,
-    config: RunConfig,
-) -> list[Sampler]:
-    """The samplers that the caller has, else those of the endpoints."""
-    if samplers is None:
-        return make_samplers(
-            endpoints,
-            model,
-            key=key,
-            headers=check_resent(config, headers),
-            stream=config.kind is not None,
-            timeout=config.timeout,
-            batch_api=config.batch_api,
-        )
-    several = [samplers] if isinstance(samplers, str | Sampler) else samplers
-    return [as_sampler(sampler) for sampler in several]
-
-
-def make_samplers(
-    endpoints: Sequence[str],
-    model: str | None,
-    *,
-    key: str | Sequence[str | None] | None = None,
-    headers: Mapping[str, str] | None = None,
-    stream: bool = False,
-    timeout: float = 600.0,
-    slots: int | None = None,
-    context: int | None = None,
-    threads: int | None = None,
-    batch_api: bool = False,
-) -> list[Sampler]:
-    """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
-    if batch_api and not endpoints:
-        raise InputError(
-            "batch jobs need a provider: --endpoint URL. Engines without a server take `pets batch write`."
-        )
-    if not endpoints:
-        return [LocalSampler(model, slots=slots, context=context, threads=threads)]
-    if model is None:
-        raise InputError("an endpoint needs --model NAME (model=...): which of the server's models to ask.")
-    keys = [key] * len(endpoints) if key is None or isinstance(key, str) else list(key)
-    if len(keys) != len(endpoints):
-        raise InputError(f"there are {len(keys)} keys for {len(endpoints)} endpoints; give one, or one for each.")
-    if batch_api:
-        if len(endpoints) > 1:
-            raise InputError(f"batch jobs go to one provider; got {len(endpoints)} endpoints.")
-        provider = OpenAIBatches(endpoints[0], key=keys[0], headers=headers, timeout=timeout)
-        return [BatchSampler(endpoints[0], model, provider, key=keys[0], headers=headers, timeout=timeout)]
-    return [
-        OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
-        for url, key in zip(endpoints, keys, strict=True)
-    ]
-
-
-def check_resent(config: RunConfig, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers, if they are those that the run began with: a store keeps their names alone."""
-    if missing := set(config.headers) - set(headers or ()):
-        raise InputError(f"this run sends the header {sorted(missing)[0]}, whose value is not kept: give it again.")
-    return dict(headers or {})

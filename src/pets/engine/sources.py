@@ -1,0 +1,142 @@
+"""Where the traces of a run come from: the samplers of its endpoints, or the caller's own, and the name of all that."""
+
+from collections.abc import Mapping, Sequence
+
+from pets.engine.config import RunConfig
+from pets.engine.models import Endpoints, Keys, own_endpoints, own_keys
+from pets.errors import InputError
+from pets.registry import as_sampler
+from pets.samplers import Sampler
+from pets.samplers.batch import BatchSampler, OpenAIBatches
+from pets.samplers.local import LocalSampler
+from pets.samplers.openai import OpenAISampler
+
+__all__ = ["Samplers", "Source", "check_resent", "endpoint_keys", "make_samplers", "source_name", "sources_of"]
+
+Samplers = str | Sampler | Sequence[str | Sampler]
+Source = tuple[int, Sampler]
+"""A sampler, and whose it is of a mixture's models."""
+
+
+def source_name(
+    model: str | None, own: Samplers | Mapping[str, Samplers] | None, samplers: Sequence[Sampler]
+) -> str | None:
+    """What tells the run's model from any other: its name, specs, sources; ``None`` where an object has none.
+
+    ``own`` are the samplers as the caller has them, ``samplers`` all as they were made.
+
+    >>> source_name("m", "my_plugin", [])
+    'm,my_plugin'
+    """
+    names = set() if model is None else {model}
+    objects = samplers if own is None or isinstance(own, Mapping) else own
+    for sampler in [objects] if isinstance(objects, str | Sampler) else objects:
+        if isinstance(sampler, str):
+            names.add(sampler)
+        elif model is None:
+            if sampler.source is None:
+                return None
+            names.add(sampler.source)
+    return ",".join(sorted(names))
+
+
+def sources_of(
+    samplers: Samplers | Mapping[str, Samplers] | None,
+    endpoint: Endpoints | None,
+    model: str | None,
+    key: Keys,
+    headers: Mapping[str, str] | None,
+    config: RunConfig,
+) -> tuple[list[str], list[Source]]:
+    """The endpoints as a store keeps them, ``MODEL=URL`` in a mixture, and the sampler of each with its model."""
+    names = [share.name for share in config.models]
+    if not names:
+        if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
+            raise InputError("a mapping gives each of several models its own; name them: model=[...].")
+        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
+        return endpoints, [(0, sampler) for sampler in _samplers(samplers, endpoints, model, key, headers, config)]
+    if samplers is not None and not isinstance(samplers, Mapping):
+        raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
+    if samplers is not None and set(samplers) != set(names):
+        raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
+    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
+    sources = [
+        (place, sampler)
+        for place, name in enumerate(names)
+        for sampler in _samplers(
+            None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config
+        )
+    ]
+    return [f"{name}={url}" for name in names for url in urls[name]], sources
+
+
+def _samplers(
+    samplers: Samplers | None,
+    endpoints: Sequence[str],
+    model: str | None,
+    key: str | Sequence[str | None] | None,
+    headers: Mapping[str, str] | None,
+    config: RunConfig,
+) -> list[Sampler]:
+    """The samplers that the caller has, else those of the endpoints."""
+    if samplers is None:
+        return make_samplers(
+            endpoints,
+            model,
+            key=key,
+            headers=check_resent(config, headers),
+            stream=config.kind is not None,
+            timeout=config.timeout,
+            batch_api=config.batch_api,
+        )
+    several = [samplers] if isinstance(samplers, str | Sampler) else samplers
+    return [as_sampler(sampler) for sampler in several]
+
+
+def make_samplers(
+    endpoints: Sequence[str],
+    model: str | None,
+    *,
+    key: str | Sequence[str | None] | None = None,
+    headers: Mapping[str, str] | None = None,
+    stream: bool = False,
+    timeout: float = 600.0,
+    slots: int | None = None,
+    context: int | None = None,
+    threads: int | None = None,
+    batch_api: bool = False,
+) -> list[Sampler]:
+    """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
+    if batch_api and not endpoints:
+        raise InputError(
+            "batch jobs need a provider: --endpoint URL. Engines without a server take `pets batch write`."
+        )
+    if not endpoints:
+        return [LocalSampler(model, slots=slots, context=context, threads=threads)]
+    if model is None:
+        raise InputError("an endpoint needs --model NAME (model=...): which of the server's models to ask.")
+    keys = endpoint_keys(endpoints, key)
+    if batch_api:
+        if len(endpoints) > 1:
+            raise InputError(f"batch jobs go to one provider; got {len(endpoints)} endpoints.")
+        provider = OpenAIBatches(endpoints[0], key=keys[0], headers=headers, timeout=timeout)
+        return [BatchSampler(endpoints[0], model, provider, key=keys[0], headers=headers, timeout=timeout)]
+    return [
+        OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
+        for url, key in zip(endpoints, keys, strict=True)
+    ]
+
+
+def endpoint_keys(endpoints: Sequence[str], key: str | Sequence[str | None] | None) -> list[str | None]:
+    """The key of each endpoint: one for all, or as many as there are endpoints."""
+    keys = [key] * len(endpoints) if key is None or isinstance(key, str) else list(key)
+    if len(keys) != len(endpoints):
+        raise InputError(f"there are {len(keys)} keys for {len(endpoints)} endpoints; give one, or one for each.")
+    return keys
+
+
+def check_resent(config: RunConfig, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers, if they are those that the run began with: a store keeps their names alone."""
+    if missing := set(config.headers) - set(headers or ()):
+        raise InputError(f"this run sends the header {sorted(missing)[0]}, whose value is not kept: give it again.")
+    return dict(headers or {})
