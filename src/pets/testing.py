@@ -87,10 +87,10 @@ def run(policy: Policy, seed: int, *, relabel: Relabel = str, restore: bool = Fa
     launches: list[Launch] = []
     flying: list[Launch] = []
     while True:
-        asked = allocator.ask(int(rng.integers(1, 6 - len(flying) if len(flying) < 5 else 2)))
+        batch = allocator.ask(int(rng.integers(1, 6 - len(flying) if len(flying) < 5 else 2)))
         _check_limits(allocator)
-        launches += asked
-        flying += asked
+        launches += batch
+        flying += batch
         if not flying:
             return launches
         launch = flying.pop(int(rng.integers(len(flying))))
@@ -149,13 +149,15 @@ def check_answer_type(answer_type: AnswerType, samples: Sequence[str], *, seed: 
 
 def check_equivalence(answer_type: AnswerType, forms: Sequence[str], seed: int) -> None:
     """Reflexive, symmetric, the same classes in any order, named by the first seen, one by one or at once."""
-    for one in forms:
-        assert answer_type.same(one, one), f"{one!r} is not itself"
-        for other in forms:
-            both = answer_type.same(one, other), answer_type.same(other, one)
-            assert both[0] == both[1], f"same is not symmetric: {one!r} and {other!r}"
-            assert answer_type.same_at_once(one, other) in (None, both[0]), f"same_at_once differs: {one!r}, {other!r}"
-            assert not both[0] or len(set(answer_type.merge([one, other]).values())) == 1, f"{one!r}, {other!r}"
+    for first in forms:
+        assert answer_type.same(first, first), f"{first!r} is not itself"
+        for second in forms:
+            both = answer_type.same(first, second), answer_type.same(second, first)
+            assert both[0] == both[1], f"same is not symmetric: {first!r} and {second!r}"
+            assert answer_type.same_at_once(first, second) in (None, both[0]), (
+                f"same_at_once differs: {first!r}, {second!r}"
+            )
+            assert not both[0] or len(set(answer_type.merge([first, second]).values())) == 1, f"{first!r}, {second!r}"
     rng = np.random.default_rng(seed)
     expected = _partition(answer_type.merge(forms))
     for _ in range(4):

@@ -64,19 +64,19 @@ class Messages:
 
     def _handlers(self) -> Iterator[logging.Handler]:
         if self.verbose:
-            shown: logging.Handler = logging.StreamHandler(sys.stderr)
-            shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-            shown.addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
-            yield shown
+            terminal: logging.Handler = logging.StreamHandler(sys.stderr)
+            terminal.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            terminal.addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
+            yield terminal
         if self.log_file is not None:
             from pets.gateway.telemetry import JsonLines  # the gateway's own format
 
             try:
-                kept = logging.FileHandler(self.log_file, encoding="utf-8")
+                file = logging.FileHandler(self.log_file, encoding="utf-8")
             except OSError as error:
                 raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
-            kept.setFormatter(JsonLines())
-            yield kept
+            file.setFormatter(JsonLines())
+            yield file
 
 
 def _redact(record: logging.LogRecord) -> bool:

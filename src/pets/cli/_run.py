@@ -387,9 +387,9 @@ def _expected_words(zone: float) -> str:
 def _model_words(engine: Engine, solution: Solution) -> str:
     """What each model of a mixture gave, beside the share that it was to give."""
     shares = mixture_of(engine.config.models).shares
-    given = max(1, sum(solution.models.values()))
+    total = max(1, sum(solution.models.values()))
     parts = (
-        f"{name} {number:,} ({number / given:.1%} of them; its weight: {share:.1%})"
+        f"{name} {number:,} ({number / total:.1%} of them; its weight: {share:.1%})"
         for (name, number), share in zip(solution.models.items(), shares, strict=True)
     )
     return f"Traces by model: {', '.join(parts)}."

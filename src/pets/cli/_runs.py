@@ -171,8 +171,8 @@ def question_facts(view: RunView, id: str) -> dict[str, Any]:
     answer = next(answer for answer in results(view, restored(view), texts=False) if answer.id == id)
     traces = takewhile(lambda trace: trace.question == id, view.traces(first=place))
     prompt = problems[place].prompt.content
-    asked = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
-    facts = answer.to_plain() | {"prompt": asked, "answer_type": problems[place].answer_type}
+    messages = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
+    facts = answer.to_plain() | {"prompt": messages, "answer_type": problems[place].answer_type}
     facts.pop("text", None)
     return facts | {"sampled": [_trace_facts(trace, _shares(view)) for trace in traces]}
 
@@ -185,8 +185,8 @@ def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, 
 
 def print_question(facts: Mapping[str, Any]) -> None:
     """The question, its votes and its traces, for a person; what would steer the terminal is shown."""
-    asked = facts["prompt"]
-    texts = asked if isinstance(asked, str) else "\n".join(f"{part['role']}: {part['content']}" for part in asked)
+    prompt = facts["prompt"]
+    texts = prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
     click.echo(terminal_text(texts, keep="\n"))
     click.echo()
     votes = sorted(facts["votes"].items(), key=lambda vote: -vote[1])
@@ -199,10 +199,10 @@ def print_question(facts: Mapping[str, Any]) -> None:
         _print_fact("certificate", f"{facts['certificate']:.3f}")
     _print_fact("traces", f"{facts['traces']:,}, of them {facts['no_answer']:,} without an answer")
     for trace in facts["sampled"]:
-        said = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
+        answer = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
         finish = ", ".join(filter(None, (trace["error"] or trace["finish"] or "-", trace.get("model"))))
         click.echo(
-            terminal_text(f"\ntrace {trace['number']}: {said}, {count(trace['tokens'], 'token')}, {finish}", "\n")
+            terminal_text(f"\ntrace {trace['number']}: {answer}, {count(trace['tokens'], 'token')}, {finish}", "\n")
         )
         for line in trace["text"].splitlines():
             click.echo(f"    {terminal_text(line)}")

@@ -160,17 +160,17 @@ def _banded(result: Result) -> BandedCurve:
 def _classes(pool: Pool, replayed: PoolResult, at: int) -> tuple[DifficultyClass, ...]:
     """What each policy gave to questions of each difficulty after ``at`` traces."""
     shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
-    given = {
+    means = {
         policy: np.mean([allocation.at(at) for allocation in replayed.result(policy).allocations], axis=0)
         for policy in POLICIES
     }
     classes, above = [], 1.1
     for label, least in CLASSES:
-        own = (shares >= least) & (shares < above)
+        members = (shares >= least) & (shares < above)
         above = least
-        if own.any():
-            traces = tuple((policy, float(given[policy][own].mean())) for policy in POLICIES)
-            classes.append(DifficultyClass(label, int(own.sum()), traces))
+        if members.any():
+            traces = tuple((policy, float(means[policy][members].mean())) for policy in POLICIES)
+            classes.append(DifficultyClass(label, int(members.sum()), traces))
     return tuple(classes)
 
 

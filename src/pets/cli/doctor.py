@@ -139,8 +139,9 @@ def _announcement(
     probe = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
     tokens = PROBE_TRACES * probe + len(problems) * (config.sampling.max_tokens or TRACE_TOKENS)
     prompts = sum(config.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
-    known = [price_of(p.model or "", prices.get(p.model or "") or config.price) for p in served_models if p.server]
-    dollars = sum(price.dollars(prompts, tokens) for price in known if price is not None)
+    names = [served.model or "" for served in served_models if served.server]
+    model_prices = [price_of(name, prices.get(name) or config.price) for name in names]
+    dollars = sum(price.dollars(prompts, tokens) for price in model_prices if price is not None)
     cost = f", {amount_words(dollars, 'usd')}" if dollars else ""
     traces = len(served_models) * (PROBE_TRACES + len(problems))
     return f"Asking for {traces} traces, {len(served_models) * tokens:,} tokens at most{cost}."
@@ -169,25 +170,25 @@ async def _diagnose_all(
 
         return make
 
-    return [await diagnose(each.server, each.model, maker(each), problems, config) for each in served_models]
+    return [await diagnose(served.server, served.model, maker(served), problems, config) for served in served_models]
 
 
 def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> RunEstimate | None:
     """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
-    told = [trace for trace in diagnosis.traces if trace.tokens]
-    if not told:
+    traces = [trace for trace in diagnosis.traces if trace.tokens]
+    if not traces:
         return None
     tokens, seconds = (
-        sum(values) / len(told) for values in zip(*((t.tokens or 0, t.seconds) for t in told), strict=True)
+        sum(values) / len(traces) for values in zip(*((t.tokens or 0, t.seconds) for t in traces), strict=True)
     )
     if config.sampling.max_tokens is None and diagnosis.max_model_len is not None:
         config = replace(config, sampling=replace(config.sampling, max_tokens=diagnosis.max_model_len))
     problems = [config.asked(problem) for problem in question_set.problems]
-    basis = f"{len(told)} live traces"
+    basis = f"{len(traces)} live traces"
     try:
         return estimate(problems, config, diagnosis.model, tokens, seconds, basis)
     except BudgetError as error:
-        longest = max(trace.tokens or 0 for trace in told)
+        longest = max(trace.tokens or 0 for trace in traces)
         limit = LIMIT_STEP * -(-2 * longest // LIMIT_STEP)  # twice as long as any, in round numbers
         remedy = (
             f"Give --max-tokens {limit}: the longest live trace had {longest:,}."

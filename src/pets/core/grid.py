@@ -177,20 +177,20 @@ def fit_oracle(
     >>> fit_oracle(pools, K=2, rng=np.random.default_rng(0), arriving=[((30,), 0), ((16, 14), 0), ((), 9)])[1]
     array([0, 1, 2])
     """
-    asked = pools if arriving is None else arriving
-    known, points = _oracle_points(pools)
-    if K < 1 or not known.any():
-        raise InputError(f"K = {K} clusters of {known.sum()} pools with votes; expected at least 1 of each")
+    questions = pools if arriving is None else arriving
+    have_votes, points = _oracle_points(pools)
+    if K < 1 or not have_votes.any():
+        raise InputError(f"K = {K} clusters of {have_votes.sum()} pools with votes; expected at least 1 of each")
     spread = points.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     cluster = _clusters(points, spread, K, rng)
     silent = int(cluster.max()) + 1
     centres = np.array([points[cluster == j].mean(axis=0) for j in range(silent)])
-    voting, places = _oracle_points(asked)
-    labels = np.full(len(asked), silent, dtype=np.int64)
+    voting, places = _oracle_points(questions)
+    labels = np.full(len(questions), silent, dtype=np.int64)
     labels[voting] = np.linalg.norm((places[:, None] - centres) / spread, axis=2).argmin(axis=1)
-    counts = [*np.bincount(cluster, minlength=silent).tolist(), int((~known).sum())]
-    n = silent + (not known.all() or not voting.all())  # the last cluster only where a question is in it
+    counts = [*np.bincount(cluster, minlength=silent).tolist(), int((~have_votes).sum())]
+    n = silent + (not have_votes.all() or not voting.all())  # the last cluster only where a question is in it
     curves = [Probit(float(a), float(b)) for a, b in (*centres, centres[-1])]
     shares = tuple(count / len(pools) for count in counts)
     return Grid(shares[:n], tuple(curves[:n]), tuple(float(j != silent) for j in range(n))), labels

@@ -94,9 +94,9 @@ class _Strata:
             self.mass.setdefault(soft.token, SMALLEST_SHARE)
             for token, share in soft.shares:
                 self.mass[token] = self.mass.get(token, 0.0) + share
-        known = {token: share for token, share in self.mass.items() if token or token in self.answers}
-        total = math.fsum(known.values())
-        self.mass = {token: share / total for token, share in known.items()}
+        mass = {token: share for token, share in self.mass.items() if token or token in self.answers}
+        total = math.fsum(mass.values())
+        self.mass = {token: share / total for token, share in mass.items()}
 
     def shares(self) -> dict[str, float]:
         """p of the module's equations; tokens that spell nothing and that no trace said are left out."""
@@ -151,20 +151,20 @@ class SoftTally:
         In an open set an answer that no trace gave may tie with the first that was given, but not lead: a token may be
         the beginning of something else.
         """
-        given = Counter(answer for answer, _ in self.ballots)
-        if not given:
+        counts = Counter(answer for answer, _ in self.ballots)
+        if not counts:
             return dict(self.plain.most_common())
         strata = _Strata(self.ballots)
         weight, total = worth.mixture(strata.n, strata.error(worth))
-        votes = {answer: total * (1.0 - weight) * count / strata.n for answer, count in given.items()}
+        votes = {answer: total * (1.0 - weight) * count / strata.n for answer, count in counts.items()}
         for answer, share in strata.shares().items() if weight else ():
             votes[answer] = votes.get(answer, 0.0) + total * weight * share
         for answer, count in self.plain.items():
             votes[answer] = votes.get(answer, 0.0) + count
         if options is None:
-            seen = given.keys() | self.plain.keys()
-            most = max(votes[answer] for answer in seen)
-            votes = {answer: count if answer in seen else min(count, most) for answer, count in votes.items()}
+            answers = counts.keys() | self.plain.keys()
+            most = max(votes[answer] for answer in answers)
+            votes = {answer: count if answer in answers else min(count, most) for answer, count in votes.items()}
         return _whole(votes, round(total) + self.plain.total())
 
     def to_plain(self) -> list[Any]:

@@ -220,12 +220,12 @@ def _mixed(offers: Sequence[Offer], between: tuple[int, int, float], budget: int
         carry += part * state.questions
         many = min(state.questions, int(carry))
         carry -= many
-        given = [int(sizes[over])] * many + [int(sizes[under])] * (state.questions - many)
-        if (total := sum(given)) > budget:
-            given = [budget // state.questions] * state.questions
-            total = sum(given)
+        grants = [int(sizes[over])] * many + [int(sizes[under])] * (state.questions - many)
+        if (total := sum(grants)) > budget:
+            grants = [budget // state.questions] * state.questions
+            total = sum(grants)
         budget -= total
-        plan[state.tally] = given
+        plan[state.tally] = grants
     return plan
 
 
@@ -241,13 +241,13 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
                 steps.append((-slope, len(steps), state.tally, end))
     left = wave.budget
     for _, _, tally, end in sorted(steps):
-        given = plan[tally]
-        step = end - given[0]
-        many = min(len(given), left // step)
-        given[:many] = [end] * many
+        grants = plan[tally]
+        step = end - grants[0]
+        many = min(len(grants), left // step)
+        grants[:many] = [end] * many
         left -= many * step
-        if many < len(given):
-            given[many] += left
+        if many < len(grants):
+            grants[many] += left
             left = 0
             break
     return _filled(plan, left, wave.cap)

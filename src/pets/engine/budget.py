@@ -222,9 +222,9 @@ def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], pro
 
     with ThreadPoolExecutor(1) as thread:  # in a thread: the caller's may run an event loop
         lengths = thread.submit(asyncio.run, context_lengths()).result()
-    known = [length for length in lengths if length is not None]
-    unknown = len(known) < len(lengths) or min(known, default=0) <= prompt_tokens
-    return sampling if unknown else replace(sampling, max_tokens=min(known) - prompt_tokens)
+    known_lengths = [length for length in lengths if length is not None]
+    unknown = len(known_lengths) < len(lengths) or min(known_lengths, default=0) <= prompt_tokens
+    return sampling if unknown else replace(sampling, max_tokens=min(known_lengths) - prompt_tokens)
 
 
 def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:

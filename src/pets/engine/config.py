@@ -189,22 +189,22 @@ class RunConfig:
 
     def with_options(self, options: RunOptions) -> "RunConfig":
         """The same with some of its options, or of its sampling's, replaced."""
-        given = cast("dict[str, Any]", dict(options))
+        values = cast("dict[str, Any]", dict(options))
         own, sampling = {f.name for f in fields(RunConfig)} - {"sampling"}, {f.name for f in fields(Sampling)}
-        if "max_per_question" in given:
+        if "max_per_question" in values:
             raise InputError("the option max_per_question is now max_traces.")
-        if unknown := set(given) - own - sampling:
+        if unknown := set(values) - own - sampling:
             names = ", ".join(sorted(own | sampling))
             raise InputError(f"there is no option {sorted(unknown)[0]!r}. Options: {names}.")
-        given["budget"] = str(given.get("budget", self.budget))
-        price = given.get("price")
+        values["budget"] = str(values.get("budget", self.budget))
+        price = values.get("price")
         if isinstance(price, str):
-            given["price"] = TokenPrice.parse(price)
+            values["price"] = TokenPrice.parse(price)
         elif isinstance(price, Mapping):
-            del given["price"]
-            given["models"] = with_prices(self.models, price)
-        drawn = replace(self.sampling, **{name: value for name, value in given.items() if name in sampling})
-        return replace(self, sampling=drawn, **{name: value for name, value in given.items() if name in own})
+            del values["price"]
+            values["models"] = with_prices(self.models, price)
+        drawn = replace(self.sampling, **{name: value for name, value in values.items() if name in sampling})
+        return replace(self, sampling=drawn, **{name: value for name, value in values.items() if name in own})
 
     def to_plain(self) -> dict[str, Any]:
         """What JSON can hold; a policy or answer type that no spec describes cannot be kept."""

@@ -735,23 +735,23 @@ class Driver:
         question: OpenQuestion = batch.owner
         self._note(batch, error)
         self.fetcher.faults["given up"] += batch.size
-        lost, last = self._lost_before(batch), self._lost(batch)[0]
+        lost, attempt = self._lost_before(batch), self._lost(batch)
         if charged or batch.lost:
             traces = [
                 StoredTrace(
                     batch.question,
-                    launch.number,
-                    tokens=lost[0] + charged * last.tokens,
-                    prompt_tokens=lost[1] + charged * last.prompt_tokens,
+                    own.number,
+                    tokens=lost[0] + charged * own.tokens,
+                    prompt_tokens=lost[1] + charged * own.prompt_tokens,
                     error=str(error),
                     tries=max(1, batch.tries),
                     wasted=batch.lost if charged else batch.lost - 1,
                     model=batch.model,
                 )
-                for launch in batch.launches
+                for own in attempt
             ]
             cost = self.allocator.budget.currency.cost
-            await self.ledger.close(batch, traces, [cost(trace) for trace in self._lost(batch)] if charged else ())
+            await self.ledger.close(batch, traces, list(map(cost, attempt)) if charged else ())
         else:
             traces = []
             await self.ledger.close(batch)
@@ -824,13 +824,13 @@ class Driver:
         for absorbed, into in question.pop_merges():
             self.allocator.merge(question.id, absorbed, into)
         label = None if trace.answer is None else question.label(trace.answer)
-        told = trace.trace(self.config.confidence)
-        if label != told.answer or any(lost):
-            tokens, prompt_tokens = told.tokens - lost[0], told.prompt_tokens - lost[1]
-            told = replace(told, answer=label, tokens=tokens, prompt_tokens=prompt_tokens)
+        core_trace = trace.trace(self.config.confidence)
+        if label != core_trace.answer or any(lost):
+            tokens, prompt_tokens = core_trace.tokens - lost[0], core_trace.prompt_tokens - lost[1]
+            core_trace = replace(core_trace, answer=label, tokens=tokens, prompt_tokens=prompt_tokens)
         if self.estimator is not None:
-            self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(told))
-        self.allocator.tell(told)
+            self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(core_trace))
+        self.allocator.tell(core_trace)
         self._back(question)
         if self.first_traces is not None:
             self.first_traces.count(trace, self.answer_name(question.problem))

@@ -79,15 +79,15 @@ def forecast(
     prior = fit_prior(Counter(tallies))
     ranked = sorted(tallies, key=lambda tally: (tally.counts, tally.nulls, tally.mean_tokens))
     step = -(-len(ranked) // QUESTIONS)
-    chosen = ranked[step // 2 :: step]
-    now = sum(tally.returned for tally in chosen) / len(chosen)
+    sample = ranked[step // 2 :: step]
+    now = sum(tally.returned for tally in sample) / len(sample)
     if up_to <= now:
         raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")
     grid = np.linspace(now, up_to, POINTS)
     rng = np.random.default_rng(seed)
     curves = np.array(
         [
-            _played(chosen, prior, Allocator(policy, Budget(int(grid[-1] * len(chosen)), cap)), grid, horizon, rng)
+            _played(sample, prior, Allocator(policy, Budget(int(grid[-1] * len(sample)), cap)), grid, horizon, rng)
             for _ in range(runs)
         ]
     )

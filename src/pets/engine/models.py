@@ -198,10 +198,10 @@ def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | 
     if not shares:
         return price_of(model, price)
     prices = [price_of(share.name, share.price or price) for share in shares]
-    known = tuple(each for each in prices if each is not None)
-    if len(known) < len(prices):
+    known_prices = tuple(price for price in prices if price is not None)
+    if len(known_prices) < len(prices):
         return None
-    return known[0] if len(set(known)) == 1 else TokenPrices(known)
+    return known_prices[0] if len(set(known_prices)) == 1 else TokenPrices(known_prices)
 
 
 def launch_prices(shares: Sequence[ModelShare], currency: Currency) -> tuple[float, ...]:

@@ -174,10 +174,10 @@ def options_of(problem: Problem, config: RunConfig) -> int | None:
 
 def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:
     """About how many traces the budget brings, from the last top-up on; without any seen, each at its dearest."""
-    seen = None if run is None else run.summary()
+    summary = None if run is None else run.summary()
     traces = settings.total // settings.currency.hold
-    if seen is not None and seen.traces and seen.spent:
-        traces = settings.total * seen.traces // seen.spent
+    if summary is not None and summary.traces and summary.spent:
+        traces = settings.total * summary.traces // summary.spent
     if settings.cap is not None:
         traces = min(traces, settings.cap * questions)
     return max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
@@ -215,8 +215,8 @@ def adopt_run(
             names = labels(id, [trace.answer for trace in group if trace.answer is not None])
             for trace in group:
                 wasted += trace.wasted
-                told = trace.trace(kind)
-                yield told if told.answer is None else replace(told, answer=names[told.answer])
+                core_trace = trace.trace(kind)
+                yield core_trace if core_trace.answer is None else replace(core_trace, answer=names[core_trace.answer])
 
     wave = view.load("wave")
     begun = 0 if wave is None else wave + whole_wave

@@ -89,14 +89,14 @@ class Worker:
         worker = width = 0
         try:
             async with asyncio.TaskGroup() as group:
-                known = False
+                is_registered = False
                 while not self._draining or self._in_flight or self._replies or self._released:
                     before, width = width, 0 if self.away or self._draining else self.width
-                    if not known:  # it is new, or was silent for so long that it was taken for lost
+                    if not is_registered:  # it is new, or was silent for so long that it was taken for lost
                         worker = await asyncio.to_thread(queue.enter, width)
                     elif width != before:
                         await asyncio.to_thread(queue.resize, worker, width)
-                    known = await self._exchange(queue, worker, group)
+                    is_registered = await self._exchange(queue, worker, group)
                     await asyncio.sleep(POLL_S)
         finally:
             with suppress(StateError):
@@ -108,7 +108,7 @@ class Worker:
         room = 0 if resting else math.ceil(max(0, self.width - self._in_flight) / self._traces_per_task)
         replies, self._replies = self._replies, []
         released, self._released = self._released, []
-        known, tasks = await asyncio.to_thread(queue.exchange, worker, replies, released, room)
+        is_registered, tasks = await asyncio.to_thread(queue.exchange, worker, replies, released, room)
         away = self._pool.rests(asyncio.get_running_loop().time())  # since a moment ago
         for id, text in tasks:
             if away:
@@ -118,7 +118,7 @@ class Worker:
             self._traces_per_task += TASKS_WEIGHT * (request["n"] - self._traces_per_task)
             self._in_flight += request["n"]
             group.create_task(self._ask(id, request))
-        return known
+        return is_registered
 
     async def _ask(self, id: int, request: dict[str, Any]) -> None:
         prompt, n, seed, sampling = _request_of(request)

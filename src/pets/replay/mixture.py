@@ -166,8 +166,8 @@ def choose_and_score(lab: MixtureLab, size: int, seed: int = 0) -> ChosenModels:
         resampled.append(np.mean(several, axis=0))
     low, high = np.percentile(np.array(resampled) @ np.array([-1.0, 1.0, 0.0]), [2.5, 97.5]).tolist()
     picks = [[pick for _, rows in scored for pick in rows[group]] for group in (0, 1)]
-    chosen, times = np.unique(picks[1], return_counts=True)
-    favourite = mixtures[int(chosen[times.argmax()])]
+    rows, times = np.unique(picks[1], return_counts=True)
+    favourite = mixtures[int(rows[times.argmax()])]
     return ChosenModels(
         size=size,
         single=float(means[0]),
@@ -198,8 +198,8 @@ def _both_ways(tables: Sequence[Floats], weights: Floats, rng: np.random.Generat
 
 def _mean_tokens(group: Sequence[Candidate], picks: Sequence[int], k: int) -> float | None:
     means = [None if candidate.tokens is None else float(candidate.tokens[:, k].mean()) for candidate in group]
-    known = [mean for pick in picks if (mean := means[pick]) is not None]
-    return float(np.mean(known)) if len(known) == len(picks) else None
+    picked_means = [mean for pick in picks if (mean := means[pick]) is not None]
+    return float(np.mean(picked_means)) if len(picked_means) == len(picks) else None
 
 
 def _of_model(question: LabelledQuestion, model: int) -> list[int]:

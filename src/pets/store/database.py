@@ -33,9 +33,8 @@ Durability = Literal["process", "machine"]
 DEFAULT_STORE = "runs.db"
 """The file of runs where none is named."""
 POSTGRES_SCHEMES = ("postgresql", "postgres")
-MISTYPED_URL = re.compile(
-    r"postgres(?:ql)?(?::|\W.*@)", re.I
-)  # one slash, no colon: it may hold a password all the same
+# With one slash or no colon; it may hold a password all the same.
+MISTYPED_URL = re.compile(r"postgres(?:ql)?(?::|\W.*@)", re.I)
 HOST = r"(?:\[[^][@/?]*\]|[^][:@/?,]*)(?::[0-9]*)?"
 POSTGRES_URL = re.compile(
     rf"(?P<scheme>\w+)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?(?P<hosts>{HOST}(?:,{HOST})*)(?P<path>(?:/[^@?]*)?)"

@@ -73,9 +73,9 @@ class TaskQueue:
         if released:
             sql = "UPDATE tasks SET worker = NULL WHERE id = ANY($1::bigint[]) AND worker = $2"
             self._execute(sql, list(released), worker, rows=False)
-        known = bool(self._execute("UPDATE workers SET beat = beat + 1 WHERE id = $1 RETURNING 1", worker))
-        claimed = self._execute(CLAIM, worker, self.run, room) if room and known else []
-        return known, sorted(claimed)
+        is_registered = bool(self._execute("UPDATE workers SET beat = beat + 1 WHERE id = $1 RETURNING 1", worker))
+        claimed = self._execute(CLAIM, worker, self.run, room) if room and is_registered else []
+        return is_registered, sorted(claimed)
 
     def clear(self) -> None:
         """Drop every task: a process that begins to allocate knows nothing of them."""
