@@ -8,7 +8,7 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 
 import re
 
-from pets.answers.quantity import UNIT_WORD
+from pets.answers.units import UNIT_WORD
 
 __all__ = ["NAME", "comparable", "normalize", "word"]
 

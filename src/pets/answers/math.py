@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from pets._extras import check_installed
-from pets.answers import quantity
+from pets.answers import quantity, units
 from pets.answers.base import AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
@@ -36,7 +36,7 @@ LINE = re.compile(r"y=(.*x.*)")
 JOINED = re.compile(r"[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*", re.I)
 SIGNS_IN_WORDS = "sqrt|arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|exp|infinity|and|gcd|lcm|max|min"
 WORDS = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{SIGNS_IN_WORDS})(?![a-zA-Z]))[a-zA-Z]{{3,}}|[^\x00-\u2e7f]")
-UNITS = re.compile(rf"\s(?:{quantity.UNIT_WORD.pattern}|radians?)$", re.I)
+UNITS = re.compile(rf"\s(?:{units.UNIT_WORD.pattern}|radians?)$", re.I)
 VERBAL = re.compile(
     r"(?<!\w)(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
     r"|diverges"

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from pets.answers import phrases, rational
+from pets.answers import phrases, rational, units
 from pets.answers.numerals import in_words
 
 __all__ = [
-    "UNIT_WORD",
     "AmbiguousError",
     "Quantity",
     "concluded",
@@ -47,63 +46,6 @@ class Quantity:
     end: int = 0
 
 
-# Units: symbol -> (dimension, factor, other names). Names are matched in lower case, but for those with capitals.
-BASE_UNITS: dict[str, tuple[str, str, str]] = {
-    "mm": ("length", "1/1000", "millimeter millimetre milímetro"),
-    "cm": ("length", "1/100", "centimeter centimetre zentimeter centímetro"),
-    "dm": ("length", "1/10", "decimeter"),
-    "m": ("length", "1", "meter metre metro mètre метр 米"),
-    "km": ("length", "1000", "kilometer kilometre kilómetro kilomètre quilômetro chilometro километр км 公里 千米"),
-    "in": ("length", "127/5000", "inch inches zoll"),
-    "ft": ("length", "381/1250", "foot feet"),
-    "yd": ("length", "1143/1250", "yard"),
-    "mi": ("length", "201168/125", "mile meile milla"),
-    "mg": ("mass", "1/1000", "milligram"),
-    "g": ("mass", "1", "gram gramm gramo gramme грамм 克"),
-    "kg": ("mass", "1000", "kilogram kilogramm kilo kilogramo килограмм кг 公斤 千克"),
-    "t": ("mass", "1000000", "tonne tonnen"),
-    "lb": ("mass", "45359237/100000", "lbs pound"),
-    "oz": ("mass", "45359237/1600000", "ounce"),
-    "ms": ("time", "1/1000", "millisecond"),
-    "mph": ("speed", "1", ""),
-    "kph": ("speed", "1", "kmh"),
-    "s": ("time", "1", "sec secs second sekunde seconde segundo secondo секунд секунды 秒"),
-    "min": ("time", "60", "mins minute minuten minuto minuti минут минуты 分钟"),
-    "h": ("time", "3600", "hr hrs hour stunde stunden heure hora ora ore uur час часа часов 小时 時間 시간"),
-    "d": ("time", "86400", "day tag tage jour día dia giorno giorni день дня дней 天 日"),
-    "wk": ("time", "604800", "week woche wochen semaine semana settimana"),
-    "month": ("year", "1", "month monat monate mois mes mese месяц месяцев 个月"),
-    "yr": ("year", "12", "yrs year jahr jahre an année año ano anno год года лет 年"),
-    "mL": ("volume", "1/1000", "ml milliliter millilitre"),
-    "cL": ("volume", "1/100", "cl"),
-    "L": ("volume", "1", "l liter litre litro litri литр литров 升"),
-    "gal": ("volume", "473176473/125000000", "gallon"),
-    "N": ("force", "1", "newton"),
-    "kN": ("force", "1000", ""),
-    "J": ("energy", "1", "joule"),
-    "kJ": ("energy", "1000", "kilojoule"),
-    "W": ("power", "1", "watt"),
-    "kW": ("power", "1000", "kilowatt"),
-    "V": ("voltage", "1", "volt"),
-    "Hz": ("frequency", "1", "hertz"),
-    "kHz": ("frequency", "1000", ""),
-    "MHz": ("frequency", "1000000", ""),
-    "Pa": ("pressure", "1", "pascal"),
-    "kPa": ("pressure", "1000", ""),
-    "°": ("angle", "1", "degree grad grado degré градус"),
-    "rad": ("radian", "1", "radian"),
-    "°C": ("celsius", "1", "℃ celsius"),
-    "°F": ("fahrenheit", "1", "℉ fahrenheit"),
-    "%": ("percent", "1", "percent prozent"),
-    "USD": ("dollar", "1", "$ us$ usd dollar dólar dollari доллар"),
-    "¢": ("dollar", "1/100", "cent"),
-    "EUR": ("euro", "1", "€ eur euro"),
-    "GBP": ("sterling", "1", "£ gbp"),
-    "JPY": ("yen", "1", "¥ yen 円"),
-    "INR": ("rupee", "1", "₹ rs rupee"),
-    "CNY": ("yuan", "1", "元 yuan rmb"),
-}  # fmt: skip
-RATES = {"mph": "mi/h", "kph": "km/h"}
 MAGNITUDES = {
     "hundred": 2, "thousand": 3, "thousands": 3, "million": 6, "millions": 6, "billion": 9, "billions": 9,
     "trillion": 12,
@@ -117,42 +59,10 @@ MAGNITUDES = {
 }  # fmt: skip
 LETTER_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
 DOZEN = re.compile(r" ?(?:dozen|dutzend)(?![a-z])", re.I)
-CURRENCIES = "$€£¥₹"
-
-
-def _names() -> dict[str, str]:
-    """Every name of a unit -> its symbol, plurals included."""
-    names = {}
-    for symbol, (_, _, others) in BASE_UNITS.items():
-        for name in others.split():
-            names[name] = symbol
-            if name[-1].isalpha() and name.isascii() and len(name) > 2:
-                names.setdefault(name + "s", symbol)
-                names.setdefault(name + "n", symbol)
-        names[symbol] = symbol
-    return names
-
-
-NAMES = _names()
-_ORDERED = sorted(NAMES, key=len, reverse=True)
-_ALTERNATIVES = "|".join(map(re.escape, _ORDERED))
-UNIT = re.compile(
-    rf" ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_ALTERNATIVES})(?![a-zA-Zа-я])(?:\.(?= ))?(?: ?\^ ?\{{?([23])\}}?"
-    rf"| (squared|cubed)(?!\w))?"
-    rf"(?:(?: ?/ ?| ?per ?| an? )({_ALTERNATIVES})(?![a-zA-Zа-я])(?: ?\^ ?\{{?([23])\}}?)?)?",
-    re.I,
-)
-UNIT_WORD = re.compile(
-    rf"(?:(?:sq(?:uare|\.)?|cubic)\s*)?(?:{_ALTERNATIVES}|units?|people|points?|times|mph|kph)(?:\s*(?:/"
-    rf"|per)\s*(?:{_ALTERNATIVES}))?"
-    r"(?:\^\{?[23]\}?|[²³])?",
-    re.I,
-)
-DEGREE = re.compile(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree(?![a-z])|°) ?([CF](?![a-zA-Z]))?")
 MAGNITUDE = re.compile(rf"[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})(?![a-zà-ÿа-я])", re.I)
 LETTER_MAGNITUDE = re.compile(r"([kKMBT])(?![\w²³/^])")
 ORDINAL = re.compile(r"(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?(?![a-z])", re.I)
-PREFIX = re.compile(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{CURRENCIES}]) ?)?(?=[-+\d.\\(])")
+PREFIX = re.compile(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{units.CURRENCIES}]) ?)?(?=[-+\d.\\(])")
 JOINT = re.compile(r",? (?:and |und |et |y |e |и )?|,? ?")
 
 
@@ -183,26 +93,12 @@ def same(first: Quantity, second: Quantity) -> bool:
     if first.unit == second.unit or not first.unit or not second.unit:
         percent = "%" in (first.unit, second.unit) and first.unit != second.unit
         return first.value == second.value or (percent and _share(first) == _share(second))
-    (dimension, factor), (other, other_factor) = _dimension(first.unit), _dimension(second.unit)
+    (dimension, factor), (other, other_factor) = units.dimension(first.unit), units.dimension(second.unit)
     return dimension == other and first.value * factor == second.value * other_factor
 
 
 def _share(quantity: Quantity) -> Fraction:
     return quantity.value / 100 if quantity.unit == "%" else quantity.value
-
-
-def _dimension(unit: str) -> tuple[str, Fraction]:
-    """What a unit measures, and its size in the dimension's base unit."""
-    unit = RATES.get(unit, unit)
-    above, _, below = unit.partition("/")
-    (first, size), (second, per) = _powered(above), _powered(below) if below else ("", Fraction(1))
-    return f"{first}/{second}" if below else first, size / per
-
-
-def _powered(unit: str) -> tuple[str, Fraction]:
-    symbol, _, power = unit.partition("^")
-    dimension, factor, _ = BASE_UNITS[symbol]
-    return (f"{dimension}^{power}" if power else dimension), Fraction(factor) ** int(power or 1)
 
 
 def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | None:
@@ -213,7 +109,7 @@ def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | No
         more = _single_at(text, joint.end(), letters) if joint and joint.end() > quantity.end else None
         if more is None or not more.unit or more.value < 0:
             break
-        (dimension, factor), (other, other_factor) = _dimension(quantity.unit), _dimension(more.unit)
+        (dimension, factor), (other, other_factor) = units.dimension(quantity.unit), units.dimension(more.unit)
         if dimension != other or other_factor >= factor:
             break
         quantity = replace(quantity, value=quantity.value + more.value * other_factor / factor, end=more.end)
@@ -241,42 +137,14 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
         value, end = value * 12, dozen.end()
     if max(abs(value.numerator), value.denominator) >= rational.END:
         return None
-    unit = NAMES[currency.strip(" .").lower()] if currency else ""
+    unit = units.NAMES[currency.strip(" .").lower()] if currency else ""
     if not unit:
-        unit, end = _unit_at(text, end, letters)
-    elif word := UNIT.match(text, end):  # $5 USD
-        end = word.end() if NAMES.get(word[2].lower()) == unit else end
+        unit, end = units.unit_at(text, end, letters=letters)
+    elif word := units.UNIT.match(text, end):  # $5 USD
+        end = word.end() if units.NAMES.get(word[2].lower()) == unit else end
     if not unit and (ordinal := ORDINAL.match(text, end)):
         end = ordinal.end()
     return Quantity(value, unit, start, end) if _ends(text, end) else None
-
-
-def _unit_at(text: str, place: int, letters: bool) -> tuple[str, int]:
-    """The unit that follows a number, and where it ends."""
-    if degree := DEGREE.match(text, place):
-        return "°" + (degree[1] or ""), degree.end()
-    match = UNIT.match(text, place)
-    if match is None:
-        return "", place
-    square, name, power, word_power, below, below_power = match.groups()
-    alone = len(name) == 1 and name.isalpha()
-    if (alone and not letters and text[place] != " ") or (alone and name.islower() and name not in NAMES):
-        return "", place
-    symbol = NAMES.get(name) or NAMES.get(name.lower())
-    if symbol is None or (name in ("in", "a", "an", "d", "as") and not _unit_in_sight(text, match)):
-        return "", place
-    if power is None and (square or word_power):
-        power = "3" if (square or word_power or "").startswith("cu") else "2"
-    unit = f"{symbol}^{power}" if power else symbol
-    if below:
-        under = NAMES.get(below) or NAMES[below.lower()]
-        unit += f"/{under}" + (f"^{below_power}" if below_power else "")
-    return unit, match.end()
-
-
-def _unit_in_sight(text: str, match: re.Match[str]) -> bool:
-    """Whether "5 in" ends there: in prose it goes on as "5 in total"."""
-    return not re.compile(r" (?!tall|long|wide|high|deep|thick|in)\w").match(text, match.end())
 
 
 def _ends(text: str, place: int) -> bool:
@@ -295,7 +163,7 @@ def _word_quantity(text: str) -> Quantity | None:
     if words is None:
         return None
     value, end = words
-    unit, end = _unit_at(text, end, letters=False)
+    unit, end = units.unit_at(text, end, letters=False)
     return Quantity(value, unit, 0, end)
 
 
@@ -338,7 +206,7 @@ JOIN = (
 ALTERNATIVE = re.compile(rf"[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?", re.I)
 BLANK = re.compile(r" (?=[-\d])")
 NUMBER_START = re.compile(
-    rf"(?<![\w./^√π])(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
+    rf"(?<![\w./^√π])(?:[+-] ?)?(?:US\$ ?|[{units.CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
 )
 FIGURES = re.compile(r"[\d.,:/'-]*\d(?:[:/.,-]\d+)*")
 WORDS = re.compile(
@@ -417,7 +285,7 @@ def _in_words(text: str) -> Iterator[Quantity]:
         words = in_words(text, start.start())
         if words is None:  # nineteen eighty-four
             return
-        unit, place = _unit_at(text, words[1], letters=False)
+        unit, place = units.unit_at(text, words[1], letters=False)
         yield Quantity(words[0], unit, start.start(), place)
 
 
@@ -436,7 +304,7 @@ def stated(passage: str, *, letters: bool = True) -> Quantity | None:
     start = len(text) - len(_unapproximate(text))
     quantity = quantity_at(text, start, letters=letters)
     if quantity is None and (words := in_words(text, start)):
-        unit, end = _unit_at(text, words[1], letters=False)
+        unit, end = units.unit_at(text, words[1], letters=False)
         quantity = Quantity(words[0], unit, start, end)
     if quantity is None:
         return _concluded_in(CLAUSE.split(text, maxsplit=1)[0], letters) or _concluded_in(text, letters)
