@@ -40,7 +40,8 @@ from benchmarks import gateway_load, okg_scale
 from benchmarks._postgres import postgres
 from benchmarks._slow_upstream import slow_upstream
 from pets.core.budget import Currency
-from pets.gateway.shared_store import TOTAL, Entry, Operation, SharedWriter, StoreSnapshot
+from pets.gateway.ledger_function import Entry, Operation
+from pets.gateway.shared_store import TOTAL, SharedWriter, StoreSnapshot
 from pets.registry import make_policy
 from pets.store.postgres import connect
 
@@ -158,7 +159,7 @@ def transaction_seconds(writer: SharedWriter, batch: int) -> list[float]:
         entries = [entry_of(batch * (TRANSACTIONS + number) + place) for place in range(batch)]
         operations = [Operation(entry, (3, 3, 0, 0, 0, 0)) for entry in held] + [Operation(entry) for entry in entries]
         begun = time.perf_counter()
-        writer._commit(operations, StoreSnapshot())
+        writer.commit(operations, StoreSnapshot())
         seconds.append(time.perf_counter() - begun)
         held = entries
     return seconds

@@ -7,10 +7,12 @@ import threading
 import httpx
 import pytest
 
+from pets.core.budget import Currency
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.app import app
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.shared_store import SharedWriter
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
@@ -108,3 +110,11 @@ async def ask_in_process(state, pets=None, headers=None, **fields):
     body = {"model": "pets/mock", "messages": [{"role": "user", "content": "torn"}], "seed": 0, "pets": pets, **fields}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app(state)), base_url="http://localhost") as client:
         return await client.post("/v1/chat/completions", json=body, headers=headers, timeout=None)
+
+
+@pytest.fixture
+def replica_writer(postgres_url):
+    """The writer of a replica whose thread was never started: transactions are the test's own."""
+    with contextlib.closing(SharedWriter(postgres_url)) as writer:
+        writer.register(Currency())
+        yield writer

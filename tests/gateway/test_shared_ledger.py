@@ -235,7 +235,7 @@ def test_a_fault_of_the_program_is_a_503_and_logged_and_nothing_hangs(replica, r
         monkeypatch.undo()
         raise KeyError("key bob")
 
-    monkeypatch.setattr(shared_store, "_written", fails)
+    monkeypatch.setattr(shared_store, "call_values", fails)
 
     async def work():
         with caplog.at_level(logging.ERROR), pytest.raises(ApiError, match="PostgreSQL fails") as error:
@@ -304,16 +304,16 @@ def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, r
     monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
     ledger = replica(total=100)
     writer = ledger._shared_writer
-    commit = writer._commit
+    commit = writer.commit
 
     def breaks_off(operations, snapshot):
         commit(operations, snapshot)
-        writer._commit = commit
+        writer.commit = commit
         writer.database.connection.close()
         raise StateError("broken off")
 
     async def work():
-        writer._commit = breaks_off
+        writer.commit = breaks_off
         with pytest.raises(ApiError, match="PostgreSQL fails"):
             await ledger.reserve(BOB, 5, 1, "unknown")
         await until(lambda: ledger.failure is None)
@@ -328,19 +328,19 @@ def test_a_reservation_that_broke_off_and_whose_client_has_gone_is_taken_back_on
     monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
     ledger = replica(total=100)
     writer = ledger._shared_writer
-    commit = writer._commit
+    commit = writer.commit
     committed, cancelled = threading.Event(), threading.Event()
 
     def breaks_off(operations, snapshot):
         commit(operations, snapshot)
-        writer._commit = commit
+        writer.commit = commit
         committed.set()
         assert cancelled.wait(PATIENCE_S)
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     async def work():
         await ledger.reserve(BOB, 5, 1, "other")
-        writer._commit = breaks_off
+        writer.commit = breaks_off
         asks = asyncio.create_task(ledger.reserve(BOB, 20, 1, "gone"))
         assert await asyncio.to_thread(committed.wait, PATIENCE_S)
         asks.cancel()

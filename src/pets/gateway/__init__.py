@@ -12,6 +12,8 @@ openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
 ledger_store.py   the ledger's rows in the store, durable when awaited
+shared_ledger.py  the same budget for replicas on one PostgreSQL; shared_store.py its transactions, ledger_function.py
+                  what the server decides in them
 metrics.py        what is counted in all and for each key; what Prometheus reads
 stats.py          what is counted for the dashboard; timeseries.py over time, recent_questions.py the latest in full
 dashboard.py      what the dashboard shows to a key; page/ is the page itself

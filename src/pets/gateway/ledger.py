@@ -95,21 +95,20 @@ class SpendRateLimit:
 
 @dataclass(slots=True)
 class Balance:
-    """One limit (``None``: no limit), what was spent of it and what is held."""
+    """One limit (``None``: no limit), what was spent of it and what is held.
+
+    ``is_known`` says whether ``spent`` is all that was spent: not before a store that others share has told.
+    """
 
     limit: int | None = None
     spent: int = 0
     held: int = 0
+    is_known: bool = True
 
     @property
     def free(self) -> float:
         """What may still be held."""
         return math.inf if self.limit is None else self.limit - self.spent - self.held
-
-    @property
-    def is_known(self) -> bool:
-        """Whether ``spent`` is all that was spent: not before a store that others share has told."""
-        return True
 
 
 @dataclass(slots=True)

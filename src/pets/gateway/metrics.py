@@ -134,9 +134,7 @@ class PrometheusMetrics:
             "pets_traces", "Upstream traces of votes: delivered or lost.", ["came"], registry=registry
         )
         self._tokens = PrometheusCounter("pets_tokens", "Tokens of voted requests.", ["kind"], registry=registry)
-        self._retries = PrometheusCounter(
-            "pets_retries", "Upstream requests of votes that failed and were tried again.", registry=registry
-        )
+        self._retries = PrometheusCounter("pets_retries", "Upstream requests of votes that failed.", registry=registry)
         self._usage_faults = PrometheusCounter(
             "pets_usage_faults",
             "Traces whose tokens no server told (estimated), or of which it claimed more than was asked for.",

@@ -77,8 +77,8 @@ class Pages:
 
     async def history(self, request: Request) -> Response:
         """The dashboard's numbers over the last hour or day (``?span=``)."""
-        key, asked = self._authenticate(request, browser=True), request.query_params
-        columns = self._dashboard.history(key, asked.get("span", "hour"), asked.get("key"))
+        key, query = self._authenticate(request, browser=True), request.query_params
+        columns = self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
         return _data(columns)
 
     async def question(self, request: Request) -> Response:
@@ -89,23 +89,23 @@ class Pages:
     async def events(self, request: Request) -> Response:
         """The dashboard's numbers, again and again, and now and then its history, which would come from another
         replica if a page asked a balancer for it; with ``?once=1`` the numbers a single time, as JSON."""
-        key, asked = self._authenticate(request, browser=True), request.query_params
-        snapshot = self._dashboard.snapshot(key, asked.get("key"))
-        if "once" in asked:
+        key, query = self._authenticate(request, browser=True), request.query_params
+        snapshot = self._dashboard.snapshot(key, query.get("key"))
+        if "once" in query:
             return _data(snapshot)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
 
     async def _events(self, request: Request) -> AsyncIterator[bytes]:
-        asked = request.query_params
+        query = request.query_params
         for tick in count():
             if self._state.stopping:
                 return
             try:  # each time: a key that was revoked meanwhile sees no more
                 key = self._authenticate(request, browser=True)
-                yield _event(self._dashboard.snapshot(key, asked.get("key")))
+                yield _event(self._dashboard.snapshot(key, query.get("key")))
                 if tick % HISTORY_EVERY == 0:
-                    columns = self._dashboard.history(key, asked.get("span", "hour"), asked.get("key"))
+                    columns = self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
                     yield b"event: history\n" + _event(columns)
             except ApiError:
                 return

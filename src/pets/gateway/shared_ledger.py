@@ -18,8 +18,9 @@ from pets.core.budget import Currency
 from pets.errors import StateError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import TOTALS, Balance, GatewayLedger, Reservation, Settlement, SpendRateLimit, prices_of
+from pets.gateway.ledger_function import Entry, Operation
 from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.shared_store import TOTAL, Entry, Operation, SharedWriter, StoreSnapshot
+from pets.gateway.shared_store import TOTAL, SharedWriter, StoreSnapshot
 from pets.gateway.telemetry import LOGGER
 
 __all__ = ["SharedBalance", "SharedLedger", "SharedWriter"]
@@ -34,12 +35,7 @@ class SharedBalance(Balance):
     name: str = ""
     moving_spent: int = 0
     moving_held: int = 0
-    was_stored: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """As :attr:`Balance.is_known`."""
-        return self.was_stored
+    is_known: bool = False
 
     def move(self, spent: int, held: int) -> None:
         """Something is on its way (or, negative, no longer)."""
@@ -51,7 +47,7 @@ class SharedBalance(Balance):
     def stored(self, spent: int, held: int) -> None:
         """The store has so much."""
         self.spent, self.held = spent + self.moving_spent, held + self.moving_held
-        self.was_stored = True
+        self.is_known = True
 
 
 class SharedLedger(GatewayLedger):

@@ -1,7 +1,7 @@
 """``SharedWriter``: the ledger's transactions on a PostgreSQL that gateway replicas share.
 
 A thread takes all that is waiting, reservations and settlements, into one transaction, which is one call of a function
-of the connection's own (:data:`WRITE`):
+of the connection's own (:mod:`pets.gateway.ledger_function`):
 
     own row of ``replicas``     FOR SHARE: as long as it is there, nobody else settles this replica's entries
     own rows of ``ledger``      settled where they are still open
@@ -34,18 +34,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
 
 from pets.core.budget import Currency
 from pets.core.queues.quotas import StreamShare
 from pets.errors import PetsError, StateError
 from pets.gateway.auth import CachedKeyStore
-from pets.gateway.ledger import SPENT_SINCE, TOTALS, Settlement, prices_of
+from pets.gateway.ledger import SPENT_SINCE, TOTALS, prices_of
+from pets.gateway.ledger_function import CALL_WRITE, NOW, VOID, WRITE, Operation, call_values
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
 
-__all__ = ["TOTAL", "Entry", "Operation", "SharedWriter", "StoreSnapshot"]
+__all__ = ["TOTAL", "SharedWriter", "StoreSnapshot"]
 
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
 DEAD_AFTER_S = 30.0
@@ -53,12 +53,10 @@ RETRY_S = 1.0  # between two tries to reach a server
 STALLED_AFTER_S = 5.0  # that a transaction may take before requests are refused
 CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server
 MAX_BATCH = 500  # operations in one transaction
-MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
 TOTAL = "total"
 FAILURE = "its PostgreSQL fails; the gateway's log says why"
 
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
-NOW = "extract(epoch FROM clock_timestamp())::double precision"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
 LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
 MAKE_BALANCES = (  # by a replica that has not ended: one that has may not begin a window again
@@ -75,138 +73,11 @@ MOVE_BALANCES = (
     "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
     "RETURNING b.name, b.spent, b.held"
 )
-# Balances and entries are named by their place in the arrays. ``moved`` are the balances of settlements, ``wanted``
-# those of entries with their limits; ``known`` is NULL where this replica has been ended.
-WRITE = f"""
-CREATE OR REPLACE FUNCTION pg_temp.write_ledger(
-    this_replica bigint, names text[],
-    settled_id bigint[], settled_spent bigint[], settled_delivered bigint[], settled_tokens bigint[],
-    settled_prompt_tokens bigint[], settled_estimated bigint[], settled_claimed_more bigint[],
-    moved_settlement bigint[], moved_balance bigint[], moved_held bigint[],
-    entry_id bigint[], entry_key text[], entry_request text[], entry_kind text[], entry_unit text[],
-    entry_traces bigint[], entry_held bigint[], entry_tokens bigint[], entry_prompt_tokens bigint[],
-    entry_window text[],
-    wanted_entry bigint[], wanted_balance bigint[], wanted_limit bigint[],
-    OUT made bigint[], OUT known text[], OUT spents bigint[], OUT helds bigint[]
-) LANGUAGE plpgsql AS $$
-DECLARE
-    changed bigint[];
-    now_spent bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(names)]);
-    now_held bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(names)]);
-    fits boolean[] := array_fill(true, ARRAY[cardinality(entry_id)]);
-    balance record;
-    at bigint;
-    first bigint := 1;
-    last bigint;
-BEGIN
-    PERFORM 1 FROM replicas WHERE id = this_replica AND ended IS NULL FOR SHARE;
-    IF NOT FOUND THEN RETURN; END IF;
-    WITH done AS (
-        UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens,
-            prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more
-        FROM unnest(settled_id, settled_spent, settled_delivered, settled_tokens, settled_prompt_tokens,
-            settled_estimated, settled_claimed_more)
-            AS t (id, spent, delivered, tokens, prompt_tokens, estimated, claimed_more)
-        WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id
-    ) SELECT coalesce(array_agg(done.id), ARRAY[]::bigint[]) INTO changed FROM done;
-    FOR balance IN SELECT b.name, b.spent, b.held FROM balances b WHERE b.name = ANY(names) ORDER BY b.name FOR UPDATE
-    LOOP
-        at := array_position(names, balance.name);
-        now_spent[at] := balance.spent;
-        now_held[at] := balance.held;
-    END LOOP;
-    FOR place IN 1 .. cardinality(moved_settlement) LOOP
-        IF settled_id[moved_settlement[place]] = ANY(changed) THEN
-            at := moved_balance[place];
-            now_spent[at] := now_spent[at] + settled_spent[moved_settlement[place]];
-            now_held[at] := now_held[at] - moved_held[place];
-        END IF;
-    END LOOP;
-    WHILE first <= cardinality(wanted_entry) LOOP  -- the balances of an entry stand together
-        last := first;
-        WHILE last < cardinality(wanted_entry) AND wanted_entry[last + 1] = wanted_entry[first] LOOP
-            last := last + 1;
-        END LOOP;
-        FOR place IN first .. last LOOP
-            at := wanted_balance[place];
-            IF now_spent[at] IS NULL
-                OR now_spent[at] + now_held[at] > wanted_limit[place] - entry_held[wanted_entry[place]]
-            THEN fits[wanted_entry[first]] := false; END IF;
-        END LOOP;
-        IF fits[wanted_entry[first]] THEN
-            FOR place IN first .. last LOOP
-                at := wanted_balance[place];
-                now_held[at] := now_held[at] + entry_held[wanted_entry[place]];
-            END LOOP;
-        END IF;
-        first := last + 1;
-    END LOOP;
-    INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica)
-    SELECT t.id, t.key, t.request, t.kind, t.unit, t.traces, t.held, t.tokens, t.prompt_tokens, t.rate_window, {NOW},
-        this_replica
-    FROM unnest(entry_id, entry_key, entry_request, entry_kind, entry_unit, entry_traces, entry_held, entry_tokens,
-        entry_prompt_tokens, entry_window, fits)
-        AS t (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, fits)
-    WHERE t.fits;
-    UPDATE balances b SET spent = t.spent, held = t.held
-    FROM unnest(names, now_spent, now_held) AS t (name, spent, held)
-    WHERE b.name = t.name AND (b.spent, b.held) <> (t.spent, t.held);
-    made := ARRAY(SELECT t.id FROM unnest(entry_id, fits) AS t (id, fits) WHERE t.fits);
-    known := ARRAY(SELECT t.name FROM unnest(names, now_spent) AS t (name, spent) WHERE t.spent IS NOT NULL);
-    spents := array_remove(now_spent, NULL);
-    helds := array_remove(now_held, NULL);
-END $$
-"""
-WRITE_TYPES = (
-    *("bigint", "text[]"),
-    *(["bigint[]"] * 10),  # settlements, and what they move
-    *("bigint[]", *["text[]"] * 4, *["bigint[]"] * 4, "text[]"),  # entries
-    *(["bigint[]"] * 3),  # limits
-)
-CALL_WRITE = f"SELECT * FROM pg_temp.write_ledger({', '.join(f'${n}::{t}' for n, t in enumerate(WRITE_TYPES, 1))})"
 CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
     "RETURNING key, kind, rate_window, held"
 )
 OTHERS = "SELECT id, beat, share FROM replicas WHERE ended IS NULL AND id <> $1"
-VOID: Settlement = (0, 0, 0, 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row of the ledger: what is held, and the balances that it moves; ``limits`` are those of each."""
-
-    id: int
-    key: str
-    request: str
-    kind: str
-    unit: str
-    traces: int
-    held: int
-    tokens: int
-    prompt_tokens: int
-    window: str | None
-    limits: tuple[tuple[str, int | None], ...]
-
-    @property
-    def row(self) -> tuple[object, ...]:
-        """As :data:`WRITE` takes it."""
-        return (self.id, self.key, self.request, self.kind, self.unit, self.traces, self.held,
-                self.tokens, self.prompt_tokens, self.window)  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class Operation:
-    """An entry to be made, whose future says whether it was, or one to be settled."""
-
-    entry: Entry
-    settlement: Settlement | None = None
-    made: asyncio.Future[bool] | None = None
-
-    @property
-    def moves(self) -> tuple[int, int]:
-        """What it adds to ``spent`` and ``held`` of its balances."""
-        return (0, self.entry.held) if self.settlement is None else (self.settlement[0], -self.entry.held)
 
 
 @dataclass(slots=True)
@@ -360,7 +231,7 @@ class SharedWriter:
             snapshot = StoreSnapshot()
             try:
                 if operations:
-                    self._commit(operations, snapshot)
+                    self.commit(operations, snapshot)
                 if time.monotonic() - looked >= BEAT_S:
                     self._look(snapshot)
                     looked = time.monotonic()
@@ -368,7 +239,7 @@ class SharedWriter:
                     self._charge(self.replica, beat=None)
             except (PostgresError, PetsError) as error:
                 snapshot.error = _words(error)
-            except Exception as error:  # noqa: BLE001 - the thread ends here: whoever waits for it must hear of it
+            except Exception as error:  # noqa: BLE001 - whoever waits for the thread must hear of it
                 snapshot.error = f"{type(error).__name__}: {_words(error)}"
                 if self._failure is None:
                     LOGGER.exception("the ledger's thread failed")
@@ -407,14 +278,14 @@ class SharedWriter:
                 self._queue.put(None)
         return operations, ending and not self._waiting
 
-    def _commit(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
-        """One transaction, as the module's docstring has it."""
+    def commit(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
+        """One transaction, as the module's docstring has it; by the thread, or before :meth:`start`."""
         connection = self.database.connection
         names = sorted({name for operation in operations for name, _ in operation.entry.limits})
         if missing := [name for name in names if name not in self._known]:
             self._make_balances(missing)
         self._prepare()
-        values = _written(names, operations)
+        values = call_values(names, operations)
         with connection.pipeline():
             connection.execute("BEGIN")
             connection.execute("SET LOCAL synchronous_commit TO off")
@@ -424,7 +295,7 @@ class SharedWriter:
         made, known, spents, helds = written.fetchone() or (None,) * 4
         if known is None:  # others have ended this replica
             self._rejoin()
-            self._commit(operations, snapshot)
+            self.commit(operations, snapshot)
             return
         snapshot.made.update(made)
         snapshot.balances.update(zip(known, zip(spents, helds, strict=True), strict=True))
@@ -577,41 +448,6 @@ def balance_names(key: str, window: str | None) -> tuple[str, ...]:
     ('key alice', 'total', 'window 3600 4')
     """
     return (f"key {key}", TOTAL) if window is None else (f"key {key}", TOTAL, window)
-
-
-def _columns(rows: Iterable[Sequence[object]], width: int) -> list[list[object]]:
-    """Rows as columns, for ``unnest``.
-
-    >>> _columns([(1, "a"), (2, "b")], 2), _columns([], 2)
-    ([[1, 2], ['a', 'b']], [[], []])
-    """
-    columns: list[list[object]] = [list(column) for column in zip(*rows, strict=True)]
-    return columns or [[] for _ in range(width)]
-
-
-def _written(names: Sequence[str], operations: Sequence[Operation]) -> list[list[Any]]:
-    """Operations as :data:`WRITE` takes them: names, settlements, what these move, entries, what those want."""
-    places = {name: place for place, name in enumerate(names, 1)}
-    # One for each entry: a reservation that broke off and whose client has gone is taken back by both.
-    settled = {op.entry.id: op for op in reversed(operations) if op.settlement is not None}
-    entries = [op.entry for op in operations if op.settlement is None and op.entry.held <= MAX_BALANCE]
-    moved = [
-        (number, places[name], operation.entry.held)
-        for number, operation in enumerate(settled.values(), 1)
-        for name, _ in operation.entry.limits
-    ]
-    wanted = [
-        (number, places[name], MAX_BALANCE if limit is None else min(limit, MAX_BALANCE))
-        for number, entry in enumerate(entries, 1)
-        for name, limit in entry.limits
-    ]
-    return [
-        list(names),
-        *_columns(((id, *(operation.settlement or VOID)) for id, operation in settled.items()), 7),
-        *_columns(moved, 3),
-        *_columns((entry.row for entry in entries), 10),
-        *_columns(wanted, 3),
-    ]
 
 
 def _share_of(text: str) -> StreamShare:

@@ -148,8 +148,8 @@ class Upstream:
         """What a refusal to list models means: a wrong key or address is told, no list is none."""
         url = self.urls[0]
         if error.status in (401, 403):
-            asked = "refuses this key" if self._key else "wants a key"
-            words = f"{url} {asked} ({error.status}). Give it as PETS_UPSTREAM_KEY (or OPENAI_API_KEY)."
+            refusal = "refuses this key" if self._key else "wants a key"
+            words = f"{url} {refusal} ({error.status}). Give it as PETS_UPSTREAM_KEY (or OPENAI_API_KEY)."
             raise InputError(words) from error
         if not url.endswith("/v1"):
             with contextlib.suppress(SamplerError):

@@ -127,9 +127,9 @@ def optional_fields(body: Mapping[str, object], prompt: Prompt, sampling: Sampli
     >>> sorted(body.keys() - optional_fields(body, Prompt("2 + 2 ="), sampling, vllm))
     ['model', 'prompt', 'temperature']
     """
-    asked = (prompt.body or {}).keys() | sampling.extra_body.keys()
+    own_fields = (prompt.body or {}).keys() | sampling.extra_body.keys()
     neutral = {name for name, values in NEUTRAL_VALUES.items() if body.get(name) in values}
-    return (neutral | set(FORM_FIELDS) | dialect.fixed.keys()) & body.keys() - asked
+    return (neutral | set(FORM_FIELDS) | dialect.fixed.keys()) & body.keys() - own_fields
 
 
 def _client_body(model: str, body: Mapping[str, Any], sampling: Sampling) -> dict[str, object]:

@@ -169,8 +169,8 @@ def _text_of(problem: Problem) -> str:
     content = problem.prompt.content
     if isinstance(content, str):
         return content
-    asked = [message.content for message in content if message.role == "user"]
-    return str(asked[-1] if asked else content[-1].content)
+    texts = [message.content for message in content if message.role == "user"]
+    return str(texts[-1] if texts else content[-1].content)
 
 
 def _voted(run: RunData, place: int) -> VotedQuestion:

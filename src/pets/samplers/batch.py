@@ -451,8 +451,7 @@ class OpenAIBatches:
             page = await self._get("/batches", {"limit": PAGE_JOBS} | ({} if after is None else {"after": after}))
             for batch in page["data"]:
                 if (batch.get("metadata") or {}).get(KEY) == job.key and batch["status"] != "failed":
-                    found: dict[str, Any] = batch
-                    return found
+                    return dict(batch)
             old = any(batch["created_at"] < job.created - CLOCK_SKEW_S for batch in page["data"])
             if old or not page.get("has_more") or not page["data"]:
                 return None
