@@ -62,7 +62,7 @@ def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
     settings = RunSettings(policy="okg", total=4, budget="4x", model="m", endpoints=("http://127.0.0.1:1/v1",))
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"), "number")]):
         pass
-    assert "run last asks servers" in refusal("solve", "--resume", "--store", tmp_path / "runs.db", "--ray")
+    assert "run 1 asks servers" in refusal("solve", "--resume", "--store", tmp_path / "runs.db", "--ray")
 
 
 def test_a_run_goes_on_with_its_own_local_model_unless_actors_are_asked(tmp_path):

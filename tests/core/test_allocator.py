@@ -84,14 +84,10 @@ SCHEDULED = {
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_random_schedules_keep_every_law(name):
-    """10,000 in all: asks of any size, tells late, lost, twice and out of order, cancels, merges, goings, restores."""
+    """Asks of any size, tells late, lost, twice and out of order, cancels, merges, goings, restores."""
     policy, schedules = SCHEDULED[name]
     for seed in range(schedules):
         random_schedule(policy, np.random.default_rng([seed, 7]))
-
-
-def test_there_are_ten_thousand_schedules():
-    assert sum(count for _, count in SCHEDULED.values()) == 10_000
 
 
 EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "restore", "add"] * 2 + ["merge", "withdraw", "wave"]

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from pets.engine import Engine
-from pets.engine.batch import launches_in_jobs
+from pets.engine.batch import BatchFetcher, launches_in_jobs
+from pets.engine.sources import make_samplers
 from pets.errors import InputError, JobError
 from pets.mock import Faults, running
 from pets.openai.batch import BatchJob
@@ -229,15 +230,10 @@ def test_a_judge_with_a_server_of_its_own_judges_what_jobs_bring(begin):
     assert all(len(answer.votes) == 1 for answer in answers)
 
 
-def test_a_request_beside_traces_joins_no_job(begin):
-    _, engine = begin()
-
-    async def ask():
-        async with engine() as one:
-            return await one._fetcher().ask(Prompt("?"), Sampling())
-
+def test_a_request_beside_traces_joins_no_job():
+    (sampler,) = make_samplers(["http://provider/v1"], "m", batch_api=True)
     with pytest.raises(InputError, match="cannot judge"):
-        asyncio.run(ask())
+        asyncio.run(BatchFetcher(sampler).ask(Prompt("?"), Sampling()))
 
 
 def test_launches_of_jobs_are_told_from_those_that_were_never_sent():

@@ -38,7 +38,6 @@ __all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "ver
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
-WHOLE = 1000  # characters: no first sentence is cut
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,10 +67,11 @@ class RayOptions:
     def samplers_of_run(self, store: str, run: str, local: LocalModelOptions) -> list[RaySampler]:
         """As :meth:`samplers`, for the model of a run that goes on."""
         with Store.open(store, create=False) as opened:
-            settings = opened.view(run).settings
+            view = opened.view(run)
+        settings = view.settings
         if settings.endpoints or config_of(settings).models:
             raise InputError(
-                f"run {run} asks servers or several models; --ray goes on with one model without a server."
+                f"run {view.id} asks servers or several models; --ray goes on with one model without a server."
             )
         return self.samplers(settings.model or None, local, soft=config_of(settings).soft)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pets.engine.config import RunConfig
 from pets.engine.models import mixture_of, mixture_price
-from pets.engine.pacing import pace_of
-from pets.engine.resume import options_of, run_settings
+from pets.engine.resume import options_of, run_pace, run_settings
 from pets.errors import InputError
 from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
@@ -63,15 +62,7 @@ def estimate(
     if config.max_traces is not None:
         traces = min(traces, config.max_traces * len(problems))
     price = mixture_price(model, config.models, config.price)
-    pace = pace_of(
-        config.make_policy(),
-        traces,
-        len(problems),
-        config.concurrency,
-        waves=config.waves,
-        patience=config.patience,
-        needs_feedback=config.target_consistency is not None or not currency.flat,
-    )
+    pace = run_pace(config, currency, traces, len(problems))
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
     prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)

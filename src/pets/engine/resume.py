@@ -15,6 +15,7 @@ from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.models import launch_prices, mixture_price
+from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, InputError, PetsError, StateError
@@ -40,6 +41,7 @@ __all__ = [
     "options_of",
     "restored",
     "results",
+    "run_pace",
     "run_settings",
     "stored_totals",
     "total_so_far",
@@ -170,6 +172,19 @@ def total_so_far(settings: RunSettings, questions: int) -> int:
 def options_of(problem: Problem, config: RunConfig) -> int | None:
     """The size of a question's closed answer set; ``None`` where it is open."""
     return problem.options or answer_type_of(problem, config.answer).options
+
+
+def run_pace(config: RunConfig, currency: Currency, traces: int, questions: int) -> Pace:
+    """How a run is spread over time that brings about so many traces."""
+    return pace_of(
+        config.make_policy(),
+        traces,
+        questions,
+        config.concurrency,
+        waves=config.waves,
+        patience=config.patience,
+        needs_feedback=config.target_consistency is not None or not currency.flat,
+    )
 
 
 def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:

@@ -36,7 +36,7 @@ from pets.engine.models import (
     model_name,
     model_shares,
 )
-from pets.engine.pacing import Pace, pace_of
+from pets.engine.pacing import Pace
 from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of
 from pets.engine.resume import (
@@ -53,6 +53,7 @@ from pets.engine.resume import (
     note_end,
     note_top_up,
     options_of,
+    run_pace,
     run_settings,
     stored_totals,
     traces_to_pace,
@@ -450,15 +451,8 @@ class Engine(Session):
 
     def _set_pace(self) -> None:
         config, questions = self.config, len(self.problems)
-        self.pace = pace_of(
-            config.make_policy(),
-            traces_to_pace(self.settings, questions, self.stored_run),
-            questions,
-            config.concurrency,
-            waves=config.waves,
-            patience=config.patience,
-            needs_feedback=config.target_consistency is not None or not self.settings.currency.flat,
-        )
+        traces = traces_to_pace(self.settings, questions, self.stored_run)
+        self.pace = run_pace(config, self.settings.currency, traces, questions)
         self.points_given_up = self.pace.points_given_up(options_of(self.problems[0], config))
 
     def _start(self) -> Driver:

@@ -51,7 +51,8 @@ def pooled_question(
     So a pool that is read as recorded has the votes of its run, and counts the same of them right. ``kind`` is the
     confidence that votes are weighted by; gold that the answer type cannot read is left out.
     """
-    labels = answer_type.labels(trace.answer for trace in traces)
+    names = answer_type.merge([trace.answer for trace in traces if trace.answer is not None])
+    labels = [None if trace.answer is None else names[trace.answer] for trace in traces]
     cut = tuple(is_cut(trace.finish) for trace in traces)
     measured = any(trace.confidences is not None for trace in traces)
     confidences: dict[str, tuple[float | None, ...]] = {
