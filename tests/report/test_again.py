@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from pets.core.budget import Budget
 from pets.engine import RunConfig
 from pets.engine.batch import batched
 from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.config import topped_up
 from pets.engine.models import ModelShare
 from pets.engine.resume import run_settings
+from pets.plans.stream import StreamSettings
 from pets.prompts import Prompt
 from pets.questions import Problem, question_set
+from pets.registry import make_policy
 from pets.report.again import commands_of
 from pets.samplers import Sampling
 from pets.store import Store
@@ -46,6 +49,8 @@ def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
         ({"confidence": "tail"}, "--confidence tail"),
         ({"soft": True}, "--soft"),
         ({"instruct": False}, "--no-instruct"),
+        ({"keep_texts": False}, "--no-texts"),
+        ({"keep_going": True}, "--keep-going"),
         ({"max_traces": 9}, "--max-traces 9"),
         ({"target_consistency": 0.95}, "--target-consistency 0.95"),
         ({"price": TokenPrice(0.15, 0.6)}, "--price in=0.15,out=0.6"),
@@ -76,6 +81,14 @@ def test_a_run_that_was_topped_up_has_its_whole_budget(tmp_path, budget, more, w
         anew = commands_of(store.view(run.id), 1).splitlines()[0]
     assert f" --budget {words} " in anew
     assert total_of(Amount.parse(words), 1) == settings.total
+
+
+def test_a_stream_is_gone_on_with_by_its_own_verb(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = StreamSettings(make_policy("price"), Budget.per_window(10, 40), RunConfig(budget="4x")).to_run()
+    with Store.open("runs.db") as store, store.create(settings, PROBLEMS) as run:
+        on, report = commands_of(store.view(run.id), 1).splitlines()
+    assert on == "pets stream --resume --run 1 < QUESTIONS" and report == "pets report 1"
 
 
 def test_each_model_of_a_mixture_has_its_weight(tmp_path):

@@ -15,7 +15,7 @@ from pets.samplers import Sampling
 from pets.store import RunSettings, RunView
 from pets.store.database import DEFAULT_STORE
 
-__all__ = ["QUESTIONS", "commands_of"]
+__all__ = ["QUESTIONS", "commands_of", "is_stream"]
 
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
 FLAGS = {
@@ -37,15 +37,27 @@ SAMPLING_FLAGS = {
     "reasoning_effort": "--reasoning-effort",
     "window": "--confidence-window",
 }
-SWITCHES = {"soft": "--soft", "batch_api": "--batch-api"}
+SWITCHES = {"soft": "--soft", "batch_api": "--batch-api", "keep_going": "--keep-going"}
+OFF_SWITCHES = {"instruct": "--no-instruct", "keep_texts": "--no-texts"}
 
 
 def commands_of(view: RunView, questions: int) -> str:
-    """A command that samples anew what the run sampled, one that goes on with it, and that of its report."""
+    """A command that samples anew what the run sampled, one that goes on with it, and that of its report.
+
+    A stream has the last two: the store does not know the file of its plan.
+    """
     store = [] if view.location == DEFAULT_STORE else ["--store", view.location]
+    on = ["--resume", "--run", str(view.id), *store]
+    report = shlex.join(["pets", "report", str(view.id), *store])
+    if is_stream(view.settings):
+        return "\n".join((f"{shlex.join(['pets', 'stream', *on])} < {QUESTIONS}", report))
     words = ["pets", "solve", *_options(view.settings, config_of(view.settings), questions), "--new", *store]
-    resume = ["pets", "solve", "--resume", "--run", str(view.id), *store]
-    return "\n".join(map(shlex.join, (words, resume, ["pets", "report", str(view.id), *store])))
+    return "\n".join((shlex.join(words), shlex.join(["pets", "solve", *on]), report))
+
+
+def is_stream(settings: RunSettings) -> bool:
+    """Whether `pets stream` made the run."""
+    return "stream" in settings.more
 
 
 def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterator[str]:
@@ -62,8 +74,7 @@ def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterat
     yield from _differing(FLAGS, config, RunConfig())
     yield from _sampling_options(config.sampling, _own_sampling(settings.name))
     yield from (flag for name, flag in SWITCHES.items() if getattr(config, name))
-    if not config.instruct:
-        yield "--no-instruct"
+    yield from (flag for name, flag in OFF_SWITCHES.items() if not getattr(config, name))
     if config.price is not None:
         batch = f",batch={config.price.batch:g}" if config.batch_api else ""
         yield from ("--price", _price_text(config.price) + batch)

@@ -7,7 +7,7 @@ from pets.engine.question import Answer
 from pets.engine.resume import total_so_far
 from pets.engine.summary import AnswerSummary
 from pets.questions import Problem
-from pets.report.again import QUESTIONS, commands_of
+from pets.report.again import QUESTIONS, commands_of, is_stream
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.reliability import FEW, wilson
 from pets.report.run_charts import (
@@ -68,7 +68,7 @@ def _unfinished(run: RunData) -> str:
     spent, total = _spending(run)
     if run.view.state() == "running":
         return f"This run is at work: {spent} of {total} are spent. The page shows it as it stood when it was made."
-    return f"This run was stopped before its end: {spent} of {total} are spent. The second command at the end goes on."
+    return f"This run was stopped before its end: {spent} of {total} are spent. A command at the end goes on with it."
 
 
 def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
@@ -266,10 +266,10 @@ def _duration(seconds: float) -> str:
 def _again_section(page: Page, run: RunData) -> None:
     settings = run.view.settings
     commands = commands_of(run.view, len(run.problems))
-    file = f" {QUESTIONS} is the file of the questions ({settings.name})." if f" {QUESTIONS} " in commands else ""
-    page.section(
-        "How to make it again",
-        f"The first command samples it anew, the second goes on with this run, the third writes this page.{file}",
-    )
+    file = f" {QUESTIONS} is the file of the questions ({settings.name})." if QUESTIONS in commands.split() else ""
+    words = "The first command samples it anew, the second goes on with this run, the third writes this page."
+    if is_stream(settings):
+        words = "The first command goes on with this stream, the second writes this page."
+    page.section("How to make it again", words + file)
     page.code(commands)
     page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])
