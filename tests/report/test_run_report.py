@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from pets.report.run_data import read_run
 from pets.report.run_report import run_page
 from pets.store import Store
 
@@ -65,6 +66,22 @@ def test_a_run_that_is_not_at_its_end_says_so(run_store):
 def test_every_kind_of_vote_is_told_in_its_own_words(tmp_path, options, words):
     with Store.open(tmp_path / "runs.db") as store:
         assert words in words_of(run_page(store.view(write_run(store, {"a": "AAB", "b": "CACA"}, **options))))
+
+
+@pytest.mark.parametrize("votes", [{"a": "ABBAC"}, {"a": "AABA", "b": "CACB", "c": "AAAAB"}])
+def test_a_run_that_gave_every_question_the_same_claims_no_saving(tmp_path, votes):
+    with Store.open(tmp_path / "runs.db") as store:
+        text = words_of(run_page(store.view(write_run(store, votes, policy="uniform"))))
+    assert "no fewer traces" in text and "the same for each" in text and "equal shares would need" not in text
+
+
+def test_a_run_is_compared_with_equal_shares_on_the_same_draws(run_store):
+    run = read_run(run_store.view(1))
+    on_the_same, on_others = (
+        f"{run.uniform.budget_for(x):.1f}" for x in (run.spent.consistency[-1], run.consistency[0])
+    )
+    assert on_the_same != on_others
+    assert f"equal shares would need about {on_the_same} " in words_of(run_page(run_store.view(1)))
 
 
 @pytest.mark.parametrize("path", ["runs.db", "my runs.db"])

@@ -101,9 +101,16 @@ def _accuracy(summary: AnswerSummary) -> Measured:
 
 
 def _saving(run: RunData) -> Tile:
-    """What uniform would have needed for the same self-consistency."""
-    needed = run.uniform.budget_for(run.consistency[0])
-    share = run.mean_traces / (run.uniform.traces[-1] if needed is None else needed)
+    """What uniform would have needed for the same self-consistency, on the same draws where the run has a curve."""
+    sizes = [answer.traces for answer in run.answers]
+    if max(sizes) - min(sizes) <= 1:
+        note = f"{run.mean_traces:.1f} per question, the same for each"
+        return Tile("against equal shares", "no fewer traces", note)
+    traces, level = run.mean_traces, run.consistency[0]
+    if run.spent is not None:
+        traces, level = float(run.spent.traces[-1]), float(run.spent.consistency[-1])
+    needed = run.uniform.budget_for(level)
+    share = traces / (run.uniform.traces[-1] if needed is None else needed)
     note = _needs(run, needed)
     if share >= 1:
         return Tile("against equal shares", "no fewer traces", note)
