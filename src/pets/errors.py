@@ -91,3 +91,19 @@ class JobError(SamplerError):
 
 class JobLeftError(SamplerError):
     """A batch job was left where it is, at its provider or in a file; the run goes on with it later."""
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The user's own error out of nested groups, else the only one there is, else the group.
+
+    >>> first_error(ExceptionGroup("", [OSError(), ExceptionGroup("", [InputError("no question")])]))
+    InputError('no question')
+    """
+    leaves = _leaves(errors)
+    own = (error for error in leaves if isinstance(error, PetsError))
+    return next(own, leaves[0] if len(leaves) == 1 else errors)
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    parts = [_leaves(error) if isinstance(error, BaseExceptionGroup) else [error] for error in errors.exceptions]
+    return [error for part in parts for error in part]

@@ -15,6 +15,7 @@ from pets.prompts import Completion, Prompt, Sampling
 from pets.questions import Problem
 from pets.samplers import Sampler
 from pets.store import RunSettings, Store
+from pets.store.postgres import connect
 from pets.store.tasks import TaskQueue
 
 from ..waiting import until
@@ -256,6 +257,21 @@ def test_a_follower_sees_that_nobody_allocates_any_more(postgres_url, run):
         run.finish()
         run.close()
         assert await task == "finished"
+
+    asyncio.run(work())
+
+
+def test_a_follower_whose_connection_is_lost_ends_with_one_error(postgres_url, run):
+    async def work():
+        task = asyncio.create_task(follow(postgres_url, run.id, Worker(postgres_url, [Scripted("other")], 2)))
+        with contextlib.closing(TaskQueue(postgres_url, run.id)) as queue:
+            await until(queue.workers, task)
+            with contextlib.closing(connect(postgres_url)) as server:
+                idle_worker = "query ~ '^(UPDATE workers SET beat|WITH free)'"
+                sql = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {idle_worker}"
+                await until(lambda: server.execute(sql).fetchall())
+            with pytest.raises(StateError, match="What was written before is safe"):
+                await task
 
     asyncio.run(work())
 

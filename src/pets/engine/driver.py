@@ -27,7 +27,7 @@ from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
 from pets.engine.reading import ReadingThreads
 from pets.engine.soft import soft_vote
-from pets.errors import BudgetError, BusyError, InputError, PetsError, RefusedError, SamplerError, StateError
+from pets.errors import BudgetError, BusyError, InputError, RefusedError, SamplerError, StateError, first_error
 from pets.questions import Problem
 from pets.registry import spec_of
 from pets.samplers import Completion, Prompt, Sampling, Seeds
@@ -200,7 +200,7 @@ class Driver:
                         self._intake.cancel()
                 await self._loop()
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         finally:
             self._group = None
             if self._end_of_wait is not None:
@@ -325,7 +325,7 @@ class Driver:
         except TimeoutError:
             submission.stopped = "deadline"
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         if not any(trace.error is None for trace in (question.traces or {}).values()):
             raise submission.error or self.fetcher.outage or BusyError("no trace came back in time.")
         return self._submitted_answer(submission, question)
@@ -874,18 +874,3 @@ def _used_up(allocator: Allocator) -> str:
         f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
         "spent or on their way. Raise the budget, or declare a horizon that counts every question."
     )
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The user's own error out of nested groups, else the only one there is, else the group."""
-    leaves = list(_leaves(errors))
-    ours = (error for error in leaves if isinstance(error, PetsError))
-    return next(ours, leaves[0] if len(leaves) == 1 else errors)
-
-
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

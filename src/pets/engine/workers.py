@@ -28,7 +28,7 @@ from pets._version import __version__
 from pets.confidence import Confidence
 from pets.engine.endpoints import Endpoint, EndpointPool
 from pets.engine.fetch import MAX_CHOICES, Outage
-from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, StateError, UnreachableError
+from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, StateError, UnreachableError, first_error
 from pets.prompts import Completion, Message, Prompt, Sampling, TokenAlternatives
 from pets.samplers import Sampler
 from pets.store import RunSettings, RunState, Store
@@ -98,6 +98,8 @@ class Worker:
                         await asyncio.to_thread(queue.resize, worker, width)
                     is_registered = await self._exchange(queue, worker, group)
                     await asyncio.sleep(POLL_S)
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
         finally:
             with suppress(StateError):
                 queue.leave(worker)
@@ -231,8 +233,9 @@ class SharedSampler(Sampler):
             finally:
                 queue.close()
         except BaseExceptionGroup as errors:
-            self._fail(errors.exceptions[0], list(self._waiting))
-            raise errors.exceptions[0] from None
+            error = first_error(errors)
+            self._fail(error, list(self._waiting))
+            raise error from None
         except Exception as error:
             self._fail(error, list(self._waiting))
             raise
