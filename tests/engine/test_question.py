@@ -10,7 +10,7 @@ from pets.answers.choice import Choice
 from pets.confidence import Confidence
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
-from pets.engine.question import OpenQuestion, answer_type_of, excerpt_of, group_by_question, prompt_of
+from pets.engine.question import OpenQuestion, answer_type_of, excerpt_of, group_by_question, outcome_of, prompt_of
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt
 from pets.store import StoredTrace
@@ -71,6 +71,22 @@ def test_an_excerpt_is_short_and_has_both_ends():
     assert excerpt_of(" short ") == "short"
     excerpt = excerpt_of("begin " + "x" * 5000 + " end")
     assert len(excerpt) <= 300 and excerpt.startswith("begin") and excerpt.endswith("end")
+
+
+@pytest.mark.parametrize(
+    ("finish", "outcome"),
+    [
+        ("length", "cut"),
+        ("max_tokens", "cut"),
+        ("MAX_TOKENS", "cut"),
+        ("model_length", "cut"),
+        ("repetition", "cut"),
+        ("content_filter", "refused"),
+        ("stop", "unreadable"),
+    ],
+)
+def test_a_trace_that_its_server_ended_is_cut_whatever_the_server_calls_that(finish, outcome):
+    assert outcome_of(StoredTrace("q", 0, finish=finish)) == outcome
 
 
 def test_the_surest_trace_of_the_answer_speaks_for_it_and_the_first_of_equals():

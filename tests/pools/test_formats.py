@@ -147,6 +147,12 @@ def test_lm_evals_repeats_are_traces_and_its_filters_count_once(tmp_path):
     )
 
 
+@pytest.mark.parametrize("finish", ["length", "max_tokens", "repetition", "content_filter"])
+def test_a_trace_that_its_server_ended_is_cut_as_in_a_live_run(finish):
+    rows = [{"id": "q", "text": "It is 4.", "finish": "stop"}, {"id": "q", "text": "It is 5, or", "finish": finish}]
+    assert from_frame(rows).questions[0].cut == (False, True)
+
+
 def test_lm_evals_log_likelihoods_are_no_answers(tmp_path):
     path = write_samples(tmp_path, sample(0, [[["-3.1", "False"]], [["-1.2", "True"]]], [["-3.1", "False"]]))
     assert "log-likelihoods" in check_pool(path)[0]

@@ -106,9 +106,9 @@ def outcome_of(trace: StoredTrace) -> Outcome:
         return "failed"
     if trace.answer is not None:
         return "read"
-    if trace.finish == "length":
-        return "cut"
-    return "refused" if trace.finish in REFUSALS else "unreadable"
+    if trace.finish.lower() in REFUSALS:
+        return "refused"
+    return "cut" if is_cut(trace.finish) else "unreadable"
 
 
 def excerpt_of(text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pets.errors import PoolError
+from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
 from pets.tabular.reading import max_unpacked, parse_json
 
@@ -40,7 +41,6 @@ TRACE_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """The same of a file with one trace per row."""
 
-CUT = ("length", "max_tokens", "model_length")  # how servers and tools say that a trace ended at its token limit
 UNREAD = "[invalid]"  # what lm-eval's filters leave where they read nothing
 LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
 
@@ -175,7 +175,7 @@ def _trace(record: Record, fields: Mapping[str, str]) -> _Trace:
         _number(values.get("tokens"), int),
         _number(values.get("confidence"), float),
         _number(values.get("number"), int),
-        values.get("finish") in CUT,
+        is_cut(str(values.get("finish"))),
     )
 
 
@@ -271,7 +271,7 @@ def _inspect_traces(sample: Record) -> list[_Trace]:
             gold or None,
             usage.get("output_tokens"),
             number=sample.get("epoch"),
-            cut=choice.get("stop_reason") in CUT,
+            cut=is_cut(str(choice.get("stop_reason"))),
         )
     ]
 
