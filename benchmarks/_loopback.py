@@ -35,8 +35,8 @@ class Answering(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         while (head := self.buffer.find(b"\r\n\r\n")) >= 0:
-            found = LENGTH.search(self.buffer[:head])
-            end = head + 4 + (int(found[1]) if found else 0)
+            length = LENGTH.search(self.buffer[:head])
+            end = head + 4 + (int(length[1]) if length else 0)
             if len(self.buffer) < end:
                 return
             request, self.buffer = self.buffer[:end], self.buffer[end:]
@@ -44,15 +44,15 @@ class Answering(asyncio.Protocol):
 
     def answer(self, request: bytes) -> None:
         """Answer one whole request."""
-        asked = N.search(request)
-        self.transport.write(self.reply(int(asked[1]) if asked else 1))
+        choices = N.search(request)
+        self.transport.write(self.reply(int(choices[1]) if choices else 1))
 
     def reply(self, n: int) -> bytes:
         choices = []
         for index in range(n):
             self.turn += 1
-            said = f"The answer is {ANSWERS[self.turn % len(ANSWERS)]}."
-            choices.append({"index": index, "message": {"content": said}, "finish_reason": "stop"})
+            text = f"The answer is {ANSWERS[self.turn % len(ANSWERS)]}."
+            choices.append({"index": index, "message": {"content": text}, "finish_reason": "stop"})
         body = json.dumps({"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": 5 * n}}).encode()
         return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 

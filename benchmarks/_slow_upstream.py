@@ -62,12 +62,12 @@ class Slow(Answering):
 
     def answer(self, request: bytes) -> None:
         if request.startswith(b"GET /stats"):
-            busy = {number: one.seconds for number, one in BUSY.items()}
+            busy = {number: work.seconds for number, work in BUSY.items()}
             body = json.dumps(STATS | {"busy": busy}).encode()
             self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
             return
-        asked = N.search(request)
-        n = int(asked[1]) if asked else 1
+        choices = N.search(request)
+        n = int(choices[1]) if choices else 1
         fault = self.rng.choice(("429", "500", "broken")) if self.rng.random() < self.faults else ""
         if fault in ("429", "500"):
             STATS[fault] += 1

@@ -151,14 +151,14 @@ def main() -> None:
         by_request, by_clock = run(kills, rng, Path(folder), f"{url}/v1", deadly, list(book.ids()))
         jobs = httpx.get(f"{url}/v1/batches?limit=100").json()["data"]
         with Store.open(Path(folder) / "runs.db") as store:
-            found = check(store, mock, jobs, MEAN * QUESTIONS)
+            figures = check(store, mock, jobs, MEAN * QUESTIONS)
     moments = {
         "kills": by_request + by_clock,
         "by a request": dict(sorted(deadly.moments.items())),
         "by time": by_clock,
     }
-    print(json.dumps({"benchmark": "batch_crash", "seed": seed, **moments, **found}))
-    if not all(value for value in found.values() if isinstance(value, bool)):
+    print(json.dumps({"benchmark": "batch_crash", "seed": seed, **moments, **figures}))
+    if not all(value for value in figures.values() if isinstance(value, bool)):
         raise SystemExit("something was lost or paid twice")
 
 

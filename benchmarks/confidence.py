@@ -81,10 +81,10 @@ def gold_of(question: PooledQuestion) -> str | None:
 def auroc_table(pool: Pool) -> Table:
     table = Table("kind", "AUROC, mean over questions", "95 % interval", "questions")
     for kind in KINDS:
-        found = np.array([value for question in pool.questions if (value := auroc(question, kind)) is not None])
-        reach = 1.96 * found.std(ddof=1) / np.sqrt(len(found))
+        areas = np.array([value for question in pool.questions if (value := auroc(question, kind)) is not None])
+        reach = 1.96 * areas.std(ddof=1) / np.sqrt(len(areas))
         table.add_row(
-            kind, f"{found.mean():.3f}", f"{found.mean() - reach:.3f} to {found.mean() + reach:.3f}", str(len(found))
+            kind, f"{areas.mean():.3f}", f"{areas.mean() - reach:.3f} to {areas.mean() + reach:.3f}", str(len(areas))
         )
     return table
 
@@ -129,8 +129,8 @@ def weighted_vote(answers: Sequence[str | None], weights: Sequence[float], top: 
     return weighted_majority(answers, top_p(answers, weights) if top else weights)
 
 
-def difference(one: Array, other: Array) -> str:
-    gap = 100 * (one - other)
+def difference(first: Array, second: Array) -> str:
+    gap = 100 * (first - second)
     return f"{gap.mean():+.1f} ± {1.96 * gap.std(ddof=1) / np.sqrt(len(gap)):.1f}"
 
 

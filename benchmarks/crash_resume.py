@@ -89,10 +89,10 @@ def main() -> None:
         _, words = child.communicate()
         print(words.decode().strip())
         with Store.open(store) as opened:
-            found = check(opened, done, MEAN * QUESTIONS)
-        found["served by the mock"] = mock.stats.traces
-    print(json.dumps({"benchmark": "crash_resume", "seed": seed, **found}))
-    if not all(value for value in found.values() if isinstance(value, bool)):
+            figures = check(opened, done, MEAN * QUESTIONS)
+        figures["served by the mock"] = mock.stats.traces
+    print(json.dumps({"benchmark": "crash_resume", "seed": seed, **figures}))
+    if not all(value for value in figures.values() if isinstance(value, bool)):
         raise SystemExit("something was lost")
 
 

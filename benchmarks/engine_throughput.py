@@ -34,28 +34,28 @@ LONG_RUN = 100_000
 async def engine(url: str, traces: int, store: Path | None) -> float:
     """Seconds that the engine takes to spend so many traces, from its first ask to its last tell."""
     config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
-    asked = questions(min(QUESTIONS, traces))
-    async with Engine(asked, endpoint=url, model="m", store=store, config=config) as one:
+    problems = questions(min(QUESTIONS, traces))
+    async with Engine(problems, endpoint=url, model="m", store=store, config=config) as engine:
         begun = time.perf_counter()
-        await one.run()
-        assert one.allocator.budget.spent == traces
+        await engine.run()
+        assert engine.allocator.budget.spent == traces
         return time.perf_counter() - begun
 
 
 async def compare(traces: int, rounds: int) -> dict[str, list[float]]:
     """Traces a second of each, round by round."""
-    found: dict[str, list[float]] = {"bare": [], "bare, spread": [], "engine": [], "engine with store": []}
+    rates: dict[str, list[float]] = {"bare": [], "bare, spread": [], "engine": [], "engine with store": []}
     with loopback() as url, tempfile.TemporaryDirectory() as folder:
         await engine(url, 500, None)  # imports, tables and the server's first connections
         for turn in range(rounds):
-            names = list(found)
+            names = list(rates)
             for name in names[turn % 4 :] + names[: turn % 4]:
                 if name.startswith("bare"):
                     seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
                 else:
                     seconds = await engine(url, traces, Path(folder) / f"{turn}.db" if "store" in name else None)
-                found[name].append(traces / seconds)
-    return found
+                rates[name].append(traces / seconds)
+    return rates
 
 
 class Instant(Sampler):
@@ -71,11 +71,11 @@ async def grow(traces: int) -> dict[str, float]:
     sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
-        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", config=config) as one:
-            running = asyncio.create_task(one.run())
+        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", config=config) as engine:
+            running = asyncio.create_task(engine.run())
             while not running.done():
                 await asyncio.sleep(0.05)
-                if one.begun and one.allocator.told >= traces / 10:
+                if engine.begun and engine.allocator.told >= traces / 10:
                     sizes.setdefault("after a tenth", resident())
             await running
             sizes["at the end"] = resident()
@@ -101,13 +101,13 @@ def main() -> None:
         print(json.dumps(asyncio.run(grow(args.grow))))
         return
     print(__doc__)
-    found = asyncio.run(compare(args.traces, args.rounds))
+    rates_by_name = asyncio.run(compare(args.traces, args.rounds))
     ratios = {
-        f"{ours} over {its}": [a / b for a, b in zip(found[ours], found[its], strict=True)]
+        f"{ours} over {its}": [a / b for a, b in zip(rates_by_name[ours], rates_by_name[its], strict=True)]
         for ours in ("engine", "engine with store")
         for its in ("bare", "bare, spread")
     }
-    for name, rates in found.items():
+    for name, rates in rates_by_name.items():
         print(f"{name}: {median(rates):.0f} traces/s (median of {args.rounds})")
     for name, values in ratios.items():
         print(f"{name}: median {median(values):.3f}, {min(values):.3f} to {max(values):.3f}")

@@ -56,9 +56,9 @@ class Crowd:
 
 def counted_at(upstream: str) -> dict[str, int]:
     """What the upstream gave out."""
-    found: dict[str, int] = httpx.get(f"{upstream}/stats", trust_env=False).json()
-    del found["busy"]
-    return found
+    counts: dict[str, int] = httpx.get(f"{upstream}/stats", trust_env=False).json()
+    del counts["busy"]
+    return counts
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ class Load:
             try:
                 async with (
                     asyncio.timeout(patience),
-                    session.post(f"{url}/chat/completions", json=asked(number)) as reply,
+                    session.post(f"{url}/chat/completions", json=chat_body(number)) as reply,
                 ):
                     status, body = reply.status, await reply.read()
             except TimeoutError:
@@ -109,7 +109,7 @@ class Load:
                 self.own.append(about["seconds"] - about["upstream_seconds"])
 
 
-def asked(number: int) -> dict[str, object]:
+def chat_body(number: int) -> dict[str, object]:
     return {"model": "pets/m", "messages": [{"role": "user", "content": f"Question {number}"}]}
 
 
@@ -119,23 +119,23 @@ def connected() -> aiohttp.ClientSession:
 
 async def bare(upstream: str, clients: int, first: int) -> dict[int, float]:
     """Seconds of requests that go straight to the upstream, by question number; those that failed are left out."""
-    found: dict[int, float] = {}
+    seconds_by_request: dict[int, float] = {}
 
     async def client(session: aiohttp.ClientSession, numbers: range, rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0.0, SECONDS))
         for number in numbers:
             begun = time.perf_counter()
             with contextlib.suppress(aiohttp.ClientError):
-                async with session.post(f"{upstream}/v1/chat/completions", json=asked(number)) as reply:
+                async with session.post(f"{upstream}/v1/chat/completions", json=chat_body(number)) as reply:
                     await reply.read()
                     if reply.status == httpx.codes.OK:
-                        found[number] = time.perf_counter() - begun
+                        seconds_by_request[number] = time.perf_counter() - begun
 
     async with connected() as session, asyncio.TaskGroup() as group:
-        for one in range(clients):
-            numbers = range(first + one * BARE, first + (one + 1) * BARE)
-            group.create_task(client(session, numbers, random.Random(one)))
-    return found
+        for number in range(clients):
+            numbers = range(first + number * BARE, first + (number + 1) * BARE)
+            group.create_task(client(session, numbers, random.Random(number)))
+    return seconds_by_request
 
 
 def resident(pid: int) -> float:

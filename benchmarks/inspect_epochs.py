@@ -47,12 +47,12 @@ async def by_budget(paths: Paths, mean: int, epochs: int, slots: int) -> Paths:
     epoch_place: dict[tuple[str, int], int] = {}
     for epoch in range(1, epochs + 1):
         for id, path in paths.items():
-            asked = asyncio.ensure_future(manager.schedule_sample(id, epoch))
+            schedule = asyncio.ensure_future(manager.schedule_sample(id, epoch))
             await asyncio.sleep(0)
-            while not asked.done():  # the pass waits for epochs under way
+            while not schedule.done():  # the pass waits for epochs under way
                 await end_one()
                 await asyncio.sleep(0)
-            if asked.result() is None:
+            if schedule.result() is None:
                 epoch_place[id, epoch] = len(drawn[id])
                 drawn[id].append(path[len(drawn[id]) % len(path)])
                 running.append((id, epoch))

@@ -33,7 +33,7 @@ async def timed(request: Request) -> tuple[float, int]:
     """Seconds and tokens of all questions."""
     gate, seeds = asyncio.Semaphore(IN_FLIGHT), Seeds(0)
 
-    async def one(number: int) -> int:
+    async def tokens_of(number: int) -> int:
         async with gate:
             return await request(
                 Prompt(f"{SHOTS}Q: What is {number + 13} + {2 * number + 5}?\nA:"), seeds.at(number, 0)
@@ -41,7 +41,7 @@ async def timed(request: Request) -> tuple[float, int]:
 
     start = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(number)) for number in range(QUESTIONS)]
+        tasks = [group.create_task(tokens_of(number)) for number in range(QUESTIONS)]
     return time.perf_counter() - start, sum(task.result() for task in tasks)
 
 
@@ -61,14 +61,14 @@ async def measure(
         (await client.post("/completions", json=body)).raise_for_status()
         return 0
 
-    found = []
+    rates = []
     for turn in range(rounds):
         seconds, tokens = {}, 0
         for name, request in [("sampler", ours), ("bare", bare)][:: -1 if turn % 2 else 1]:
             seconds[name], counted = await timed(request)
             tokens = counted or tokens
-        found.append({name: tokens / took for name, took in seconds.items()})
-    return found
+        rates.append({name: tokens / took for name, took in seconds.items()})
+    return rates
 
 
 async def run(rounds: int) -> dict[str, object]:
@@ -77,9 +77,9 @@ async def run(rounds: int) -> dict[str, object]:
         key = {"Authorization": f"Bearer {sampler.key}"}
         async with httpx.AsyncClient(base_url=sampler.url, headers=key, timeout=3600, trust_env=False) as client:
             for case, top_logprobs in CASES.items():
-                found = await measure(sampler, client, top_logprobs, rounds)
-                ratios = sorted(one["sampler"] / one["bare"] for one in found)
-                ours, bare = (median(one[name] for one in found) for name in ("sampler", "bare"))
+                rounds_rates = await measure(sampler, client, top_logprobs, rounds)
+                ratios = sorted(rate["sampler"] / rate["bare"] for rate in rounds_rates)
+                ours, bare = (median(rate[name] for rate in rounds_rates) for name in ("sampler", "bare"))
                 print(f"{case}: sampler {ours:.0f} tokens/s, bare client {bare:.0f} tokens/s (medians of {rounds})")
                 print(f"  ratio of a round: median {median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
                 figures[case] = {"sampler": ours, "bare": bare, "ratio": median(ratios), "ratios": ratios}

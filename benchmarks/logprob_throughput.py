@@ -30,15 +30,15 @@ PROMPT = Prompt.chat("Question q0")
 def lines() -> list[str]:
     """The data of a stream's events."""
     rng = np.random.default_rng(0)
-    found = []
+    chunks = []
     for number in range(TOKENS):
         tops = np.sort(-rng.exponential(3.0, TOP))[::-1].tolist()
         top = [{"token": f" w{k}", "logprob": value, "bytes": None} for k, value in enumerate(tops)]
         logprobs = {"content": [{"token": " w0", "logprob": tops[0], "bytes": None, "top_logprobs": top}]}
         finish = "stop" if number == TOKENS - 1 else None
         choice = {"index": 0, "delta": {"content": " w0"}, "logprobs": logprobs, "finish_reason": finish}
-        found.append(json.dumps({"id": "c", "object": "chat.completion.chunk", "choices": [choice]}))
-    return found
+        chunks.append(json.dumps({"id": "c", "object": "chat.completion.chunk", "choices": [choice]}))
+    return chunks
 
 
 def from_memory(rounds: int, streams: int) -> list[float]:
@@ -54,8 +54,8 @@ def from_memory(rounds: int, streams: int) -> list[float]:
             reply = ResponseReader(1, SAMPLING)
             for line in events:
                 reply.read(line)
-            (one,) = reply.completions()
-            assert one.confidence is not None and one.tokens == TOKENS
+            (trace,) = reply.completions()
+            assert trace.confidence is not None and trace.tokens == TOKENS
         ratios.append((middle - begun) / (time.perf_counter() - middle))
     return ratios
 

@@ -76,8 +76,8 @@ def main() -> None:
         path = Path(folder) / "questions.jsonl"
         write(path, args.questions)
         command = [sys.executable, "-m", "benchmarks.million_questions", str(args.questions), str(args.mean)]
-        found = subprocess.run([*command, "--child", str(path)], check=True, capture_output=True, text=True).stdout
-    figures = json.loads(found)
+        output = subprocess.run([*command, "--child", str(path)], check=True, capture_output=True, text=True).stdout
+    figures = json.loads(output)
     print("\n".join(f"{name}: {value:,}" for name, value in figures.items()))
     print(json.dumps({"benchmark": "million_questions", **figures}))
 

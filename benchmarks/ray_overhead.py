@@ -94,8 +94,8 @@ class PooledDecoder(Sampler):
 async def solve_s(samplers: list[Sampler], traces: int) -> float:
     """Seconds that the engine takes to spend so many traces."""
     config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
-    asked = questions(min(QUESTIONS, traces))
-    engine = Engine(asked, sampler=samplers, config=config)
+    problems = questions(min(QUESTIONS, traces))
+    engine = Engine(problems, sampler=samplers, config=config)
     for sampler in samplers:  # not with the engine: they stay for the next round
         await sampler.__aenter__()
     begun = time.perf_counter()

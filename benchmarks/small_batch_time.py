@@ -208,8 +208,8 @@ def wall_clock(sizes: Sequence[int], runs: int) -> dict[str, object]:
         for size in sizes:
             pairs = []
             for run in range(runs):
-                asked = [problems[(run * size + place) % len(problems)] for place in range(size)]
-                pairs.append([asyncio.run(timed(url, asked, policy, run)) for policy in ("uniform", "okg")])
+                batch = [problems[(run * size + place) % len(problems)] for place in range(size)]
+                pairs.append([asyncio.run(timed(url, batch, policy, run)) for policy in ("uniform", "okg")])
             ratios = sorted(okg / uniform for uniform, okg in pairs)
             seconds = [round(median(column), 2) for column in zip(*pairs, strict=True)]
             print(

@@ -80,13 +80,13 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
         budget, horizon = Budget.per_window(WINDOW, int(mean * WINDOW), cap=drawn.size), None
     else:
         budget, horizon = Budget(int(mean * len(arrivals)), drawn.size), len(arrivals)
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     config = RunConfig(answer=RecordedAnswer(), concurrency=4096)
     settings = StreamSettings(policy, budget, config, horizon, way.at_once, options={"text": drawn.pool.options})
     source = RecordedStream(drawn.traces, config.seeds(0).cap)
-    stream = Stream(settings, [source], lambda answer: found.update({answer.id: answer}))
+    stream = Stream(settings, [source], lambda answer: answers.update({answer.id: answer}))
     asyncio.run(stream.run(arriving([drawn.pool.questions[row].id for row in arrivals])))
-    sizes = [found[drawn.pool.questions[row].id].traces for row in arrivals]
+    sizes = [answers[drawn.pool.questions[row].id].traces for row in arrivals]
     return Run(budget.spent, budget.total, drawn.agree[list(arrivals), sizes])
 
 
@@ -110,9 +110,9 @@ def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: ar
 def summary(runs: Sequence[dict[str, Run]]) -> Iterator[tuple[str, dict[str, float]]]:
     """The figures of each way, over repetitions."""
     for name in runs[0]:
-        shares = np.array([one[name].spent / one[name].budget for one in runs])
-        consistency = np.array([one[name].consistency for one in runs])
-        difference = np.array([one[name].consistency - one["lab"].agree[: one[name].agree.size].mean() for one in runs])
+        shares = np.array([run[name].spent / run[name].budget for run in runs])
+        consistency = np.array([run[name].consistency for run in runs])
+        difference = np.array([run[name].consistency - run["lab"].agree[: run[name].agree.size].mean() for run in runs])
         yield (
             name,
             {
@@ -130,15 +130,15 @@ def summary(runs: Sequence[dict[str, Run]]) -> Iterator[tuple[str, dict[str, flo
 def measured(pool: Pool, args: argparse.Namespace) -> None:
     read, protocol = read_answers(pool), ReplayConfig(repetitions=args.repetitions, budgets=(args.mean_budget,))
     runs = [repetition(read, protocol, number, args) for number in range(args.repetitions)]
-    (found,) = replay([pool], [f"price:rounds={args.rounds}"], config=protocol)
-    lab = found.result(f"price:rounds={args.rounds}").consistency
+    (pool_result,) = replay([pool], [f"price:rounds={args.rounds}"], config=protocol)
+    lab = pool_result.result(f"price:rounds={args.rounds}").consistency
     print(f"\n{pool.name}: {len(pool.questions)} questions, {args.repetitions} repetitions, "
           f"{args.mean_budget:g} traces per question, {args.rounds} rounds")  # fmt: skip
     figures = dict(summary(runs))
-    for name, one in figures.items():
-        print(f"  {name:14} spend {one['spend_lowest']:.3f} to {one['spend_highest']:.3f} of the budget, "
-              f"self-consistency {one['consistency']:.4f}, minus lab {one['minus_lab']:+.4f} "
-              f"(s.e. {one['standard_error']:.4f})")  # fmt: skip
+    for name, row in figures.items():
+        print(f"  {name:14} spend {row['spend_lowest']:.3f} to {row['spend_highest']:.3f} of the budget, "
+              f"self-consistency {row['consistency']:.4f}, minus lab {row['minus_lab']:+.4f} "
+              f"(s.e. {row['standard_error']:.4f})")  # fmt: skip
     print(f"  {'lab_replay':14} self-consistency {lab.mean():.4f} (s.e. {lab.std() / lab.size**0.5:.4f})")
     print(json.dumps({"benchmark": "stream_budget", "pool": pool.name, "repetitions": args.repetitions,
                       "lab_replay": round(float(lab.mean()), 4), **figures}), flush=True)  # fmt: skip
