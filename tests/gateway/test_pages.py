@@ -67,7 +67,8 @@ def test_with_keys_every_path_of_the_dashboard_needs_one(tmp_path):
         assert [gateway.client.get(path).status_code for path in PATHS] == [401] * len(PATHS)
         statuses = [gateway.client.get(path, auth=("", secret)).status_code for path in PATHS]
         assert statuses == [200, 200, 200, 404, 200]
-        assert gateway.client.get("/dashboard/history?span=year", auth=("", secret)).status_code == 400
+        for path in ("/dashboard/history", "/dashboard/events"):
+            assert gateway.client.get(f"{path}?span=year", auth=("", secret)).status_code == 400
 
 
 def test_a_page_is_told_numbers_and_history_over_one_connection(gateway):

@@ -7,6 +7,7 @@ from importlib.resources import files
 from itertools import count
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -78,8 +79,7 @@ class Pages:
     async def history(self, request: Request) -> Response:
         """The dashboard's numbers over the last hour or day (``?span=``)."""
         key, query = self._authenticate(request, browser=True), request.query_params
-        columns = self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
-        return _data(columns)
+        return _data(self._history(key, query))
 
     async def question(self, request: Request) -> Response:
         """One of the latest votes with its traces."""
@@ -93,6 +93,7 @@ class Pages:
         snapshot = self._dashboard.snapshot(key, query.get("key"))
         if "once" in query:
             return _data(snapshot)
+        self._history(key, query)  # a span that is not kept is refused now: a stream that has begun has no status
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
 
@@ -105,11 +106,13 @@ class Pages:
                 key = self._authenticate(request, browser=True)
                 yield _event(self._dashboard.snapshot(key, query.get("key")))
                 if tick % HISTORY_EVERY == 0:
-                    columns = self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
-                    yield b"event: history\n" + _event(columns)
+                    yield b"event: history\n" + _event(self._history(key, query))
             except ApiError:
                 return
             await asyncio.sleep(self._refresh)
+
+    def _history(self, key: ApiKey, query: QueryParams) -> dict[str, Any]:
+        return self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
 
     async def models(self, request: Request) -> Response:
         """The server's models, each also with the prefix that makes it vote."""
