@@ -19,7 +19,7 @@ import pytest
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.mock import DistributionAnswers, MockModel, running, synthetic
 from pets.samplers import Prompt, Sampling
-from pets.samplers import openai as client
+from pets.samplers import transport as transport_module
 from pets.samplers.openai import OpenAISampler
 
 from ..simulated_time import run_simulated
@@ -344,29 +344,6 @@ def test_nobody_listens():
         asyncio.run(go())
 
 
-@pytest.mark.parametrize(
-    ("failure", "kind"),
-    [
-        (httpx.ConnectError, UnreachableError),
-        (httpx.ConnectTimeout, UnreachableError),
-        (httpx.ReadTimeout, BusyError),
-        (httpx.WriteTimeout, BusyError),
-        (httpx.PoolTimeout, BusyError),
-        (httpx.ReadError, ReplyError),
-        (httpx.RemoteProtocolError, ReplyError),
-        (httpx.DecodingError, ReplyError),
-        (httpx.UnsupportedProtocol, RefusedError),
-    ],
-)
-def test_what_a_failed_exchange_means(failure, kind):
-    def fail(_):
-        raise failure("the words")
-
-    with pytest.raises(SamplerError) as caught:
-        sample(fail)
-    assert type(caught.value) is kind
-
-
 def test_a_server_that_is_silent_for_too_long():
     async def go():
         released = asyncio.Event()
@@ -497,17 +474,6 @@ def test_a_reply_that_trickles_ends_with_the_time_of_its_request(stream):
     assert 600.0 <= run_simulated(go()) <= 602.0
 
 
-def test_the_environments_proxy_is_used_but_for_this_machine(monkeypatch):
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "inner.example")
-    proxies = [client._proxy(f"http://{host}/v1") for host in ("server", "inner.example", "localhost:8000", "[::1]")]
-    assert proxies == ["http://proxy:3128", None, None, None]
-    assert client._proxy("https://server/v1") is None
-
-
 def test_a_request_goes_through_the_proxy(monkeypatch):
     async def go():
         lines = []
@@ -519,7 +485,9 @@ def test_a_request_goes_through_the_proxy(monkeypatch):
             writer.close()
 
         server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        monkeypatch.setattr(client, "_proxy", lambda _: f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        monkeypatch.setattr(
+            transport_module, "_proxy", lambda _: f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        )
         async with server, OpenAISampler("http://nowhere.example/v1", "m") as sampler:
             with pytest.raises(BusyError, match="503"):
                 await sampler.sample(TEXT, 1, 0, Sampling())

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import ssl
 
 import httpx
 import pytest
@@ -11,7 +10,6 @@ from pets.confidence import FLOOR
 from pets.errors import BusyError, RefusedError, ReplyError
 from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.samplers import Prompt, Sampling
-from pets.samplers import openai as client
 from pets.samplers.openai import OpenAISampler
 
 CHAT, TEXT = Prompt.chat("2 + 2?"), Prompt("2 + 2 =")
@@ -182,20 +180,6 @@ def test_a_token_without_log_probabilities_is_counted_and_ends_the_confidence():
     ]
     [trace] = sample(events(*parts), sampling=TOPS, stream=True)
     assert (trace.tokens, trace.confidence) == (2, None)
-
-
-def test_all_clients_share_one_ssl_context(monkeypatch):
-    made, make = [], ssl.create_default_context
-    monkeypatch.setattr(ssl, "create_default_context", lambda *given, **named: made.append(0) or make(*given, **named))
-    client._tls.cache_clear()
-
-    async def go():
-        urls = ["https://one/v1", "https://two/v1", "http://three/v1"] * 2
-        for transport in [client._transport(url, loopback=False) for url in urls]:
-            await transport.aclose()
-
-    asyncio.run(go())
-    assert len(made) == 1
 
 
 def of_the_mock(faults, n=2, stream=False, **settings):

@@ -27,7 +27,7 @@ from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 from pets.openai.response import ResponseReader
 from pets.prompts import Prompt, Sampling
-from pets.samplers.openai import MAX_REPLY_BYTES, split_lines
+from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 
 __all__ = ["PassThrough", "PlainEndpoint"]
 

@@ -17,7 +17,8 @@ from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
-from pets.samplers.openai import OpenAISampler, body_of_reply, http_client, in_pieces, parts_of, sampler_error
+from pets.samplers.openai import OpenAISampler
+from pets.samplers.transport import body_of_reply, http_client, in_pieces, parts_of, sampler_error
 
 __all__ = ["Upstream", "api_error"]
 

@@ -38,15 +38,8 @@ from pets.openai.redaction import Redactor
 from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
-from pets.samplers.openai import (
-    OpenAISampler,
-    body_of_reply,
-    http_client,
-    parts_of,
-    sampler_error,
-    split_lines,
-    start_of_reply,
-)
+from pets.samplers.openai import OpenAISampler
+from pets.samplers.transport import body_of_reply, http_client, parts_of, sampler_error, split_lines, start_of_reply
 
 __all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
 
