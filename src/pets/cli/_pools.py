@@ -17,6 +17,14 @@ from pets.replay import LabelledPool, read_answers
 
 __all__ = ["MixedPools", "PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
 
+FIELDS = option(
+    "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
+    "give it again for more.",
+    (),
+    flags=("--field",),
+    metavar="NAME=COLUMN",
+)
+
 
 def parse_pool_fields(texts: tuple[str, ...]) -> dict[str, str]:
     """Which column of a pool holds what.
@@ -47,13 +55,7 @@ class PoolFieldOptions:
 
     title: ClassVar[str] = "Pools"
 
-    fields: tuple[str, ...] = option(
-        "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
-        "give it again for more.",
-        (),
-        flags=("--field",),
-        metavar="NAME=COLUMN",
-    )
+    fields: tuple[str, ...] = FIELDS
 
     @property
     def columns(self) -> dict[str, str]:
@@ -71,13 +73,7 @@ class PoolOptions:
         "Read the texts of traces, or what stands for their answers, by this answer type: choice, number, math, "
         "text, ...; raw takes them as recorded. If not given, as the manifest says, else as recorded."
     )
-    fields: tuple[str, ...] = option(
-        "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
-        "give it again for more.",
-        (),
-        flags=("--field",),
-        metavar="NAME=COLUMN",
-    )
+    fields: tuple[str, ...] = FIELDS
     skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
 
     def read_mixtures(self, paths: Iterable[Path]) -> tuple[list[Pool], list[MixedPools]]:

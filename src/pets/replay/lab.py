@@ -221,41 +221,12 @@ def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floa
 def _gathered(
     pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
 ) -> PoolResult:
-    size = size_of(pool, config)
-    results = []
-    for place, contender in enumerate(entrants):
-        curves = [outcome.curves[place] for outcome in outcomes]
-        spent, agree, good, correct, tokens = stacked(curves, offline=contender.setting == "offline")
-        results.append(
-            Result(
-                pool=pool.name,
-                policy=contender.name,
-                setting=contender.setting,
-                option=contender.option,
-                values=contender.at(config, size),
-                questions=curves[0].questions,
-                size=size,
-                spent=spent,
-                agree=agree,
-                good=good,
-                correct=correct,
-                tokens=tokens,
-                judged=np.array([curve.judged for curve in curves], dtype=np.float64),
-                ceiling=np.array([curve.ceiling for curve in curves]),
-                good_ceiling=np.array([curve.good_ceiling for curve in curves]),
-                relative=config.target == "disjoint",
-                allocations=tuple(curve.allocation for curve in curves),
-                certified=_certified(
-                    pool.name, contender.name, config, [outcome.moments[place] for outcome in outcomes]
-                ),
-            )
-        )
     limit, no_limit = attainable(pool, config)
     zone_limit = attainable(pool, config, config.zone)[0] if config.zone else None
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),
-        size=size,
+        size=size_of(pool, config),
         answer=pool.answer,
         options=pool.options,
         config=config,
@@ -263,12 +234,41 @@ def _gathered(
         vote_accuracy=vote_accuracy(pool, config.weighted),
         tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
-        results=tuple(results),
+        results=tuple(_result(pool, config, contender, place, outcomes) for place, contender in enumerate(entrants)),
         ids=tuple(question.id for question in pool.questions),
         note=pool.note,
         limit=limit,
         zone_limit=zone_limit,
         no_limit=no_limit,
+    )
+
+
+def _result(
+    pool: LabelledPool, config: ReplayConfig, contender: Contender, place: int, outcomes: Sequence[Repetition]
+) -> Result:
+    """What one contender, at its place among all, has reached over the repetitions."""
+    size = size_of(pool, config)
+    curves = [outcome.curves[place] for outcome in outcomes]
+    spent, agree, good, correct, tokens = stacked(curves, offline=contender.setting == "offline")
+    return Result(
+        pool=pool.name,
+        policy=contender.name,
+        setting=contender.setting,
+        option=contender.option,
+        values=contender.at(config, size),
+        questions=curves[0].questions,
+        size=size,
+        spent=spent,
+        agree=agree,
+        good=good,
+        correct=correct,
+        tokens=tokens,
+        judged=np.array([curve.judged for curve in curves], dtype=np.float64),
+        ceiling=np.array([curve.ceiling for curve in curves]),
+        good_ceiling=np.array([curve.good_ceiling for curve in curves]),
+        relative=config.target == "disjoint",
+        allocations=tuple(curve.allocation for curve in curves),
+        certified=_certified(pool.name, contender.name, config, [outcome.moments[place] for outcome in outcomes]),
     )
 
 
