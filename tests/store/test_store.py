@@ -118,6 +118,21 @@ def test_a_run_that_is_at_work_is_not_deleted(store, run):
     assert [summary.id for summary in store.runs()] == [run.id]
 
 
+def test_a_run_that_is_deleted_while_it_is_opened_is_let_go(path, problems, monkeypatch):
+    with Store.open(path) as store, Store.open(path) as other:
+        store.create(SETTINGS, problems).close()
+        lock_run = store._database.lock_run
+
+        def lock_later(run, timeout_s):
+            other.delete(run)
+            return lock_run(run, timeout_s)
+
+        monkeypatch.setattr(store._database, "lock_run", lock_later)
+        with pytest.raises(InputError, match="holds no run yet"):
+            store.open_run(1)
+        assert not other._database.is_locked(1)
+
+
 def test_a_run_without_texts_never_writes_them(path):
     with Store.open(path) as store:
         id = said(store, RunSettings("okg", 10, more={"plan": {"keep_texts": False}}))

@@ -75,8 +75,11 @@ class Store:
         id, _ = self._find(run)
         if self.view(id).load(TEXTS_DELETED):
             raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
-        lock = self._lock(id)
-        _, settings = self._find(id)  # as the last holder left them
+        with ExitStack() as undo:
+            lock = self._lock(id)
+            undo.callback(lock.release)
+            _, settings = self._find(id)  # as the last holder left them
+            undo.pop_all()
         return Run(self._database, id, settings, lock)
 
     def view(self, run: int | str = "last") -> RunView:
