@@ -7,7 +7,7 @@ from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store, StoredTrace
+from pets.store import Launch, RunSettings, Store, StoredTrace, postgres
 from pets.store.database import RowError, open_database
 from pets.store.postgres import connect, schema_of
 
@@ -110,6 +110,22 @@ def test_sums_are_whole_numbers(postgres_url):
     (total,) = database.one("SELECT sum(x) FROM (VALUES (?1), (?2)) t (x)", 2**62, 2**62)
     database.close()
     assert total == 2**63 and isinstance(total, int)
+
+
+def test_a_server_that_does_not_know_a_setting_is_left_without_a_connection(postgres_url, monkeypatch):
+    connections = []
+    make = psycopg.connect
+
+    def note(*args, **options):
+        connections.append(make(*args, **options))
+        return connections[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres, "_server_settings", lambda: {"no_such_setting": "1"})
+        patch.setattr(psycopg, "connect", note)
+        with pytest.raises(StateError, match="no_such_setting"):
+            connect(postgres_url)
+    assert [connection.closed for connection in connections] == [True]
 
 
 def test_the_server_ends_connections_that_are_silent(postgres_url):

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -217,7 +217,10 @@ def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
         connection: Connection = psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
         settings = {"search_path": f'"{schema}"', **_server_settings()}
         sql = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS t (name, value)"
-        connection.execute(sql, (list(settings), list(settings.values())))
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            connection.execute(sql, (list(settings), list(settings.values())))
+            undo.pop_all()
     except psycopg.Error as error:
         raise StateError(
             f'store "{shown_location(url)}" cannot be opened ({_reason(error, url)}). Check the URL and the server.'
