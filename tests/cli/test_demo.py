@@ -31,7 +31,7 @@ def show(capfd):
 
 def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_path):
     out, words = show(tmp_path / "page.html")
-    assert "16 questions were answered 64 times each" in out and "no answer has a third" in out and "\x1b" not in out
+    assert "16 questions, 64 recorded traces drawn of each" in out and "no answer has a third" in out and "\x1b" not in out
     assert "Left out: --no-live" in out and "page.html" in words
     page = (tmp_path / "page.html").read_text("utf-8")
     content = page.partition("</main>")[0]
@@ -97,7 +97,7 @@ def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
     result = CliRunner().invoke(cli, ["demo", "--no-live"])
     assert result.exit_code == 0, result.output
     out, page = (" ".join(text.split()) for text in (result.stdout, README.read_text("utf-8")))
-    assert "300 questions were answered 64 times each" in out
+    assert "300 questions, 64 recorded traces drawn of each" in out
     share = re.search(r"The same vote for (\d+)% of the traces", out)
     each = "([\\d.]+) traces per question"
     traces = re.search(f"after {each} with okg, after {each} with uniform", out)

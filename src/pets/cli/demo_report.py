@@ -92,7 +92,7 @@ class RecordedPart:
         question = f"How often does a vote over fewer of these traces give the same answer as all {self.size}?"
         points = f"{mean:+.1f} ± {deviation:.1f} points over {REPETITIONS} draws"
         return (
-            f"{self.questions} questions were answered {self.size} times each. {question}",
+            f"{self.questions} questions, {self.size} recorded traces drawn of each. {question}",
             f"{LEVEL:.0%} of the answers are the same {', '.join(ends)}.",
             f"With {self.mean_budget} traces per question: {', '.join(shares)} ({points}).",
         )
