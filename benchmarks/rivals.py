@@ -5,9 +5,10 @@
 First self-consistency 1: okg's traces over uniform's, pooled over the GPQA pools (ratio of means) and averaged over the
 AIME 2024 models. At ``level``: okg's traces over those of the best rival of each LLM pool, the rival and its threshold
 chosen on half of the repetitions and both scored on the other half, both ways round (`pets.replay.compare`), with a
-95 % interval over questions; the mean is geometric, over data sets. Beside it the null value: okg against itself on
-disjoint repetitions. Losses by Holm-corrected paired tests at equal spend, over questions. Without recorded pools it
-says so and measures nothing.
+95 % interval over questions; the mean is geometric, over data sets, and once more without dsc, whose ranking of the
+questions is free of charge in the lab. Beside it the null value: okg against itself on disjoint repetitions. Losses by
+Holm-corrected paired tests at equal spend, over questions. Without recorded pools it says so and measures
+nothing.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks._pools import recorded
-from benchmarks._rivals import RIVALS
+from benchmarks._rivals import RIVALS, UNRANKED_RIVALS
 from pets.pools import read_pools
 from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached, replay
 
@@ -47,7 +48,8 @@ def against_uniform(results: Sequence[PoolResult]) -> dict[str, float]:
 
 
 def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, object]:
-    both = [comparison for parity in (0, 1) for comparison in compare(results, "okg", RIVALS, level, parity=parity)]
+    both = both_ways(results, RIVALS, level)
+    unranked = average_ratio(both_ways(results, UNRANKED_RIVALS, level))
     print(HEAD)
     for comparison in sorted(both, key=lambda c: c.pool):
         print(line(comparison))
@@ -55,14 +57,21 @@ def against_rivals(results: Sequence[PoolResult], level: float) -> dict[str, obj
     null = average_ratio(against_itself(results, "okg", level))
     datasets = sorted({result.dataset for result in results})
     print(f"\nokg over the best rival, geometric mean of {len(datasets)} data sets: {average_ratio(both)}")
+    print(f"the same without dsc, which is given a ranking:             {unranked}")
     print(f"okg over okg on disjoint repetitions (the null value):      {null}")
     return {
         "pools": len(results),
         "datasets": datasets,
         "ratio": asdict(average_ratio(both)),
+        "ratio_unranked": asdict(unranked),
         "okg_over_okg": asdict(null),
         "significant_losses": losses,
     }
+
+
+def both_ways(results: Sequence[PoolResult], rivals: Sequence[str], level: float) -> list[Comparison]:
+    """The rival chosen on either half of the repetitions and scored on the other."""
+    return [comparison for parity in (0, 1) for comparison in compare(results, "okg", rivals, level, parity=parity)]
 
 
 def line(comparison: Comparison) -> str:

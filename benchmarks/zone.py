@@ -6,10 +6,10 @@ A verdict is good if no answer's share of the target's votes exceeds its share b
 traces of okg:zone=0.1 over those of the best rival of each pool, the rivals as published and made aware of the zone,
 each rival and its threshold chosen on half of the repetitions and scored on the other, both ways round
 (`pets.replay.compare`); geometric means over data sets with 95 % intervals over questions, for closed sets (GPQA and
-exams) and open ones. Beside it asc alone; the null value, okg:zone=0.1 against itself on disjoint repetitions; the
-limit of any rule that sees votes alone (`pets.replay.limit`, up to five answers per question) over the best rival at
-its threshold that is best in hindsight; and the accuracy at the level and of the full vote. Without recorded pools it
-says so and measures nothing.
+exams) and open ones. Beside it: both without dsc, whose ranking of the questions is free of charge in the lab; asc
+alone; the null value, okg:zone=0.1 against itself on disjoint repetitions; the limit of any rule that sees votes alone
+(`pets.replay.limit`, up to five answers per question) over the best rival at its threshold that is best in hindsight;
+and the accuracy at the level and of the full vote. Without recorded pools it says so and measures nothing.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks._pools import recorded
-from benchmarks._rivals import RIVALS, ZONE_RIVALS
+from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, ZONE_RIVALS
 from pets.pools import read_pools
 from pets.replay import (
     Comparison,
@@ -121,6 +121,8 @@ def main() -> None:
     figures: dict[str, object] = {
         "published": against(by_zone, RIVALS, args.level, "rivals as published"),
         "aware": against(by_zone, [*RIVALS, *ZONE_RIVALS], args.level, "rivals made aware of the zone"),
+        "published_unranked": against(by_zone, UNRANKED_RIVALS, args.level, "rivals as published, without dsc"),
+        "aware_unranked": against(by_zone, [*UNRANKED_RIVALS, *ZONE_RIVALS], args.level, "aware rivals, without dsc"),
         "asc": against(by_zone, ["asc"], args.level, "asc alone, as published"),
         "okg": against(by_zone, ["okg"], args.level, "okg without a zone"),
         "limit_over_best": limit_over_best(by_zone, RIVALS, args.level),
