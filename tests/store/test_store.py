@@ -133,6 +133,18 @@ def test_a_run_that_is_deleted_while_it_is_opened_is_let_go(path, problems, monk
         assert not other._database.is_locked(1)
 
 
+def test_a_run_that_finishes_while_it_is_looked_at_is_not_called_stopped(store, run, monkeypatch):
+    is_locked = store._database.is_locked
+
+    def look_later(id):
+        run.finish()
+        run.close()
+        return is_locked(id)
+
+    monkeypatch.setattr(store._database, "is_locked", look_later)
+    assert [summary.state for summary in store.runs()] == ["finished"]
+
+
 def test_a_run_without_texts_never_writes_them(path):
     with Store.open(path) as store:
         id = said(store, RunSettings("okg", 10, more={"plan": {"keep_texts": False}}))

@@ -83,15 +83,11 @@ class RunView:
         return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
 
     def state(self) -> RunState:
-        """Whether a process works on the run now, and if not, whether it is finished.
-
-        The lock is looked at first: whoever finishes a run releases it afterwards.
-        """
-        locked = self._database.is_locked(self.id)
-        row = self._database.one(sql.GET_RUN, self.id)
-        if row is None:
+        """Whether a process works on the run now, and if not, whether it is finished."""
+        state = _state_of(self._database, self.id)
+        if state is None:
             raise StateError(f"run {self.id} is no longer in {self._database.name}.")
-        return "running" if locked else "stopped" if row[3] is None else "finished"
+        return state
 
     def summary(self) -> RunSummary:
         """The run in a few numbers."""
@@ -235,7 +231,7 @@ def add_questions(transaction: Transaction, run: int, problems: Iterable[Problem
 
 def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
-    id, created, updated, finished, questions, plain = row
+    id, created, updated, _, questions, plain = row
     settings = RunSettings.from_json(plain)
     traces, answered, tokens, prompt_tokens, wasted, cached = database.one(sql.TOTALS, id) or (0,) * 6
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
@@ -243,10 +239,9 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     paid = price.per_trace * (traces + wasted) + _token_cost(
         database, id, settings, Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
     )
-    locked = database.is_locked(id)
     return RunSummary(
         id=id,
-        state="running" if locked else "stopped" if finished is None else "finished",
+        state=_state_of(database, id) or "stopped",
         created=created,
         updated=updated,
         questions=questions,
@@ -258,6 +253,15 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         spent=paid + held,
         settings=settings,
     )
+
+
+def _state_of(database: Database, run: int) -> RunState | None:
+    """The state of a run; ``None`` where it is gone. Whoever finishes a run releases its lock afterwards."""
+    locked = database.is_locked(run)  # so this is looked at first
+    row = database.one(sql.GET_RUN, run)
+    if row is None:
+        return None
+    return "running" if locked else "stopped" if row[3] is None else "finished"
 
 
 def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Trace) -> int:
