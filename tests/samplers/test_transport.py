@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
+from pets.openai.redaction import Redactor
 from pets.samplers import transport
 
 
@@ -94,3 +95,13 @@ def test_lines_are_split_at_line_feeds_alone():
     assert asyncio.run(go(b"a\nb\xe2\x80\xa8", b"c\n", b"d")) == [b"a\n", b"b\xe2\x80\xa8c\n", b"d"]
     with pytest.raises(ReplyError, match="a line of over 9 bytes"):
         asyncio.run(go(b"0123456789"))
+
+
+def test_a_failed_exchange_is_told_without_the_key_and_a_bug_stays_a_bug():
+    redactor = Redactor("a-secret-key")
+    with pytest.raises(UnreachableError) as caught, transport.sampler_errors("http://server/v1", redactor):
+        raise httpx.ConnectError("no header a-secret-key")
+    assert "[redacted]" in str(caught.value) and "a-secret-key" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, httpx.ConnectError)
+    with pytest.raises(ZeroDivisionError), transport.sampler_errors("http://server/v1"):
+        raise ZeroDivisionError

@@ -18,7 +18,7 @@ from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.transport import body_of_reply, http_client, in_pieces, parts_of, sampler_error
+from pets.samplers.transport import body_of_reply, http_client, in_pieces, parts_of, sampler_errors
 
 __all__ = ["Upstream", "api_error"]
 
@@ -184,14 +184,10 @@ class Upstream:
         unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
         for url, client in zip(self.urls, self._clients, strict=True):
             try:
-                return await stack.enter_async_context(client.stream(method, url + path, **options))
-            except Exception as error:
-                failure = sampler_error(url, error)
-                if failure is None:
-                    raise
-                if not isinstance(failure, UnreachableError):
-                    raise failure from error
-                unreachable = failure
+                with sampler_errors(url):
+                    return await stack.enter_async_context(client.stream(method, url + path, **options))
+            except UnreachableError as error:
+                unreachable = error
         raise unreachable
 
 

@@ -39,7 +39,7 @@ from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.transport import body_of_reply, http_client, parts_of, sampler_error, split_lines, start_of_reply
+from pets.samplers.transport import body_of_reply, http_client, parts_of, sampler_errors, split_lines, start_of_reply
 
 __all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
 
@@ -539,21 +539,16 @@ class OpenAIBatches:
         if self._client is None:
             self._client = http_client(self._url, **self._options)
             self._client.headers.pop("content-type", None)  # a form has its own
-        try:
-            async with self._client.stream(method, self._url + path, **fields) as response:
-                self._answered = True
-                if response.status_code != httpx.codes.OK:
-                    content = self._redactor.data(await start_of_reply(response))
-                    raise error_from(response.status_code, response.headers, content)
-                yield response
-        except RefusedError as error:
-            raise JobError(f"{method} {path}: {error}", status=error.status) from error
-        except Exception as error:
-            failure = sampler_error(self._url, error)
-            if failure is None:
-                raise
-            failure.args = (self._redactor.text(str(failure)),)
-            raise failure from error
+        with sampler_errors(self._url, self._redactor):
+            try:
+                async with self._client.stream(method, self._url + path, **fields) as response:
+                    self._answered = True
+                    if response.status_code != httpx.codes.OK:
+                        content = self._redactor.data(await start_of_reply(response))
+                        raise error_from(response.status_code, response.headers, content)
+                    yield response
+            except RefusedError as error:
+                raise JobError(f"{method} {path}: {error}", status=error.status) from error
 
 
 def _file_name(job: BatchJob) -> str:

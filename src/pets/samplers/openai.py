@@ -30,7 +30,7 @@ from pets.samplers.transport import (
     parsed_url,
     parts_of,
     request_headers,
-    sampler_error,
+    sampler_errors,
     split_lines,
     start_of_reply,
 )
@@ -159,19 +159,16 @@ class OpenAISampler(Sampler):
         """The server's models, as it lists them; over a connection of its own, which is closed after."""
         transport = self._given_transport or http_transport(self._base, self._loopback)
         try:
-            request = httpx.Request(
-                "GET", self._base + "/models", headers=self._headers, extensions={"timeout": self._timeout}
-            )
-            async with asyncio.timeout(MODELS_TIMEOUT_S):
-                response = await transport.handle_async_request(request)
-                content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-            if response.status_code != httpx.codes.OK:
-                raise self._error(response.status_code, response.headers, content, {})
-            return parse_models(content)
-        except Exception as error:
-            if (failure := self._failure(error)) is None:
-                raise
-            raise failure from error
+            with sampler_errors(self._base, self._redactor):
+                request = httpx.Request(
+                    "GET", self._base + "/models", headers=self._headers, extensions={"timeout": self._timeout}
+                )
+                async with asyncio.timeout(MODELS_TIMEOUT_S):
+                    response = await transport.handle_async_request(request)
+                    content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
+                if response.status_code != httpx.codes.OK:
+                    raise self._error(response.status_code, response.headers, content, {})
+                return parse_models(content)
         finally:
             await transport.aclose()
 
@@ -223,7 +220,7 @@ class OpenAISampler(Sampler):
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
         headers = {**self._headers, "Content-Length": str(len(content))}
-        try:
+        with sampler_errors(self._base, self._redactor):
             request = httpx.Request(
                 "POST",
                 parsed_url(url),
@@ -243,10 +240,6 @@ class OpenAISampler(Sampler):
                     yield response
                 finally:
                     await response.aclose()
-        except Exception as error:
-            if (failure := self._failure(error)) is None:
-                raise
-            raise failure from error
 
     def _error(
         self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
@@ -259,10 +252,3 @@ class OpenAISampler(Sampler):
             words = str(error).rstrip(".")
             error.args = (f"{words}. No key was sent: set OPENAI_API_KEY, or the variable that --key-env names.",)
         return error
-
-    def _failure(self, error: Exception) -> SamplerError | None:
-        """What a failed exchange means, without the key; ``None`` for what is no matter of the network."""
-        failure = sampler_error(self._base, error)
-        if failure is not None:
-            failure.args = (self._redactor.text(str(failure)),)  # a header that cannot be read stands in it
-        return failure

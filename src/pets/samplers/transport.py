@@ -4,7 +4,7 @@ import ipaddress
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.openai.redaction import Redactor
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,6 +30,7 @@ __all__ = [
     "parts_of",
     "request_headers",
     "sampler_error",
+    "sampler_errors",
     "split_lines",
     "start_of_reply",
 ]
@@ -87,6 +89,19 @@ def sampler_error(server: str, error: Exception) -> SamplerError | None:
         case httpx.HTTPError() | httpx.StreamError() | aiohttp.ClientError() | OSError():
             return ReplyError(f"{server} broke off its reply ({name}): {error}")
     return None
+
+
+@contextmanager
+def sampler_errors(server: str, redactor: Redactor | None = None) -> Iterator[None]:
+    """Whatever goes wrong with an exchange becomes a ``SamplerError``, without the key; the rest stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        if (failure := sampler_error(server, error)) is None:
+            raise
+        if redactor is not None:
+            failure.args = (redactor.text(str(failure)),)  # a header that cannot be read stands in it
+        raise failure from error
 
 
 def http_transport(url: str, loopback: bool) -> httpx.AsyncBaseTransport:
