@@ -54,7 +54,7 @@ async def by_budget(paths: Paths, mean: int, epochs: int, slots: int) -> Paths:
                 await asyncio.sleep(0)
             if schedule.result() is None:
                 epoch_place[id, epoch] = len(drawn[id])
-                drawn[id].append(path[len(drawn[id]) % len(path)])
+                drawn[id].append(path[len(drawn[id])])
                 running.append((id, epoch))
             while len(running) >= slots:
                 await end_one()
@@ -70,8 +70,7 @@ def by_okg(paths: Paths, mean: int, epochs: int) -> Paths:
     allocator = Allocator(make_policy("okg"), budget, [Question(id) for id in paths])
     while launches := allocator.ask():
         for launch in launches:
-            path = paths[launch.question]
-            drawn[launch.question].append(path[launch.number % len(path)])
+            drawn[launch.question].append(paths[launch.question][launch.number])
             allocator.tell(Trace(launch.question, launch.number, drawn[launch.question][-1]))
     return drawn
 
@@ -85,6 +84,7 @@ def run(pool: Pool, mean: int, epochs: int, repetitions: int, slots: int) -> dic
     """All three ways on one pool."""
     labels = {question.id: question.labels for question in read_answers(pool, None).questions}
     target = {id: majority(traces) for id, traces in labels.items()}
+    epochs = min(epochs, *map(len, labels.values()))  # no recorded trace counts twice
     rows: dict[str, list[tuple[float, float]]] = {"fixed": [], "budget": [], "okg": []}
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)
