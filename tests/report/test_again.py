@@ -83,6 +83,12 @@ def test_a_run_that_was_topped_up_has_its_whole_budget(tmp_path, budget, more, w
     assert total_of(Amount.parse(words), 1) == settings.total
 
 
+@pytest.mark.parametrize(("model", "ray"), [("Qwen/Qwen3-8B", " --ray"), ("./mine.gguf", ""), ("", "")])
+def test_a_model_without_a_server_or_a_file_is_ray_s_to_host(tmp_path, model, ray):
+    anew, on, _ = commands(tmp_path, RunConfig(budget="6x"), model=model, endpoints=())
+    assert f" --seed 0{ray} --new " in anew and on.startswith(f"pets solve{ray} --resume --run 1 ")
+
+
 def test_a_stream_is_gone_on_with_by_its_own_verb(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = StreamSettings(make_policy("price"), Budget.per_window(10, 40), RunConfig(budget="4x")).to_run()

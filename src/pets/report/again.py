@@ -51,13 +51,20 @@ def commands_of(view: RunView, questions: int) -> str:
     report = shlex.join(["pets", "report", str(view.id), *store])
     if is_stream(view.settings):
         return "\n".join((f"{shlex.join(['pets', 'stream', *on])} < {QUESTIONS}", report))
-    words = ["pets", "solve", *_options(view.settings, config_of(view.settings), questions), "--new", *store]
-    return "\n".join((shlex.join(words), shlex.join(["pets", "solve", *on]), report))
+    config = config_of(view.settings)
+    ray = ["--ray"] if _is_on_ray(view.settings, config) else []
+    words = ["pets", "solve", *_options(view.settings, config, questions), *ray, "--new", *store]
+    return "\n".join((shlex.join(words), shlex.join(["pets", "solve", *ray, *on]), report))
 
 
 def is_stream(settings: RunSettings) -> bool:
     """Whether `pets stream` made the run."""
     return "stream" in settings.more
+
+
+def _is_on_ray(settings: RunSettings, config: RunConfig) -> bool:
+    """Whether a Ray cluster hosts the model: one that is neither a server's nor a file for llama.cpp."""
+    return bool(settings.model) and not (settings.endpoints or config.models or settings.model.endswith(".gguf"))
 
 
 def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterator[str]:
