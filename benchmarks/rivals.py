@@ -2,28 +2,26 @@
 
     python -m benchmarks.rivals [POOLS] [--repetitions 30] [--target whole|disjoint] [--level 0.99]
 
-First self-consistency 1: okg's traces over uniform's, pooled over the GPQA pools (ratio of means) and averaged over the
-AIME 2024 models. At ``level``: okg's traces over those of the best rival of each LLM pool, the rival and its threshold
-chosen on half of the repetitions and both scored on the other half, both ways round (`pets.replay.compare`), with a
-95 % interval over questions; the mean is geometric, over data sets, and once more without dsc, whose ranking of the
-questions is free of charge in the lab. Beside it the null value: okg against itself on disjoint repetitions. Losses by
-Holm-corrected paired tests at equal spend, over questions. Without recorded pools it says so and measures
-nothing.
+A pool of n < 200 questions is replayed 200 / n times as often. First self-consistency 1: okg's traces over uniform's,
+pooled over the GPQA pools (ratio of means) and averaged over the AIME 2024 models. At ``level``: okg's traces over
+those of the best rival of each LLM pool, the rival and its threshold chosen on half of the repetitions and both scored
+on the other half, both ways round (`pets.replay.compare`), with a 95 % interval over questions; the mean is geometric,
+over data sets, and once more without dsc, whose ranking of the questions is free of charge in the lab. Beside it the
+null value: okg against itself on disjoint repetitions. Losses by Holm-corrected paired tests at equal spend, over
+questions. Without recorded pools it says so and measures nothing.
 """
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 
 from benchmarks._pools import recorded
-from benchmarks._rivals import RIVALS, UNRANKED_RIVALS
+from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, replay_evenly
 from pets.pools import read_pools
-from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached, replay
+from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached
 
 HEAD = f"{'pool':36}{'rival':22}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
 
@@ -95,14 +93,8 @@ def main() -> None:
         print(json.dumps({"benchmark": "rivals", "skipped": "no recorded pools"}))
         return
     pools = [pool for pool in read_pools(files, skip_bad=True) if not pool.name.startswith("crowd")]
-    results = replay(
-        pools,
-        ["uniform", "okg", "okg:prior=1", *RIVALS],
-        repetitions=args.repetitions,
-        target=args.target,
-        workers=os.cpu_count() or 1,
-        progress=lambda done, total: print(f"\r{done}/{total}", end="", file=sys.stderr),
-    )
+    policies = ["uniform", "okg", "okg:prior=1", *RIVALS]
+    results = replay_evenly(pools, policies, args.repetitions, target=args.target)
     figures = {"first_1": against_uniform(results), f"at_{args.level}": against_rivals(results, args.level)}
     print(json.dumps({"benchmark": "rivals", "target": args.target, "repetitions": args.repetitions, **figures}))
 

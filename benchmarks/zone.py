@@ -2,27 +2,26 @@
 
     python -m benchmarks.zone [POOLS] [--repetitions 30] [--target whole|disjoint] [--level 0.99]
 
-A verdict is good if no answer's share of the target's votes exceeds its share by more than 0.1. At ``level``: the
-traces of okg:zone=0.1 over those of the best rival of each pool, the rivals as published and made aware of the zone,
-each rival and its threshold chosen on half of the repetitions and scored on the other, both ways round
-(`pets.replay.compare`); geometric means over data sets with 95 % intervals over questions, for closed sets (GPQA and
-exams) and open ones. Beside it: both without dsc, whose ranking of the questions is free of charge in the lab; asc
-alone; the null value, okg:zone=0.1 against itself on disjoint repetitions; the limit of any rule that sees votes alone
-(`pets.replay.limit`, up to five answers per question) over the best rival at its threshold that is best in hindsight;
-and the accuracy at the level and of the full vote. Without recorded pools it says so and measures nothing.
+A verdict is good if no answer's share of the target's votes exceeds its share by more than 0.1. A pool of n < 200
+questions is replayed 200 / n times as often. At ``level``: the traces of okg:zone=0.1 over those of the best rival of
+each pool, the rivals as published and made aware of the zone, each rival and its threshold chosen on half of the
+repetitions and scored on the other, both ways round (`pets.replay.compare`); geometric means over data sets with 95 %
+intervals over questions, for closed sets (GPQA and exams) and open ones. Beside it: both without dsc, whose ranking of
+the questions is free of charge in the lab; asc alone; the null value, okg:zone=0.1 against itself on disjoint
+repetitions; the limit of any rule that sees votes alone (`pets.replay.limit`, up to five answers per question) over the
+best rival at its threshold that is best in hindsight; and the accuracy at the level and of the full vote. Without
+recorded pools it says so and measures nothing.
 """
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 
 from benchmarks._pools import recorded
-from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, ZONE_RIVALS
+from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, ZONE_RIVALS, replay_evenly
 from pets.pools import read_pools
 from pets.replay import (
     Comparison,
@@ -31,7 +30,6 @@ from pets.replay import (
     average_ratio,
     compare,
     mean_curve,
-    replay,
     traces_at_mean,
 )
 
@@ -98,7 +96,6 @@ def main() -> None:
     parser.add_argument("--target", choices=("whole", "disjoint"), default="whole")
     parser.add_argument("--level", type=float, default=0.99)
     parser.add_argument("--datasets", nargs="+", default=CLOSED + OPEN)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     print(__doc__)
     pools = [
@@ -107,16 +104,9 @@ def main() -> None:
     if not pools:
         print(json.dumps({"benchmark": "zone", "skipped": "no recorded pools"}))
         return
-    results = replay(
-        pools,
-        [OURS, "okg", *RIVALS, *ZONE_RIVALS],
-        repetitions=args.repetitions,
-        target=args.target,
-        zone=ZONE,
-        limit=args.target == "whole",
-        workers=args.workers,
-        progress=lambda done, total: print(f"\r{done}/{total}", end="", file=sys.stderr),
-    )
+    policies = [OURS, "okg", *RIVALS, *ZONE_RIVALS]
+    limit = args.target == "whole"
+    results = replay_evenly(pools, policies, args.repetitions, target=args.target, zone=ZONE, limit=limit)
     by_zone = [result.by_zone() for result in results]
     figures: dict[str, object] = {
         "published": against(by_zone, RIVALS, args.level, "rivals as published"),
