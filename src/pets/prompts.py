@@ -73,6 +73,8 @@ class Prompt:
         >>> Prompt.question("2 + 2?") == Prompt.chat("2 + 2?")
         True
         """
+        if not text.strip():
+            raise InputError("the question is empty. Write one, or leave it out.")
         return cls((Message("user", text),), bare=True)
 
     def instructed(self, instruction: str) -> Self:

@@ -15,7 +15,7 @@ from pets.cli._run import INTERRUPTED, interruptible, outage_words, progress_tab
 from pets.engine import Snapshot
 from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency
-from pets.errors import UnreachableError
+from pets.errors import BusyError, UnreachableError
 
 from ..simulated_time import run_simulated
 
@@ -84,6 +84,21 @@ def test_an_outage_and_its_end_are_told_once_where_there_is_no_terminal(capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("Unreachable since ") and first.endswith("trying again: gone.")
     assert second == "Reachable again."
+
+
+def test_servers_that_answer_with_errors_alone_are_not_called_unreachable(capsys):
+    failing = Outage(BusyError("the server says 500.", status=500), 6.0, 1.0, None)
+    states = iter([failing, failing, None])
+
+    async def watch():
+        with pytest.raises(RuntimeError):
+            await watch_outages(lambda: next(states))
+
+    run_simulated(watch())
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("Nothing but errors since ") and first.endswith("trying again: the server says 500.")
+    assert second == "The servers serve again."
+    assert "errors" in shown(replace(UNDER_WAY, outage=failing))
 
 
 def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):

@@ -16,7 +16,7 @@ from pets.cli._run import run_engine
 from pets.cli.main import cli
 from pets.engine import Engine
 from pets.errors import FirstTracesError, PetsError
-from pets.mock import MockModel, running, synthetic
+from pets.mock import Faults, MockModel, running, synthetic
 from pets.samplers import Completion, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
@@ -83,6 +83,15 @@ def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions,
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert all(row["answer"] is None and row["cut"] == row["no_answer"] >= 1 and row["text"] for row in rows)
     assert sum(row["cut"] for row in rows) == 20
+
+
+def test_the_last_lines_count_every_trace_that_was_charged_as_the_rows_do(questions, serve):
+    _, at = serve(faults=Faults(half_body=0.3))
+    result = pets("solve", questions, *at, "--budget", "8x", "--no-store", "--keep-going")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    failed = sum(row["failed"] for row in rows)
+    assert failed and sum(row["traces"] for row in rows) == 80
+    assert f"80 traces ({failed} failed)" in result.stderr and "Spent 80 traces of 80 traces." in result.stderr
 
 
 def test_a_bad_start_is_told_in_one_line_with_one_of_its_traces(questions, serve):
@@ -330,7 +339,7 @@ def test_a_model_that_thinks_for_long_is_not_cut_unless_the_user_says_so(questio
     mock, at = serve(tokens=3000)
     result = pets("solve", questions, *at, "--budget", "2x")
     assert "10 questions to mock at http://" in result.stderr
-    assert "tokens per trace: the server's own limit." in result.stderr
+    assert "; 20 traces in all, traces as long as the server allows." in result.stderr
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0 and all(row["answer"] is not None for row in rows)
     assert mock.stats.completion_tokens > 20 * 1500
@@ -351,7 +360,7 @@ def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
     _, at = serve()
     heard = pets("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted")
     assert heard.exit_code == 0 and "no log-probabilities" not in heard.stderr
-    _, at = serve(faults=pytest.importorskip("pets.mock").Faults(no_logprobs=1.0))
+    _, at = serve(faults=Faults(no_logprobs=1.0))
     deaf = pets("solve", questions, *at, "--budget", "2x", "--confidence", "tail")
     assert deaf.exit_code == 0 and "The server gave no log-probabilities" in deaf.stderr
     assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted", "--new")

@@ -164,6 +164,48 @@ def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
     assert len(times) == 30 and sum(time < 60.0 for time in times) == 10
 
 
+def test_a_server_that_answers_with_errors_alone_is_told_like_an_outage():
+    async def scenario():
+        well = False
+
+        def answer(prompt, seed):
+            if not well:
+                raise BusyError("the server says 500", status=500)
+            return "A"
+
+        fetcher, receiver = Fetcher([Scripted(answer)]), Noting()
+        batches = [Batch(f"q{i}", 0, 1, Prompt("?"), i, Sampling(), (1,)) for i in range(2)]
+        both = asyncio.gather(*(fetcher.fetch(batch, receiver) for batch in batches))
+        states = []
+        for seconds in (1.0, 99.0):
+            await asyncio.sleep(seconds)
+            states.append(fetcher.outage_state)
+        well = True
+        await both
+        return [*states, fetcher.outage_state, fetcher.not_coming(draining=True)]
+
+    early, failing, after, not_coming = run_simulated(scenario())
+    assert early is None and after is None and not_coming is None
+    assert str(failing.error) == "the server says 500" and not failing.is_unreachable
+    assert failing.since_s == pytest.approx(100) and failing.gives_up_s == pytest.approx(200)
+
+
+def test_no_time_is_told_for_an_address_that_never_answered_since_its_tries_end_it():
+    def answer(prompt, seed):
+        raise UnreachableError("nobody there")
+
+    async def scenario():
+        fetcher = Fetcher([Scripted(answer)])
+        task = asyncio.create_task(fetcher.fetch(Batch("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), Noting()))
+        await until(lambda: fetcher.outage_state is not None, task)
+        state = fetcher.outage_state
+        with pytest.raises(UnreachableError):
+            await task
+        return state
+
+    assert run_simulated(scenario()).gives_up_s is None
+
+
 def test_an_outage_says_since_when_it_lasts_when_the_next_try_comes_and_when_it_is_given_up():
     up = True
 

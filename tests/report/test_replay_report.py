@@ -84,5 +84,6 @@ def test_nothing_is_compared_with_zero_traces(tmp_path):
 
 
 def test_the_command_that_makes_it_again_is_quoted_for_a_shell(tmp_path):
-    page = page_of(tmp_path / "rows.jsonl", {**ROW, "pool": "my pool; rm.jsonl"})
-    assert "pets replay 'my pool; rm.jsonl' --policy okg -o rows.jsonl" in html.unescape(page)
+    page = page_of(tmp_path / "rows.jsonl", {**ROW, "pool": "my pool; rm.jsonl", "repetitions": 7})
+    command = "pets replay 'my pool; rm.jsonl' --policy okg --repetitions 7 -o rows.jsonl"
+    assert command in html.unescape(page)

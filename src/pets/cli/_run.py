@@ -106,12 +106,13 @@ def print_job(job: BatchJob) -> None:
 
 
 def start_words(engine: Engine) -> str:
-    """What is about to be asked, of whom, and how long a trace may be."""
-    config, limit = engine.config, engine.config.sampling.max_tokens
-    model = engine.settings.model or "the local model"
+    """What is about to be asked, of whom, under which budget, and how long a trace may be."""
+    config, limit, settings = engine.config, engine.config.sampling.max_tokens, engine.settings
+    model = settings.model or "the local model"
     servers = f" at {', '.join(engine.endpoints)}" if engine.endpoints else ""
-    length = "the server's own limit" if limit is None else f"{limit:,}"
-    words = f"{count(len(engine.problems), 'question')} to {model}{servers}; tokens per trace: {length}."
+    budget = amount_words(*settings.currency.shown(settings.total))
+    length = "traces as long as the server allows" if limit is None else f"{count(limit, 'token')} per trace at most"
+    words = f"{count(len(engine.problems), 'question')} to {model}{servers}; {budget} in all, {length}."
     if engine.origin == "finished":
         return words
     advice = config.waves is None and not config.batch_api
@@ -201,20 +202,21 @@ async def watched_by(watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def watch_outages(outage: Callable[[], Outage | None]) -> None:
-    """Say when no server can be reached any more, and when one can again; looks from time to time, for ever."""
-    away = False
+    """Say when no server can be reached or serves any more, and when one does again; looks from time to time."""
+    before: Outage | None = None
     while True:
         await asyncio.sleep(REFRESH_S)
         now = outage()
-        if now is not None and not away:
-            click.echo(f"Unreachable {terminal_text(outage_words(now, time.time()))}", err=True)
-        elif now is None and away:
-            click.echo("Reachable again.", err=True)
-        away = now is not None
+        if now is not None and (before is None or before.is_unreachable != now.is_unreachable):
+            label = "Unreachable" if now.is_unreachable else "Nothing but errors"
+            click.echo(f"{label} {terminal_text(outage_words(now, time.time()))}", err=True)
+        elif now is None and before is not None:
+            click.echo("Reachable again." if before.is_unreachable else "The servers serve again.", err=True)
+        before = now
 
 
 def outage_words(outage: Outage, now: float) -> str:
-    """Since when no server can be reached, until when it is tried, and why; ``now`` is in seconds since 1970."""
+    """Since when no server serves, until when it is tried, and why; ``now`` is in seconds since 1970."""
     since = _time_of_day(now - outage.since_s)
     until = "" if outage.gives_up_s is None else f" until {_time_of_day(now + outage.gives_up_s)}"
     return f"since {since}, trying again{until}: {outage.error}"
@@ -258,7 +260,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.outage is None:
         table.add_row("left", "..." if left is None else clock(left))
     else:
-        table.add_row("unreachable", outage_words(now.outage, time.time()))
+        table.add_row("unreachable" if now.outage.is_unreachable else "errors", outage_words(now.outage, time.time()))
     if latest is not None:
         table.add_row("self-consistency", f"{latest.consistency:.3f} expected, {latest.answered:.0%} answered")
         table.add_row("hardest", "  ".join(f"{id} {sure:.2f}" for id, sure in latest.hardest))
@@ -409,7 +411,7 @@ def _soft_words(allocator: Allocator) -> str:
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
-    traces = f"{count(solution.traces, 'trace')} ({solution.failed:,} failed), {count(solution.tokens, 'token')}"
+    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed), {count(solution.tokens, 'token')}"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",

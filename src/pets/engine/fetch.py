@@ -45,6 +45,7 @@ FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the sam
 MAX_BACKOFF_S = 30.0
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
+FAILING_S = 5.0  # of errors alone, before it is said
 BYTES_PER_TOKEN = 3.0  # until a server has told; usually 4 or a little less
 MOST_BYTES_PER_TOKEN = 4.0  # that estimates go by, whatever servers told
 
@@ -108,12 +109,17 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """No server can be reached: why, since how many seconds, when one is asked again, when the run gives up."""
+    """No server can be reached, or none serves: why, since when, when one is asked again, when the run gives up."""
 
     error: SamplerError
     since_s: float  # ago
     next_try_s: float  # from now
-    gives_up_s: float | None  # from now; None: never
+    gives_up_s: float | None  # from now; None: no time is set
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether nobody is there; else servers answer, and with errors alone."""
+        return isinstance(self.error, UnreachableError)
 
 
 class Receiver(Protocol):
@@ -172,8 +178,9 @@ class Fetcher:
         self._active: Counter[str] = Counter()  # batches under way, by question
         self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
+        self._failing: tuple[float, SamplerError] | None = None  # since when servers answer with errors alone
         self._lengths = TokenEstimator()
-        self._failing: set[int] = set()  # models of which it was said that they hand on their turns
+        self._failing_models: set[int] = set()  # models of which it was said that they hand on their turns
 
     def mix(self, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
         """Ask several models by turns; ``owners`` says whose each sampler is."""
@@ -196,13 +203,17 @@ class Fetcher:
     @property
     def outage_state(self) -> Outage | None:
         """The outage while there is one, by the running event loop's clock."""
-        if self.outage is None or self._outage_since is None:
-            return None
         now = asyncio.get_running_loop().time()
-        since_s = now - self._outage_since
+        if self.outage is not None and self._outage_since is not None:
+            since, error = self._outage_since, self.outage
+        elif self._failing is not None and now - self._failing[0] >= FAILING_S:
+            since, error = self._failing
+        else:
+            return None
         next_try_s = min(endpoint.wait_s(now) for endpoint in self.pool.endpoints)
-        gives_up_s = None if self._patience_s is None else max(0.0, self._patience_s - since_s)
-        return Outage(self.outage, since_s, next_try_s, gives_up_s)
+        timeless = self._patience_s is None or self.pool.never_answered  # a first contact ends by its tries
+        gives_up_s = None if timeless else max(0.0, (self._patience_s or 0.0) - (now - since))
+        return Outage(error, now - since, next_try_s, gives_up_s)
 
     @property
     def served(self) -> bool:
@@ -341,8 +352,8 @@ class Fetcher:
         assert self.models is not None
         model, name = batch.model, self.models.names[batch.model]
         self.faults[f"handed on by {name}"] += batch.size
-        if model not in self._failing:
-            self._failing.add(model)
+        if model not in self._failing_models:
+            self._failing_models.add(model)
             why = "" if reason is None else f" ({reason})"
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
         if model in batch.declined:
@@ -353,8 +364,9 @@ class Fetcher:
         """A smaller request that succeeds proves the limit that a larger one was refused for."""
         if self.models is not None:
             self.models.served.add(batch.model)
-            self._failing.discard(batch.model)
+            self._failing_models.discard(batch.model)
         endpoint.succeeded(batch.size, received, seconds)
+        self._failing = None
         if batch.refused_n:
             endpoint.max_n = min(endpoint.max_n, max(batch.size, received))
         self._outage_since = self.outage = None
@@ -397,6 +409,10 @@ class Fetcher:
             self._check_outage(error, self._pool_of(batch))
             return True
         self._outage_since = self.outage = None
+        if self._failing is not None:
+            self._failing = self._failing[0], error
+        elif self._served_at < begun and not any(e.requests_in_flight for e in self.pool.endpoints):
+            self._failing = begun, error
         if self._served_at >= begun or len(self._active) == 1:
             batch.tries += 1
         if self._tried_enough(batch) or exhausted:

@@ -90,8 +90,10 @@ def replay_page(rows: Sequence[Row]) -> str:
     for pool in pools:
         _pool_section(page, pool, [row for row in rows if row.pool == pool])
     page.section("How to make it again")
-    specs = [word for policy in policies for word in ("--policy", policy)]
-    page.code(f"{shlex.join(['pets', 'replay', *pools, *specs, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
+    options = [word for policy in policies for word in ("--policy", policy)]
+    if draws := max((row.repetitions for row in rows), default=0):
+        options += ["--repetitions", str(draws)]
+    page.code(f"{shlex.join(['pets', 'replay', *pools, *options, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
     return page.html()
 
 

@@ -1,6 +1,7 @@
 """HTTP to a model's server: connections, what their failures mean, and replies that are read within bounds."""
 
 import ipaddress
+import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -83,7 +84,9 @@ def sampler_error(server: str, error: Exception) -> SamplerError | None:
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError() | aiohttp.ClientHttpProxyError():
             return UnreachableError(f"{server} cannot be reached: {error}. Is the server running?")
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
-            return UnreachableError(f"{server} cannot be reached: {error or name}. Is the server running?")
+            errno = cause.errno if type(cause) is aiohttp.ClientConnectorError else None  # no name, proxy or TLS
+            reason = os.strerror(errno) if errno else str(error) or name
+            return UnreachableError(f"{server} cannot be reached: {reason}. Is the server running?")
         case httpx.TimeoutException() | TimeoutError():
             return BusyError(f"{server} gave no answer in time ({name}).")
         case httpx.HTTPError() | httpx.StreamError() | aiohttp.ClientError() | OSError():
