@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -352,7 +353,12 @@ def test_a_budget_in_tokens_holds_the_servers_context_or_asks_for_a_limit(questi
     result = pets("solve", questions, *at, "--budget", "30ktok", "--dry-run")
     limit = json.loads(result.stdout)["max_tokens"]
     assert 700 < limit < 900 - 4  # the context, less what the longest prompt may have
-    assert pets("solve", questions, *at, "--budget", "30ktok").exit_code == 0
+    result = pets("solve", questions, *at, "--budget", "30ktok")
+    figures = r"\), ([\d,]+) tokens and ([\d,]+) of prompts\.\nSpent ([\d,]+) tokens of 30,000 tokens"
+    ((tokens, of_prompts, spent),) = re.findall(figures, result.stderr)
+    assert result.exit_code == 0 and sum(int(n.replace(",", "")) for n in (tokens, of_prompts)) == int(
+        spent.replace(",", "")
+    )
     assert mock.stats.refused == 0 and mock.stats.completion_tokens + mock.stats.prompt_tokens <= 33_000
 
 

@@ -91,7 +91,7 @@ def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, poo
     assert {row["id"] for row in found if "error" not in row} == {"q3", "q5"}
     assert {row.get("id", row.get("line")) for row in found if "error" in row} == {"nobody", 3, 4}
     assert all(row["answer"] is None and row["traces"] == 0 for row in found if row.get("id") == "nobody")
-    assert '\n3 not answered; a line with "error" says why of each.\n' in result.stderr
+    assert '\nNot asked: 3; a line with "error" says why of each.\n' in result.stderr
 
 
 def test_questions_on_stdin_are_asked_and_answered(plan):

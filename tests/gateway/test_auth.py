@@ -40,6 +40,8 @@ def test_added_and_revoked_count_at_once(tmp_path, durability):
         alice = keys.add("alice")
         assert gateway.ask().status_code == 401 == gateway.client.get("/metrics").status_code
         assert gateway.ask(headers=bearer("pets-guess")).status_code == 401
+        told = [gateway.ask(headers=headers).json()["error"]["message"] for headers in ({}, bearer("pets-guess"))]
+        assert told == ["A key is needed: send Authorization: Bearer KEY.", "Incorrect API key provided."]
         assert gateway.ask(headers=bearer(alice)).status_code == 200
         bob = keys.add("bob", budget=0)
         assert gateway.ask(headers=bearer(bob)).status_code == 429  # its budget is known, too

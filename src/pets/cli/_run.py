@@ -411,9 +411,10 @@ def _soft_words(allocator: Allocator) -> str:
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
-    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed), {count(solution.tokens, 'token')}"
+    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed)"
+    tokens = f"{count(solution.tokens, 'token')} and {solution.prompt_tokens:,} of prompts"
     words = [
-        f"{answered_words(summary).capitalize()}, {traces}{cost}.",
+        f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
         f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
         *remarks(summary),

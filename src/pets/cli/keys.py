@@ -89,6 +89,7 @@ def revoke(name: str, gateway: KeyStoreOptions) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
     with _keys(gateway.store) as key_store:
         key_store.revoke(name)
+    click.echo(terminal_text(f"The key of {name} is revoked."), err=True)
 
 
 def _parse_budget(text: str) -> tuple[int, str]:

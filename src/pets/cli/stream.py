@@ -259,7 +259,7 @@ class _RunningStream:
                 f"{self._stream.lost:,} traces were in flight when it was broken off: charged, without a vote."
             )
         if not_asked := self.refused_lines + self.summary.questions - self.summary.asked:
-            words.append(f'{not_asked:,} not answered; a line with "error" says why of each.')
+            words.append(f'Not asked: {not_asked:,}; a line with "error" says why of each.')
         if self.targets is not None and self.summary.asked:
             share_right = self.agreed / self.summary.asked
             words.append(f"Self-consistency with the vote of all traces drawn: {share_right:.3f}.")

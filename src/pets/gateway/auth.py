@@ -186,7 +186,8 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
     except StateError as error:
         raise ApiError("The keys cannot be read now.", status=503, retry_after=1) from error
     if key is None:
-        raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
+        words = "Incorrect API key provided." if secret else "A key is needed: send Authorization: Bearer KEY."
+        raise ApiError(words, status=401, code="invalid_api_key")
     return key
 
 

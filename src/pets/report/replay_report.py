@@ -50,7 +50,8 @@ def read_rows(path: Path) -> list[Row]:
         values = record.value if isinstance(record.value, Mapping) else {}
         if record.problem or not {"pool", "policy", "metric", "mean"} <= set(values):
             raise InputError(
-                f'"{path}" has no rows of a replay ({record.place}); make some: pets replay POOL -o {path}'
+                f'"{path}" has no rows of a replay ({record.place}); make some: pets replay POOL -o rows.jsonl. '
+                "A run has its page by its number: pets report last."
             )
         try:
             rows.append(Row(**{name: _value(name, values.get(name)) for name in names}))
