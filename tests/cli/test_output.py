@@ -55,3 +55,14 @@ def test_a_stream_that_goes_on_adds_to_its_lines(tmp_path):
         growing_output(tmp_path / "rows.csv", ["id"], resume=True),
     ):
         pass
+
+
+def test_what_is_read_is_not_written_over(tmp_path):
+    questions, link = tmp_path / "questions.jsonl", tmp_path / "link.jsonl"
+    questions.write_text("{}\n")
+    link.symlink_to(questions)
+    for output in (questions, link):
+        with pytest.raises(InputError, match="would be written over"):
+            check_rows_output(output, str(questions))
+    check_rows_output(tmp_path / "answers.jsonl", str(questions), None)
+    check_rows_output(questions, "starter")

@@ -86,6 +86,13 @@ def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions,
     assert sum(row["cut"] for row in rows) == 20
 
 
+def test_the_file_of_questions_is_not_written_over_by_its_answers(questions, serve):
+    before = questions.read_text()
+    _, at = serve()
+    assert "would be written over" in refused("solve", questions, *at, "--no-store", "-o", questions)
+    assert questions.read_text() == before
+
+
 def test_the_last_lines_count_every_trace_that_was_charged_as_the_rows_do(questions, serve):
     _, at = serve(faults=Faults(half_body=0.3))
     result = pets("solve", questions, *at, "--budget", "8x", "--no-store", "--keep-going")

@@ -45,15 +45,20 @@ def table_console(width: int = UNFOLDED_WIDTH) -> Console:
     return SafeConsole(width=None if measured else width, markup=False, emoji=False, highlight=False)
 
 
-def check_output(path: Path | None) -> None:
-    """Refuse a file that cannot be written before a whole run was paid for it."""
-    if path is not None and not path.parent.is_dir():
+def check_output(path: Path | None, *sources: str | Path | None) -> None:
+    """Refuse a file that cannot be written, or that is read too, before a whole run was paid for it."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
         raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
+    files = (Path(source) for source in sources if source is not None)
+    if path.is_file() and any(file.is_file() and file.samefile(path) for file in files):
+        raise InputError(f'"{path}" is what is read, and would be written over. Choose another file for -o.')
 
 
-def check_rows_output(path: Path | None) -> None:
-    """Refuse a file of rows that cannot be written: no folder, no known suffix, or Parquet without its library."""
-    check_output(path)
+def check_rows_output(path: Path | None, *sources: str | Path | None) -> None:
+    """Refuse a file of rows as :func:`check_output` does, without a known suffix, or Parquet without its library."""
+    check_output(path, *sources)
     if path is not None and (path.is_file() or not path.exists()):  # /dev/stdout takes whatever comes
         check_suffix(path)
 

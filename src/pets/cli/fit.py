@@ -59,7 +59,7 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
     Every question of a stream gets four traces; what they show and what is left of the budget decide how many more, in
     at most --rounds batches of parallel traces. The plan is readable JSON.
     """
-    check_output(result.output)
+    check_output(result.output, pool)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
     plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)

@@ -139,7 +139,7 @@ def replay(
     those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
     budgets on questions that did not train them.
     """
-    check_rows_output(result.output)
+    check_rows_output(result.output, *paths)
     if result.plots is not None:
         charts_library()
     if draws.ray is not None and draws.workers is not None:

@@ -40,7 +40,7 @@ def report(what: str, source: StoreOptions, page: ReportOptions) -> None:
     the answers are, the questions to look at, and how to make it again. Of a replay: the policies side by side.
     """
     charts_library()
-    check_output(page.output)
+    check_output(page.output, what)
     if Path(what).suffix:
         html = replay_page(read_rows(Path(what)))
     else:

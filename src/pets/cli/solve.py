@@ -185,7 +185,7 @@ def solve(
     many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
     finished is not paid for again.
     """
-    check_rows_output(result.output)
+    check_rows_output(result.output, questions)
     ray.check(model)
     if storage.resume:
         run_engine(_resumed(questions, selection, model, local, ray, storage, pace), result.output)
