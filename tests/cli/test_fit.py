@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.cli.serve import VotingOptions
-from pets.errors import PetsError
+from pets.errors import InputError, PetsError
 from pets.plans import read_plan
 
 
@@ -71,3 +71,21 @@ def test_a_plan_for_a_zone_is_used_with_that_zone_alone(pool, tmp_path):
     assert VotingOptions(plan=output).choose()[0].zone == VotingOptions(plan=output, zone=0.1).choose()[0].zone == 0.1
     with pytest.raises(PetsError, match="fit a plan with --zone"):
         VotingOptions(plan=output, zone=0.2).choose()
+
+
+def test_a_file_that_is_no_plan_is_not_written_over(pool, tmp_path):
+    output = tmp_path / "runs.db"
+    for content in (b"SQLite format 3\x00", b'{"format": "other"}', b"[1]"):
+        output.write_bytes(content)
+        result = pets("fit", pool, "--mean-budget", 8, "--rounds", 1, "-o", output)
+        assert isinstance(result.exception, InputError) and "runs.db" in str(result.exception)
+        assert "\n" not in str(result.exception)
+        assert output.read_bytes() == content
+
+
+def test_a_plan_is_replaced_whatever_its_version_and_an_empty_file_is_filled(pool, tmp_path):
+    output = tmp_path / "plan.json"
+    for content in ("", '{"format": "pets-plan", "version": 99}'):
+        output.write_text(content)
+        assert pets("fit", pool, "--mean-budget", 8, "--rounds", 1, "-o", output).exit_code == 0
+        assert read_plan(output).mean_budget == 8

@@ -11,7 +11,9 @@ from pets.cli._output import check_output
 from pets.cli._pools import PoolOptions
 from pets.cli.options import FILE
 from pets.core.patterns import K0
+from pets.errors import InputError
 from pets.plans import fit_plan, plan_text, write_plan
+from pets.plans.plan import is_plan_file
 from pets.pools import pool_files
 
 __all__ = ["fit"]
@@ -60,6 +62,7 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
     at most --rounds batches of parallel traces. The plan is readable JSON.
     """
     check_output(result.output, pool)
+    _check_replaces_plan(result.output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
     plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)
@@ -73,3 +76,9 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
         f"with {source.traces:,} traces.",
         err=True,
     )
+
+
+def _check_replaces_plan(path: Path | None) -> None:
+    """Refuse to write over a file that holds something else than a plan."""
+    if path is not None and path.is_file() and path.stat().st_size and not is_plan_file(path):
+        raise InputError(f'"{path}" is there already and is no plan: it stays as it is. Choose another file for -o.')

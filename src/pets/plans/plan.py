@@ -33,6 +33,7 @@ __all__ = [
     "Provenance",
     "StreamPlan",
     "from_plain",
+    "is_plan_file",
     "left_by_windows",
     "plan_text",
     "read_plan",
@@ -193,6 +194,15 @@ def read_plan(path: str | Path) -> StreamPlan:
         return from_plain(data)
     except StateError as error:
         raise StateError(f'plan "{path.name}": {error}') from None
+
+
+def is_plan_file(path: str | Path) -> bool:
+    """Whether a file is a plan, of whatever version."""
+    try:
+        data = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and data.get("format") == FORMAT
 
 
 def write_plan(plan: StreamPlan, path: str | Path) -> None:
