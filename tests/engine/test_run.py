@@ -13,13 +13,14 @@ import pytest
 from pets.answers.base import AnswerType
 from pets.confidence import Confidence
 from pets.engine import Engine, TokenPrice, solve
-from pets.errors import BudgetError, InputError, RefusedError, UnreachableError
+from pets.errors import BudgetError, BusyError, InputError, RefusedError, UnreachableError
 from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
+from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, until
 from .conftest import Scripted, asked
 
@@ -286,6 +287,80 @@ def test_drained_while_nobody_is_there_it_ends_at_once_and_can_be_resumed(tmp_pa
     engine = Engine.resume(store, sampler=Scripted(by_seed))
     solution, _ = run_to_the_end(engine)
     assert solution.spent == 100 and solution.lost == 0  # nothing of it was ever sent
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_drained_while_servers_answer_with_errors_alone_nothing_is_asked_again_and_nothing_charged(tmp_path, stored):
+    well, store = False, tmp_path / "runs.db" if stored else None
+
+    def answer(prompt, seed):
+        if not well:
+            raise BusyError("the server says 500.", status=500)
+        return by_seed(prompt, seed)
+
+    sampler = Scripted(answer)
+
+    async def run():
+        nonlocal well
+        clock = asyncio.get_running_loop().time
+        async with Engine(asked(["a", "b"]), sampler=sampler, budget=40, concurrency=8, store=store) as engine:
+            task = asyncio.create_task(engine.run())
+            while sampler.requests < 8 or sampler.in_flight:
+                await asyncio.sleep(0.1)
+            requests, drained_at = sampler.requests, clock()
+            engine.drain()
+            solution = await task
+            assert sampler.requests == requests and (stored or clock() == drained_at)  # a store takes real time
+            assert not solution.complete and solution.spent == 0 and "given up" not in solution.faults
+            assert engine.allocator.budget.reserved == 0
+            well = True
+            if not stored:
+                return await engine.run()
+        async with Engine.resume(store, sampler=sampler) as engine:
+            return await engine.run()
+
+    solution = run_simulated(run())
+    assert solution.complete and solution.spent == 40 and solution.lost == 0
+
+
+def test_a_drained_run_waits_for_what_is_in_flight_and_keeps_the_charge_of_attempts_that_were_lost(tmp_path):
+    class Losing(Sampler):
+        requests = 0
+
+        async def sample(self, prompt, n, seed, sampling):
+            self.requests += 1
+            await asyncio.sleep(10)
+            raise BusyError("no answer in time.")
+
+    async def run():
+        sampler = Losing()
+        async with Engine(asked(["a"]), sampler=sampler, budget=8, concurrency=1, store=tmp_path / "runs.db") as engine:
+            task = asyncio.create_task(engine.run())
+            await until(lambda: sampler.requests, task)
+            engine.drain()
+            solution = await task
+            return sampler.requests, solution.spent, solution.failed, engine.allocator.budget.reserved
+
+    assert run_simulated(run()) == (1, 1, 1, 0)
+
+
+@pytest.mark.parametrize(("seconds", "abandoned"), [(0.5, 2), (1.01, 0)])
+def test_broken_off_a_run_tells_how_many_traces_were_in_flight(seconds, abandoned):
+    class Slow(Sampler):
+        async def sample(self, prompt, n, seed, sampling):
+            await asyncio.sleep(1)
+            raise BusyError("the server says 500.", status=500)
+
+    async def run():
+        async with Engine(asked(["a", "b"]), sampler=Slow(), budget=2, policy="uniform") as engine:
+            task = asyncio.create_task(engine.run())
+            await asyncio.sleep(seconds)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return engine.abandoned
+
+    assert run_simulated(run()) == abandoned
 
 
 def test_formulas_that_turn_out_to_be_one_answer_vote_together():

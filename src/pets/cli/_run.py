@@ -43,6 +43,7 @@ __all__ = [
     "interruptible",
     "is_terminal",
     "kept_words",
+    "lost_words",
     "outage_words",
     "print_choice",
     "progress_table",
@@ -148,9 +149,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     except PetsError as error:
         raise stopped_early(error, engine) from error
     except asyncio.CancelledError:
-        flight = (
-            "batch jobs stay where they are" if engine.config.batch_api else "traces in flight are lost, and charged"
-        )
+        flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.abandoned)
         click.echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
@@ -165,6 +164,16 @@ def stopped_early(error: PetsError, session: Session) -> PetsError:
     if isinstance(error, FirstTracesError) and error.excerpt:
         click.echo(f"One of the traces:\n{terminal_text(error.excerpt, keep=chr(10))}\n", err=True)
     return error if session.stored_run is None else type(error)(f"{error} {kept_words(session)}")
+
+
+def lost_words(traces: int) -> str:
+    """What became of so many traces in flight when a run stopped at once.
+
+    >>> lost_words(0), lost_words(1)
+    ('no traces were in flight', '1 trace in flight is lost, and charged')
+    """
+    verb = "is" if traces == 1 else "are"
+    return f"{count(traces, 'trace')} in flight {verb} lost, and charged" if traces else "no traces were in flight"
 
 
 def kept_words(session: Session) -> str:

@@ -20,6 +20,7 @@ from pets.cli._run import (
     answers_in,
     interruptible,
     kept_words,
+    lost_words,
     print_choice,
     remarks,
     stopped_early,
@@ -221,7 +222,8 @@ class _RunningStream:
         except FirstTracesError as error:
             raise stopped_early(error, self._stream) from error
         except asyncio.CancelledError:
-            click.echo(f"Stopped at once: traces in flight are lost, and charged. {kept_words(self._stream)}", err=True)
+            lost = lost_words(self._stream.driver.abandoned)
+            click.echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
             sys.exit(INTERRUPTED)
         self._print_summary()
         return not self._stream.driver.draining

@@ -339,11 +339,11 @@ class Allocator:
         self._drain(record)
         return True
 
-    def give_up(self, launch: Launch, *, paid: bool = False) -> bool:
+    def give_up(self, launch: Launch, *, paid: bool = False, for_good: bool = True) -> bool:
         """Take back a launch that will never be paid for, and ask no more of its question; its votes stay.
 
-        ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. False if
-        the launch has been told or cancelled before.
+        ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. Not
+        ``for_good``, the question may be asked again. False if the launch has been told or cancelled before.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -353,7 +353,7 @@ class Allocator:
         (True, [Launch(question='q2', number=0), Launch(question='q2', number=1), Launch(question='q2', number=2)])
         """
         record = self._record(launch.question)
-        if self._is_served(record):
+        if for_good and self._is_served(record):
             self._queue.remove(record)
             self._given_up.add(record.id)
         if not self.cancel(launch):

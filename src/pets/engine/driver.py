@@ -129,6 +129,8 @@ class Driver:
         self.allocator, self.fetcher, self.config = allocator, fetcher, config
         self.ledger = ledger or Ledger()
         self.draining = False  # told to end
+        self.abandoned = 0
+        """Traces that were in flight, or not read yet, when the run was broken off: charged."""
         self.satisfied = False  # the target is met
         self.in_flight = 0  # traces
         self.arrived = 0  # questions of a stream, those that were not asked among them
@@ -182,6 +184,7 @@ class Driver:
         ``open_questions`` are on their way at a time.
         """
         self.check_ready()
+        self.fetcher.drain(on=False)
         self._delivered = self._delivered or self.allocator.told  # of earlier runs
         try:
             async with asyncio.TaskGroup() as group:
@@ -226,8 +229,9 @@ class Driver:
             )
 
     def drain(self) -> None:
-        """Take in no more questions and ask for no more traces; what is in flight comes home."""
+        """Take in no more questions and ask for no more traces; what is in flight comes home, and no try follows."""
         self.draining = True
+        self.fetcher.drain()
         self.stop_intake()
         self._wakeup.set()
 
@@ -657,6 +661,7 @@ class Driver:
             if question.answer_type.asks_model and question.submission is None:
                 forms = await self.judging.join(question, paid, forms)
         except BaseException:  # paid for, and no vote
+            self.abandoned += len(completions)
             self.ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
             self._charge_abandoned(batch)
             raise
@@ -734,7 +739,8 @@ class Driver:
         """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
         question: OpenQuestion = batch.owner
         self._note(batch, error)
-        self.fetcher.faults["given up"] += batch.size
+        if charged or not self.draining:  # else a run that goes on asks again
+            self.fetcher.faults["given up"] += batch.size
         lost, attempt = self._lost_before(batch), self._lost(batch)
         if charged or batch.lost:
             traces = [
@@ -766,6 +772,7 @@ class Driver:
     def abandon(self, batch: Batch) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
         if not self._turned_away:
+            self.abandoned += batch.size
             self.ledger.abandon(batch)
             self._charge_abandoned(batch)
 
@@ -777,13 +784,14 @@ class Driver:
     def _give_up(
         self, question: OpenQuestion, batch: Batch, error: SamplerError | None, traces: Sequence[StoredTrace]
     ) -> None:
-        """Launches that will not be paid for, but for attempts before (``traces``); their question is asked no more."""
+        """Launches that will not be paid for, but for attempts before (``traces``); their question is asked no more,
+        unless the run was only told to end."""
         for trace in traces:
             question.add(trace)
             self._on_trace(trace)
         if question.id in self._open:
             for launch, hold in zip(batch.launches, batch.holds, strict=True):
-                self.allocator.give_up(launch, paid=bool(traces))
+                self.allocator.give_up(launch, paid=bool(traces), for_good=not self.draining)
                 if self.estimator is not None:
                     self.estimator.release(hold)
                 self._back(question)

@@ -7,6 +7,9 @@ traces that were made and billed. What is free is tried again; what is charged i
 A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
 an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
+A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
+again, is given up instead.
+
 In a mixture of models a launch goes to the model whose turn it is. Where that one is away, or has refused the launch or
 failed it ``tries`` times free of charge, the launch is handed on to another: ``faults`` counts how many, by model.
 """
@@ -16,9 +19,9 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pets.core.mixture import ModelMixture
 from pets.engine.endpoints import Endpoint, EndpointPool, ModelPools
@@ -40,9 +43,11 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger("pets.engine")
+T = TypeVar("T")
 MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
+DRAINED = "the run was told to end before it was asked."
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
 FAILING_S = 5.0  # of errors alone, before it is said
@@ -180,6 +185,8 @@ class Fetcher:
         self._outage_since: float | None = None
         self._failing: tuple[float, SamplerError] | None = None  # since when servers answer with errors alone
         self._lengths = TokenEstimator()
+        self._draining = False
+        self._waits: set[asyncio.Timeout] = set()  # of batches of which no attempt is out
         self._failing_models: set[int] = set()  # models of which it was said that they hand on their turns
 
     def mix(self, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
@@ -228,6 +235,12 @@ class Fetcher:
         """The servers of the model that a prompt names; of the only one, where it names none."""
         return self.pool if prompt.body is None else self.pool.of_model(str(prompt.body.get("model")))
 
+    def drain(self, *, on: bool = True) -> None:
+        """Send nothing more: what waits for its next try is given up at once. ``on=False``: send again."""
+        self._draining = on
+        while on and self._waits:
+            self._waits.pop().reschedule(0.0)
+
     async def fetch(self, batch: Batch, receiver: Receiver) -> None:
         """Ask until every launch of the batch has come back or is given up."""
         self._active[batch.question] += 1
@@ -261,7 +274,9 @@ class Fetcher:
                 if batch.size > 1:  # each launch has a turn of its own
                     return await self._fetch_parts(batch, 1, receiver)
                 self._hand_on(batch, other, reason)
-            endpoint = await self._pool_of(batch).pick(last)
+            endpoint = await self._unless_drained(self._pool_of(batch).pick(last))
+            if endpoint is None:
+                return await receiver.fail(batch, reason or BusyError(DRAINED), charged=False)
             if batch.size > endpoint.max_n:
                 return await self._fetch_parts(batch, endpoint.max_n, receiver)
             begun = clock()
@@ -296,7 +311,23 @@ class Fetcher:
                 return None
             last, failures = endpoint, failures + 1
             if not unreachable:  # an endpoint that cannot be reached rests
-                await asyncio.sleep(backoff_seconds(failures, self._backoff, self._random.random()))
+                seconds = backoff_seconds(failures, self._backoff, self._random.random())
+                await self._unless_drained(asyncio.sleep(seconds))
+
+    async def _unless_drained(self, waiting: Coroutine[Any, Any, T]) -> T | None:
+        """What is waited for; ``None`` as soon as nothing more is to be sent."""
+        if self._draining:
+            waiting.close()
+            return None
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._waits.add(wait)
+                try:
+                    return await waiting
+                finally:
+                    self._waits.discard(wait)
+        except TimeoutError:
+            return None
 
     async def _request(
         self, endpoint: Endpoint, batch: Batch, receiver: Receiver

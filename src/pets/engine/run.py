@@ -366,6 +366,11 @@ class Engine(Session):
         if self._driver is not None:
             self._driver.drain()
 
+    @property
+    def abandoned(self) -> int:
+        """Traces that were in flight when the run was broken off: charged."""
+        return 0 if self._driver is None else self._driver.abandoned
+
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""
         if self.config.batch_api:
