@@ -66,7 +66,10 @@ def against(pools: Sequence[PoolResult], rivals: Sequence[str], level: float, na
         print(line(comparison))
     averages: dict[str, object] = {}
     for group, datasets in (("closed", CLOSED), ("open", OPEN)):
-        average = average_ratio([comparison for comparison in both if comparison.dataset in datasets])
+        inside = [comparison for comparison in both if comparison.dataset in datasets]
+        if not inside:
+            continue
+        average = average_ratio(inside)
         print(f"{OURS} over the best rival, {group} sets: {average}")
         averages[group] = asdict(average)
     return averages
