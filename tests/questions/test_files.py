@@ -3,13 +3,16 @@
 import gzip
 import io
 import json
+from dataclasses import replace
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from pets.answers.gold import gold_form
 from pets.errors import InputError
 from pets.questions import Problem, named_sets, parse_fields, question_set, read_questions, write_questions
+from pets.registry import make_answer_type
 from pets.samplers import Prompt
 
 ROWS = [
@@ -203,6 +206,9 @@ def test_a_text_file_has_a_question_per_line(tmp_path):
         ('["one", "two"]', "two"),
         ({"text": ["one", "two"], "label": ["A", "B"]}, "B"),
         ({"text": ["one", "two"], "label": ["1", "2"]}, "2"),
+        ({"text": ["one", "two"], "label": ["A", "B"]}, "two"),
+        (["one", "two"], "(b)"),
+        (["one", "two"], "Two is a multiple of itself. The answer is (B)."),
     ],
 )
 def test_listed_choices_are_asked_with_letters_and_gold_is_one_of_them(tmp_path, gold, options):
@@ -210,7 +216,39 @@ def test_listed_choices_are_asked_with_letters_and_gold_is_one_of_them(tmp_path,
     path.write_text(json.dumps({"question": "Which is even?", "choices": options, "answer": gold}))
     (problem,) = read_questions(path).problems
     asked = Prompt.chat("Which is even?\n\nA) one\nB) two")
-    assert problem == Problem("1", asked, "choice:options=2", "B", options=2)
+    assert replace(problem, gold="") == Problem("1", asked, "choice:options=2", "", options=2)
+    assert gold_form(make_answer_type(problem.answer_type), problem.gold) == "B"
+
+
+@pytest.mark.parametrize("gold", ["three", "C", 2, "2", "-2", "see below"])
+def test_gold_that_is_none_of_the_options_is_refused_in_one_line(tmp_path, gold):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"id": "q7", "question": "Which is even?", "options": ["one", "two"], "gold": gold}))
+    with pytest.raises(
+        InputError, match=r"""mine.jsonl" line 1: .*'q7'.* none of its options, \["one", "two"\]"""
+    ) as error:
+        read_questions(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("gold", [None, "", -1, "-1"])
+def test_options_may_come_without_gold(tmp_path, gold):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"question": "Which is even?", "options": ["one", "two"], "gold": gold}))
+    assert read_questions(path).problems[0].gold is None
+
+
+def test_options_that_are_numbers_are_named_by_their_value_in_a_table_too(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text('question,options,gold\nWhich is even?,"[1, 2, 3]",2\n')
+    assert read_questions(path).problems[0].gold == "B"
+
+
+def test_gold_beside_options_is_read_by_the_type_that_the_question_names(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    record = {"question": "2 + 2?", "options": ["2", "3"], "answer_type": "number", "gold": "4"}
+    path.write_text(json.dumps(record))
+    assert read_questions(path).problems[0].gold == "4"
 
 
 def test_choices_that_the_question_spells_out_are_not_repeated(tmp_path):

@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
+from pets.answers.gold import gold_form
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
@@ -194,12 +195,19 @@ def problem_from(
         raise InputError(RENAMED_TYPE)
     prompt, gold, (texts, names) = _prompt(values, record), values.get("gold"), _option_texts(values.get("options"))
     if texts:
-        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names), f"choice:options={len(texts)}"
+        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names, texts), f"choice:options={len(texts)}"
+    spec, gold = _answer_type(values.get("answer_type") or answer_type), _text({"gold": gold}, "gold")
+    id = _text(values, "id") or str(number)
+    if texts and gold is not None and gold_form(make_answer_type(spec), gold) is None:
+        raise InputError(
+            f"the gold of question {id!r} is {_as_json(gold)}, none of its options, {_as_json(texts)}: give "
+            "the letter, the place (from 0) or the text of one, or no gold."
+        )
     return Problem(
-        id=_text(values, "id") or str(number),
+        id=id,
         prompt=prompt,
-        answer_type=_answer_type(values.get("answer_type") or answer_type),
-        gold=_text({"gold": gold}, "gold"),
+        answer_type=spec,
+        gold=gold,
         level=sys.intern(_text(values, "level") or ""),
         options=len(texts) or _option_count(values.get("options")),
     )
@@ -261,15 +269,21 @@ def lettered(prompt: Prompt, options: list[str]) -> Prompt:
     return Prompt((*content[:-1], Message(content[-1].role, text)), bare=prompt.bare)
 
 
-def _letter(gold: object, names: list[Any]) -> object:
-    """The letter of the right option; gold may be its name, its place, from 0, or the letter itself.
+def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
+    """The letter of the right option; gold may be its name, its text, its place, from 0, or the letter itself.
 
-    >>> _letter("two", ["one", "two"]), _letter(1, ["one", "two"]), _letter(4, [2, 4, 6]), _letter("B", ["one", "two"])
-    ('B', 'B', 'B', 'B')
+    No gold is ``None``, an empty cell, or -1, as data sets have it whose labels are kept back.
+
+    >>> one_two = ["one", "two"]
+    >>> _letter("two", one_two, one_two), _letter(1, one_two, one_two), _letter("4", [2, 4, 6], ["2", "4", "6"])
+    ('B', 'B', 'B')
     """
     gold = gold.strip() if isinstance(gold, str) else gold
-    if gold in names:
-        return LETTERS[names.index(gold)]
+    for options in (names, texts):
+        if gold in options:
+            return LETTERS[options.index(gold)]
+    if gold in ("", -1, "-1"):
+        return None
     place = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
     return LETTERS[place] if type(place) is int and 0 <= place < len(names) else gold
 
