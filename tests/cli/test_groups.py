@@ -76,6 +76,8 @@ def test_a_verb_gets_one_typed_object_per_group():
         ([], "Missing option '-o' / '--output'"),
         (["-o", "x", "--seed", "-1"], "-1 is not in the range x>=0"),
         (["-o", "x", "--rate", "2"], "2.0 is not in the range 0<=x<=1"),
+        (["-o", "x", "--rate", "often"], "'often' is not a valid number."),
+        (["-o", "x", "--seed", "1.5"], "'1.5' is not a valid integer."),
         (["-o", "x", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
         (["-o", "x", "--sed", "1"], "No such option"),
         (["--out", "x"], "Error: --out is now --output."),

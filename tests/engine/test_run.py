@@ -189,8 +189,8 @@ def test_an_answer_comes_with_votes_tokens_cost_and_its_best_trace():
 
 
 def test_a_budget_under_one_trace_a_question_is_refused():
-    with pytest.raises(BudgetError, match="leaves some of 3 questions without one"):
-        solve(asked(["a", "b", "c"]), sampler=Scripted(), budget=2)
+    with pytest.raises(BudgetError, match="a budget of 1 trace leaves some of 3 questions without one"):
+        solve(asked(["a", "b", "c"]), sampler=Scripted(), budget=1)
 
 
 def test_an_unknown_option_is_named():

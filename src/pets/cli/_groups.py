@@ -71,6 +71,8 @@ def option(
     """
     if at_least is not None:
         kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
+    if isinstance(kind, click.IntRange | click.FloatRange):  # else click speaks of "a valid float range"
+        kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
     settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required, alone)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
 

@@ -111,8 +111,8 @@ def _longest_prompt(config: RunConfig, problems: Sequence[Problem]) -> int:
 def _check_total(total: int, currency: Currency, questions: int) -> None:
     if currency.flat and total < questions:
         raise BudgetError(
-            f"a budget of {total} traces leaves some of {questions} questions without one. Give at least {questions} "
-            "(1x), or ask fewer questions."
+            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without one. Give "
+            f"at least {questions} (1x), or ask fewer questions."
         )
     if not currency.flat and total < questions * max(1, currency.per_token):
         raise BudgetError(
