@@ -1,5 +1,7 @@
 """Rows: one for each pool, policy and metric."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
@@ -111,3 +113,10 @@ def test_the_bounds_belong_to_the_pool(results):
 def test_an_unknown_reference_is_told(results):
     with pytest.raises(InputError, match="no result of 'esc'; it has uniform, okg, asc, price"):
         rows(results, against="esc")
+
+
+def test_every_row_tells_the_seed_that_its_draws_came_from(build):
+    pools = [build(), replace(build(), name="other")]
+    results = replay(pools, ["uniform"], repetitions=2, size=8, seed=3, certified=(4,))
+    table = rows(results)
+    assert {row.seed for row in table} == {3} and {row.pool == "" for row in table} == {False, True}

@@ -88,3 +88,8 @@ def test_the_command_that_makes_it_again_is_quoted_for_a_shell(tmp_path):
     page = page_of(tmp_path / "rows.jsonl", {**ROW, "pool": "my pool; rm.jsonl", "repetitions": 7})
     command = "pets replay 'my pool; rm.jsonl' --policy okg --repetitions 7 -o rows.jsonl"
     assert command in html.unescape(page)
+
+
+def test_the_command_that_makes_it_again_has_the_seed_where_it_is_not_the_default(tmp_path):
+    page = page_of(tmp_path / "rows.jsonl", {**ROW, "seed": 3})
+    assert "--repetitions 2 --seed 3 -o rows.jsonl" in html.unescape(page)

@@ -28,6 +28,7 @@ class Row:
     has more than ``against``, ``low`` and ``high`` its 95 % interval ``over`` draws (the same questions again:
     Student's t of the repetitions' differences) or over questions (others of their kind: a paired bootstrap, for what
     is read off the mean curve). Traces and tokens are means per question: times ``questions`` they are totals.
+    ``seed`` is what all draws came from.
     """
 
     pool: str
@@ -47,6 +48,7 @@ class Row:
     low: float | None = None
     high: float | None = None
     over: str | None = None
+    seed: int = 0
 
 
 def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:
@@ -55,7 +57,8 @@ def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: st
     ``matched`` is the policy whose first reach of self-consistency 1 sets the spend at which all are compared.
     """
     table = [row for pool in pools for row in _pool_rows(pool, against or pool.results[0].policy, matched)]
-    return table + (list(_together(pools)) if len(pools) > 1 else [])
+    table += _together(pools) if len(pools) > 1 else ()
+    return [replace(row, seed=pools[0].config.seed) for row in table]
 
 
 def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:

@@ -39,7 +39,7 @@ WORDS = (
     "* At the spend where okg first reaches 100 %."
 )
 TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over"}
-COUNTS = {"reached", "repetitions", "questions"}
+COUNTS = {"reached", "repetitions", "questions", "seed"}
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -94,6 +94,8 @@ def replay_page(rows: Sequence[Row]) -> str:
     options = [word for policy in policies for word in ("--policy", policy)]
     if draws := max((row.repetitions for row in rows), default=0):
         options += ["--repetitions", str(draws)]
+    if seed := max((row.seed for row in rows), default=0):
+        options += ["--seed", str(seed)]
     page.code(f"{shlex.join(['pets', 'replay', *pools, *options, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
     return page.html()
 
