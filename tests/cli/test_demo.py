@@ -75,7 +75,7 @@ def test_a_mistake_is_found_before_anything_runs(monkeypatch, tmp_path, budget, 
 
 def test_a_page_that_cannot_be_written_after_all_names_the_option(show, tmp_path):
     with pytest.raises(InputError, match=r"cannot be written .* --report"):
-        show(tmp_path / ("long" * 100))
+        show(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
     check_output(tmp_path / "new.jsonl")
     with pytest.raises(InputError, match=r"there is no folder .* to write x.jsonl to"):
         check_output(tmp_path / "none" / "x.jsonl")
+    with pytest.raises(InputError, match=r"cannot be written \(File name too long\)"):
+        check_output(tmp_path / ("long" * 100))
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_columns_says_and_else_not_folded(monkeypatch):

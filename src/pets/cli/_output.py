@@ -51,8 +51,12 @@ def check_output(path: Path | None, *sources: str | Path | None) -> None:
         return
     if not path.parent.is_dir():
         raise InputError(f'there is no folder "{path.parent}" to write {path.name} to. Make it, or choose another.')
+    try:
+        exists = path.is_file()
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror}). Choose another file.') from None
     files = (Path(source) for source in sources if source is not None)
-    if path.is_file() and any(file.is_file() and file.samefile(path) for file in files):
+    if exists and any(file.is_file() and file.samefile(path) for file in files):
         raise InputError(f'"{path}" is what is read, and would be written over. Choose another file for -o.')
 
 
