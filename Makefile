@@ -70,7 +70,7 @@ ifdef POOLS
 else
 	@echo 'No recorded pools; only the figures that need none. For the others: make paper POOLS="path ..."' >&2
 endif
-	$(BIN)/pets figures --output $(OUT) $(addprefix --pools ,$(POOLS)) --skip-bad
+	$(BIN)/python -m scripts.paper --output $(OUT) $(POOLS) --skip-bad
 
 format: $(READY) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .

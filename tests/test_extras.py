@@ -48,7 +48,6 @@ WITHOUT_AN_EXTRA = [
     ("replay starter --answer math", "math_verify", "math"),
     ("replay starter --plots plots", "vl_convert", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),
-    ("figures --output figures", "vl_convert", "plots"),
     ("replay starter --ray", "ray", "ray"),
     ("serve --answer math --upstream " + NOTHING, "math_verify", "math"),
 ]

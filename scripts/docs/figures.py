@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pets.core.dirichlet import R_plus
 from pets.report.look import Chart, charts_library, colour_of, themed, titled
-from pets.report.paper_figures import budget_plan, draw_plan, draw_voting, voting_curves
+from scripts.paper.figures import budget_plan, draw_plan, draw_voting, voting_curves
 
 __all__ = ["FIGURES", "write_figure", "write_figures"]
 

@@ -13,7 +13,6 @@ from pets.cli.main import VERBS, cli
 HEAVY = ("numpy", "scipy", "httpx", "rich", "pets.core", "pets.cli.solve")
 
 RENAMED = [  # since version 0.1.0
-    ("figures", "--out", "--output"),
     ("fit", "--max-per-question", "--max-traces"),
     ("forecast", "--runs", "--repetitions"),
     ("forecast", "--target", "--target-consistency"),

@@ -1,39 +1,18 @@
 """Tables: their columns and cells, and the CSV files beside them."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from pets.replay import ReplayConfig, certificates, read_answers, replay, rows
+from pets.replay import ReplayConfig, certificates, replay, rows
 from pets.replay.mixture import Candidate, ChosenModels, MixtureLab
-from pets.report.paper_tables import bin_sweep, wall_clock
 from pets.report.tables import (
     certificate_table,
     choice_table,
-    clock_table,
     mixture_table,
     pool_table,
-    sweep_table,
-    write_csv,
 )
 
 CONFIG = ReplayConfig(2, 16, budgets=(8.0,))
-
-
-def test_a_sweep_is_a_csv_file_and_a_table(pool, tmp_path):
-    rows = bin_sweep([pool], CONFIG)
-    written = list(csv.DictReader(write_csv(tmp_path / "sweep.csv", rows).read_text().splitlines()))
-    assert [float(line["consistency"]) for line in written] == [row.consistency for row in rows]
-    table = sweep_table(rows, "oracle", "Oracle")
-    assert [column.header for column in table.columns] == ["pool", "K = 2", "K = 3", "K = 5", "K = 8"]
-    assert list(table.columns[2].cells) == [f"{rows[1].accuracy:.4f} / {rows[1].consistency:.4f}"]
-
-
-def test_the_clock_has_a_column_for_each_method(pool):
-    rows = wall_clock(read_answers(pool), CONFIG)
-    headers = [column.header for column in clock_table(rows, "Wall clock").columns]
-    assert headers == ["pool", "online grid, fit + assign", "online uniform", "offline okg:prior=1"]
 
 
 def test_a_pool_has_a_row_for_each_policy_and_says_what_bounds_it(pool_result):

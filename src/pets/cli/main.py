@@ -20,7 +20,6 @@ VERBS: Mapping[str, str] = {
     "batch": "Write, read and cancel the waves of a run by batch jobs.",
     "demo": "Show what okg saves, recorded and live.",
     "doctor": "Look at a server before a run: what works, what to change.",
-    "figures": "Draw the figures and tables of the paper anew.",
     "fit": "Make a plan for a stream from a recorded pool.",
     "forecast": "Say what budget reaches 99 %, from a run or a pool.",
     "keys": "Make, list and revoke the keys of a gateway.",

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scripts.paper.layout import result_table
+from scripts.paper.results import BUDGETS, not_given, paper_results
+from tests.report.conftest import make_pool
 
 from pets.pools import PooledQuestion
 from pets.replay import ReplayConfig, at_spend, reached, replay
-from pets.report.paper_results import BUDGETS, not_given, paper_results
-from pets.report.tables import result_table
-
-from .conftest import make_pool
 
 CONFIG = ReplayConfig(2, 16)
 

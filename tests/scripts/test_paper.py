@@ -1,4 +1,4 @@
-"""``pets figures`` and ``make paper`` from the shell."""
+"""``python -m scripts.paper`` and ``make paper`` from the shell."""
 
 import csv
 import json
@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-
-from pets.cli.main import cli
+from scripts.paper.__main__ import main
 
 PNG = b"\x89PNG\r\n\x1a\n"
 ROOT = Path(__file__).parents[2]
@@ -28,25 +26,33 @@ def file(tmp_path):
     return path
 
 
-def run(*args):
-    return CliRunner().invoke(cli, list(map(str, args)), catch_exceptions=False)
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the script with these arguments; its exit code, what it printed and what it said."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["paper", *map(str, args)])
+        code = main()
+        return code, *capsys.readouterr()
+
+    return run
 
 
-def test_without_pools_two_figures_are_written_and_named(tmp_path):
-    result = run("figures", "--output", tmp_path / "new" / "out", "--batches", 2)
+def test_without_pools_two_figures_are_written_and_named(run, tmp_path):
+    code, out_text, said = run("--output", tmp_path / "new" / "out", "--batches", 2)
     out = tmp_path / "new" / "out"
     written = {path.name for path in out.iterdir()}
     suffixes = ("png", "svg", "pdf", "csv")
     assert written == {f"{name}.{suffix}" for name in ("voting_curves", "budget_plan") for suffix in suffixes}
-    assert all(f"{out / name} written." in result.stderr for name in written)
-    assert result.stdout == "" and "No pools" in result.stderr
+    assert all(f"{out / name} written." in said for name in written)
+    assert (code, out_text) == (0, "") and "No pools" in said
     assert all(path.read_bytes().startswith(PNG) for path in out.glob("*.png"))
 
 
-def test_with_pools_the_tables_are_printed_and_written(file, tmp_path):
+def test_with_pools_the_tables_are_printed_and_written(run, file, tmp_path):
     options = ("--mean-budget", 8, "--repetitions", 2, "--workers", 1, "--batches", 2)
-    result = run("figures", "--output", tmp_path / "out", "--pools", file, *options)
-    assert result.exit_code == 0 and all(word in result.stdout for word in ("Oracle", "Predictor", "Wall clock"))
+    code, tables, _ = run("--output", tmp_path / "out", file, *options)
+    assert code == 0 and all(word in tables for word in ("Oracle", "Predictor", "Wall clock"))
     for name, count in (("bin_sweeps.csv", 8), ("wall_clock.csv", 3)):
         assert len(list(csv.DictReader((tmp_path / "out" / name).read_text().splitlines()))) == count
 
@@ -58,22 +64,18 @@ def test_with_pools_the_tables_are_printed_and_written(file, tmp_path):
         (9, 8, "9 questions are too few to train"),
     ],
 )
-def test_a_pool_that_is_too_small_is_left_out_and_named(file, tmp_path, lines, mean, why):
+def test_a_pool_that_is_too_small_is_left_out_and_named(run, file, tmp_path, lines, mean, why):
     file.write_text("\n".join(file.read_text().splitlines()[:lines]))
-    result = run("figures", "--output", tmp_path / "out", "--pools", file, "--mean-budget", mean, "--batches", 2)
-    assert result.exit_code == 0 and f"toy is left out of the tables: {why}" in result.stderr
+    code, _, said = run("--output", tmp_path / "out", file, "--mean-budget", mean, "--batches", 2)
+    assert code == 0 and f"toy is left out of the tables: {why}" in said
     assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
 
 
-@pytest.mark.parametrize("verb", ["figures", "replay"])
-def test_a_missing_drawing_library_is_one_line_and_exit_2(verb, file, tmp_path):
-    args = ["figures", "--output", "out"] if verb == "figures" else ["replay", str(file), "--plots", "out"]
-    code = "import sys; sys.modules['vl_convert'] = None; from pets.cli.main import main; main()"
-    found = subprocess.run(
-        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert found.returncode == 2 and found.stdout == "" and not (tmp_path / "out").exists()
-    assert found.stderr == 'pets: vl_convert is not installed. Try: pip install "pets-llm[plots]"\n'
+def test_a_missing_drawing_library_is_one_line_and_exit_2(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    code, out_text, said = run("--output", tmp_path / "out")
+    assert (code, out_text) == (2, "") and not (tmp_path / "out").exists()
+    assert said == 'pets: vl_convert is not installed. Try: pip install "pets-llm[plots]"\n'
 
 
 @pytest.mark.parametrize("pools", ["", "one.jsonl two.jsonl"])
@@ -82,4 +84,4 @@ def test_make_paper_says_what_it_would_run(pools):
     said = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert ("pets replay one.jsonl two.jsonl --plots o -o o/rows.csv" in said) == bool(pools)
     assert ("No recorded pools" in said) == (not pools)
-    assert f"pets figures --output o {'--pools one.jsonl --pools two.jsonl' if pools else ''}" in said
+    assert f"-m scripts.paper --output o {pools}" in said

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from scripts.paper.figures import MEANS, THETAS, budget_plan, draw_plan, draw_voting, voting_curves
 
 from pets.core.consistency import SC_curve
 from pets.core.probit import sup_error
 from pets.report.look import drawn_svg
-from pets.report.paper_figures import MEANS, THETAS, budget_plan, draw_plan, draw_voting, voting_curves
 
 
 def test_both_plans_spend_the_mean_and_ease_ranks_the_large_ones():

@@ -1,7 +1,8 @@
 """The paper's tables: the numbers behind them."""
 
+from scripts.paper.tables import bin_sweep, wall_clock
+
 from pets.replay import ReplayConfig, read_answers, replay
-from pets.report.paper_tables import bin_sweep, wall_clock
 
 
 def test_the_sweep_says_what_replay_found(pool):
