@@ -5,7 +5,7 @@
 A pool of n < 200 questions is replayed 200 / n times as often. First self-consistency 1: okg's traces over uniform's,
 pooled over the GPQA pools (ratio of means) and averaged over the AIME 2024 models. At ``level``: okg's traces over
 those of the best rival of each LLM pool, the rival and its threshold chosen on half of the repetitions and both scored
-on the other half, both ways round (`pets.replay.compare`), with a 95 % interval over questions; the mean is geometric,
+on the other half, both ways round (`benchmarks._compare`), with a 95 % interval over questions; the mean is geometric,
 over data sets, and once more without dsc, whose ranking of the questions is free of charge in the lab. Beside it the
 null value: okg against itself on disjoint repetitions. Losses by Holm-corrected paired tests at equal spend, over
 questions. Without recorded pools it says so and measures nothing.
@@ -18,10 +18,11 @@ from dataclasses import asdict
 
 import numpy as np
 
+from benchmarks._compare import Comparison, against_itself, average_ratio, compare
 from benchmarks._pools import recorded
 from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, replay_evenly
 from pets.pools import read_pools
-from pets.replay import Comparison, PoolResult, against_itself, average_ratio, compare, reached
+from pets.replay import PoolResult, reached
 
 HEAD = f"{'pool':36}{'rival':22}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
 

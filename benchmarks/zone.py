@@ -5,7 +5,7 @@
 A verdict is good if no answer's share of the target's votes exceeds its share by more than 0.1. A pool of n < 200
 questions is replayed 200 / n times as often. At ``level``: the traces of okg:zone=0.1 over those of the best rival of
 each pool, the rivals as published and made aware of the zone, each rival and its threshold chosen on half of the
-repetitions and scored on the other, both ways round (`pets.replay.compare`); geometric means over data sets with 95 %
+repetitions and scored on the other, both ways round (`benchmarks._compare`); geometric means over data sets with 95 %
 intervals over questions, for closed sets (GPQA and exams) and open ones. Beside it: both without dsc, whose ranking of
 the questions is free of charge in the lab; asc alone; the null value, okg:zone=0.1 against itself on disjoint
 repetitions; the limit of any rule that sees votes alone (`pets.replay.limit`, up to five answers per question) over the
@@ -20,18 +20,11 @@ from dataclasses import asdict
 
 import numpy as np
 
+from benchmarks._compare import Comparison, against_itself, average_ratio, compare
 from benchmarks._pools import recorded
 from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, ZONE_RIVALS, replay_evenly
 from pets.pools import read_pools
-from pets.replay import (
-    Comparison,
-    PoolResult,
-    against_itself,
-    average_ratio,
-    compare,
-    mean_curve,
-    traces_at_mean,
-)
+from pets.replay import PoolResult, mean_curve, traces_at_mean
 
 ZONE = 0.1
 OURS = f"okg:zone={ZONE:g}"

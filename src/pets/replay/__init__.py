@@ -1,13 +1,11 @@
 """The replay lab: every policy, on recorded answers, by the paper's protocol.
 
-:func:`replay` runs and keeps every repetition's curves, :func:`rows` turns them into metrics, :func:`compare` says by
-how much one policy beats the best of its rivals.
+:func:`replay` runs and keeps every repetition's curves, :func:`rows` turns them into metrics.
 """
 
 import sys
 from types import ModuleType
 
-from pets.replay.compare import Comparison, Estimate, against_itself, average_ratio, compare
 from pets.replay.config import BUDGETS, ReplayConfig
 from pets.replay.lab import replay
 from pets.replay.labelled import LabelledPool, read_answers, relabelled
@@ -15,15 +13,12 @@ from pets.replay.metrics import LEVELS, area, at_spend, mean_curve, reached, tra
 from pets.replay.results import PoolResult, Result
 from pets.replay.rows import Row, certificates, rows
 
-__all__ = ["BUDGETS", "LEVELS", "Comparison", "Estimate", "PoolResult", "ReplayConfig", "Result", "Row"]
+__all__ = ["BUDGETS", "LEVELS", "PoolResult", "ReplayConfig", "Result", "Row"]
 __all__ += [
     "LabelledPool",
-    "against_itself",
     "area",
     "at_spend",
-    "average_ratio",
     "certificates",
-    "compare",
     "mean_curve",
     "reached",
     "read_answers",

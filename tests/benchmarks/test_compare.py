@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks._compare import Comparison, against_itself, average_ratio, compare, holm
+from tests.replay.conftest import make_pool
 
 from pets.errors import InputError
 from pets.replay import replay
-from pets.replay.compare import Comparison, against_itself, average_ratio, compare, holm
 from pets.replay.config import ReplayConfig
 from pets.replay.results import PoolResult, Result
-
-from .conftest import make_pool
 
 N = 100
 
