@@ -33,6 +33,7 @@ from pets.registry import make_answer_type
 from pets.samplers import Sampler, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.store.export import pooled_question
+from pets.tabular import atomic_write
 
 __all__ = ["Recording", "RecordingSummary", "record", "summarize_recording"]
 
@@ -282,13 +283,8 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
 
 def _write(beside: Path, terms: dict[str, object]) -> None:
     """Whole or not at all: what a file's traces are is not lost to a full disk."""
-    fresh = beside.with_name(f"{beside.name}.new")
-    try:
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(terms, indent=1) + "\n", "utf-8")
-        fresh.replace(beside)
-    except OSError as error:
-        raise _unusable(beside, error) from None
+    with atomic_write(beside, PoolError, mode=0o600) as file:
+        file.write(json.dumps(terms, indent=1).encode() + b"\n")
 
 
 def _unusable(beside: Path, error: OSError) -> PoolError:

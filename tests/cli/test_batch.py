@@ -149,13 +149,15 @@ def test_what_is_no_run_by_jobs_and_no_file_is_refused(provider):
     assert "nothing to cancel" in pets("batch", "cancel")[1]
 
 
-def test_a_wave_that_cannot_be_written_is_a_users_mistake(provider):
+def test_a_wave_that_cannot_be_written_is_a_users_mistake(provider, monkeypatch):
     result, words = write("-o", "nowhere/wave.jsonl")
     assert result.exit_code == 2 and 'no folder "nowhere"' in words
     assert not Path("runs.db").exists()
-    Path("taken.jsonl.part").mkdir()  # where the file is drafted
+    monkeypatch.setattr("secrets.token_hex", lambda _: "draft")
+    Path(".draft.tmp").mkdir()  # where the file is drafted
     result, words = write("-o", "taken.jsonl")
     assert result.exit_code == 2 and '"taken.jsonl" cannot be written' in words
+    Path(".draft.tmp").rmdir()
     assert write()[0].exit_code == 0 and Path("wave.jsonl").stat().st_size  # the wave is not lost
 
 

@@ -1,14 +1,14 @@
 """``pets.toml`` and the environment: where options come from that nobody typed, and what is said about mistakes."""
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._config_file import SHARED, ConfigFile
+from pets.cli._config_file import HARMLESS, SHARED, ConfigFile
 from pets.cli._groups import option, verb, verb_group
 from pets.cli.main import VERBS, cli
 from pets.cli.options import LocalModelOptions, ModelOptions, SamplingOptions
@@ -56,12 +56,13 @@ group = click.Group(commands=[ask, several], context_settings={"auto_envvar_pref
 def folder(tmp_path, monkeypatch):
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.setattr(click, "get_app_dir", lambda _: str(tmp_path / "user"))
     return tmp_path
 
 
 def run(*words, **environment):
     file = ConfigFile.find(["ask", "several"])
-    return CliRunner().invoke(group, words, env=environment, obj=file)
+    return CliRunner().invoke(group, words, env=environment, obj=replace(file, trusted=True))
 
 
 def options_of(name):
@@ -172,6 +173,89 @@ def test_shared_options_are_those_of_asking_a_model():
     assert own <= SHARED
     asking = [options_of(verb) for verb in VERBS if "endpoint" in options_of(verb)]
     assert [name for name in sorted(SHARED) if sum(name in options for options in asking) < 2] == []
+
+
+def commands(command, *words):
+    yield words, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, *words, name)
+
+
+EVERY_OPTION = [
+    (words, option)
+    for verb in VERBS
+    for words, command in commands(cli.get_command(click.Context(cli), verb), verb)
+    for option in command.params
+    if isinstance(option, click.Option)
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), EVERY_OPTION, ids=[".".join((*words, option.opts[-1])) for words, option in EVERY_OPTION]
+)
+def test_a_file_that_was_found_sets_what_is_harmless_and_is_refused_for_the_rest(folder, words, option):
+    name = option.opts[-1].lstrip("-")
+    text = f'[{".".join(words)}]\n{name} = "x"\n'
+    (folder / "pets.toml").write_text(text)
+    file = ConfigFile.find(VERBS)
+    if name in HARMLESS:
+        file.check_trusted()
+        kind = option.type
+        closed = option.is_flag or isinstance(kind, click.Choice | click.IntRange | click.FloatRange)
+        assert closed or kind in (click.INT, click.FLOAT) or name == "budget", f"{name} can name anything"
+    else:
+        with pytest.raises(InputError, match=f"sets {'.'.join(words)}.{name}, which may name servers"):
+            file.check_trusted()
+    ConfigFile.read(folder / "pets.toml", VERBS).check_trusted()  # named with --config
+
+
+def test_every_harmless_option_is_one():
+    assert {option.opts[-1].lstrip("-") for _, option in EVERY_OPTION} >= HARMLESS
+
+
+@pytest.mark.parametrize("words", [("pools", "show", "starter"), ("runs",), ("solve",), ("doctor",), ("keys", "list")])
+def test_a_file_that_was_found_is_refused_as_a_whole_by_every_verb(folder, words):
+    """Also where the verb has no such option: half a file is not taken."""
+    (folder / "pets.toml").write_text('[solve]\nseed = 1\n[serve]\nheader = "a: b"\n[doctor]\ntrust = true\n')
+    result = CliRunner().invoke(cli, words)
+    assert isinstance(result.exception, InputError) and "sets serve.header" in str(result.exception)
+    assert not result.stdout
+    named = CliRunner().invoke(cli, ["--config", "../pets.toml", "pools", "show", "starter"])
+    assert named.exit_code == 0
+
+
+def test_help_is_there_before_a_file_is_trusted(folder):
+    (folder / "pets.toml").write_text('endpoint = "http://there/v1"\n')
+    assert "--trust" in CliRunner().invoke(cli, ["doctor", "--help"]).stdout
+
+
+def test_a_file_is_trusted_as_it_is_and_where_it_is(folder, monkeypatch):
+    (folder / "pets.toml").write_text('endpoint = "http://there/v1\\u001b"\n')
+    show = ["pools", "show", "starter"]
+    result = CliRunner().invoke(cli, ["doctor", "--trust"])
+    assert result.exit_code == 0 and r"endpoint = 'http://there/v1\x1b'" in result.stderr
+    kept = folder / "user" / "trusted.json"
+    assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
+    assert CliRunner().invoke(cli, show).exit_code == 0
+    (folder / "pets.toml").rename(folder / "below" / "pets.toml")
+    assert isinstance(CliRunner().invoke(cli, show).exception, InputError)
+    (folder / "below" / "pets.toml").rename(folder / "pets.toml")
+    assert CliRunner().invoke(cli, show).exit_code == 0
+    (folder / "pets.toml").write_text('endpoint = "http://elsewhere/v1"\n')
+    assert isinstance(CliRunner().invoke(cli, show).exception, InputError)
+
+
+def test_what_is_kept_of_trust_and_is_damaged_trusts_nothing(folder):
+    (folder / "pets.toml").write_text('endpoint = "http://there/v1"\n')
+    (folder / "user").mkdir()
+    for text in ("[]", "{", '{"a": 1}'):
+        (folder / "user" / "trusted.json").write_text(text)
+        assert not ConfigFile.find(VERBS).trusted
+
+
+def test_nothing_to_trust_is_said(folder):
+    result = CliRunner().invoke(cli, ["doctor", "--trust"])
+    assert isinstance(result.exception, InputError) and "nothing to trust" in str(result.exception)
 
 
 def names_of(options):

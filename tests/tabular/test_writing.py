@@ -88,6 +88,20 @@ def test_whoever_watches_a_table_sees_every_row(tmp_path):
 
 def test_a_device_is_not_replaced_by_a_file():
     assert write_rows([{"id": "q1"}, {"id": "q2"}], Path(os.devnull)) == 2  # lines of JSON: it has no suffix
-    with writing.atomic_write(Path(os.devnull)) as draft:
-        assert draft == Path(os.devnull)
+    with writing.atomic_write(Path(os.devnull)) as file:
+        assert file.name == os.devnull
     assert not Path(os.devnull).is_file()
+
+
+def test_no_link_that_waits_where_a_draft_will_be_is_followed(tmp_path, monkeypatch):
+    (tmp_path / "victim").write_text("as before")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    (tmp_path / ".guessed.tmp").symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match=r"cannot be written \(File exists\)"), writing.atomic_write(tmp_path / "rows"):
+        pass
+    assert (tmp_path / "victim").read_text() == "as before" and (tmp_path / ".guessed.tmp").is_symlink()
+
+
+def test_the_names_of_drafts_differ(tmp_path):
+    with writing.atomic_write(tmp_path / "a") as first, writing.atomic_write(tmp_path / "a") as second:
+        assert first.name != second.name and "a" not in (Path(first.name).stem, Path(second.name).stem)

@@ -9,13 +9,18 @@ max-traces = 64
 
 [keys.add]                                  # of a command of a verb
 store = "gateway.db"
+
+A file that was merely found may set what is in HARMLESS alone. One that sets more is refused as a whole, until its user
+names it (``--config``) or trusts it as it is (``pets doctor --trust``, which keeps its path and SHA-256).
 """
 
+import hashlib
+import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -23,8 +28,9 @@ from typing import Any
 import click
 
 from pets.errors import InputError
+from pets.tabular import atomic_write
 
-__all__ = ["FILE_NAME", "SHARED", "ConfigFile"]
+__all__ = ["FILE_NAME", "HARMLESS", "SHARED", "ConfigFile"]
 
 FILE_NAME = "pets.toml"
 # fmt: off
@@ -33,20 +39,34 @@ SHARED = frozenset({
     "instruct", "key-env", "max-tokens", "min-p", "model", "price", "reasoning-effort", "rpm", "seed", "slots", "stop",
     "system", "temperature", "threads", "timeout", "top-k", "top-p", "tpm", "tries",
 })
-# fmt: on
 """The options that may stand above all tables: how a model is asked, for every verb that has ``--endpoint``."""
+
+HARMLESS = frozenset({
+    "budget", "certificates", "concurrency", "confidence", "confidence-window", "context", "first", "format",
+    "instruct", "json", "limit", "max-tokens", "min-p", "min-traces", "patience", "pool-size", "repetitions", "rounds",
+    "rpm", "seed", "slots", "soft", "target", "target-consistency", "temperature", "threads", "timeout", "top-k",
+    "top-p", "tpm", "train", "tries", "up-to", "verbose", "waves", "weighted", "workers", "zone",
+})
+# fmt: on
+"""What a file may set that nobody named or trusted; whatever is not listed, such as an option that is new, is refused.
+
+They are numbers, switches and words of a closed list, which name no server, key, file or code and let nobody in. A
+budget is said before anything is asked, and a question's share of it ends at --max-traces, which is not among them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of options and what it holds."""
+    """A file of options and what it holds; ``digest`` is its SHA-256, ``trusted`` whether all of it counts."""
 
     path: Path
     content: Mapping[str, Any]
+    digest: str
+    trusted: bool = True
 
     @classmethod
     def find(cls, verbs: Iterable[str]) -> "ConfigFile | None":
-        """The file in the current folder or the nearest one above it, read; another user's is refused."""
+        """The file in the current folder or the nearest one above it; another user's is refused."""
         with suppress(OSError):  # the folder is gone, or one above it is closed to us
             folder = Path.cwd()
             paths = (place / FILE_NAME for place in (folder, *folder.parents))
@@ -54,20 +74,22 @@ class ConfigFile:
             if path is None:
                 return None
             if not hasattr(os, "getuid") or path.stat().st_uid in (0, os.getuid()):
-                return cls.read(path, verbs)
+                file = cls.read(path, verbs)
+                return replace(file, trusted=_trusted_files().get(str(path)) == file.digest)
             raise InputError(f'"{path}" belongs to another user. To use it all the same: --config "{path}".')
         return None
 
     @classmethod
     def read(cls, path: Path, verbs: Iterable[str]) -> "ConfigFile":
-        """The file, its tables and the keys above them checked."""
+        """A file that the user named, its tables and the keys above them checked."""
         try:
-            content = tomllib.loads(path.read_text("utf-8"))
+            data = path.read_bytes()
+            content = tomllib.loads(data.decode())
         except OSError as error:
             raise InputError(f'"{path}" cannot be read ({error.strerror}). Name another: --config.') from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f'"{path}" is not TOML: {error}. Repair it.') from None
-        file = cls(path, content)
+        file = cls(path, content, hashlib.sha256(data).hexdigest())
         for key, value in content.items():
             if isinstance(value, dict):
                 file._check(key, verbs, f"[{key}] is no verb")
@@ -75,6 +97,32 @@ class ConfigFile:
                 remedy = f" Put it under its verb: [solve], then {key} = ..."
                 file._check(key, SHARED, f'"{key}" is no option of several verbs', remedy)
         return file
+
+    @property
+    def risky(self) -> dict[str, Any]:
+        """What it sets that only a trusted file may, by dotted names."""
+        return {name: value for name, value in _settings(self.content) if name.rpartition(".")[2] not in HARMLESS}
+
+    def check_trusted(self) -> None:
+        """Refuse a file that was merely found and sets more than harmless defaults."""
+        if self.risky and not self.trusted:
+            raise InputError(
+                f'"{self.path}" was found here and sets {", ".join(self.risky)}, which may name servers, keys, files '
+                "or code. Read it; then `pets doctor --trust` allows it as it is now. To go without it: "
+                f"pets --config {os.devnull}."
+            )
+
+    def trust(self) -> Path:
+        """Have the file count, as it is now, wherever it is found; says where that is kept."""
+        path = _trust_path()
+        files = _trusted_files() | {str(self.path.absolute()): self.digest}
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f'"{path.parent}" cannot be made ({error.strerror}). Name the file: --config.') from None
+        with atomic_write(path, mode=0o600) as file:
+            file.write(json.dumps(files, indent=1).encode())
+        return path
 
     def defaults(
         self, words: Sequence[str], options: Mapping[str, click.Option], commands: Iterable[str] = ()
@@ -99,6 +147,28 @@ class ConfigFile:
         if key not in names:
             close = get_close_matches(key, names, 1)
             raise InputError(f'"{self.path}": {mistake}.{f" Did you mean {close[0]}?" if close else remedy}')
+
+
+def _settings(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every option of a table and of those below it."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _trust_path() -> Path:
+    return Path(click.get_app_dir("pets")) / "trusted.json"
+
+
+def _trusted_files() -> dict[str, str]:
+    """The digests of files that the user trusts, by their paths; none where that cannot be read."""
+    try:
+        files = json.loads(_trust_path().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return files if isinstance(files, dict) else {}
 
 
 def _value(option: click.Option, value: Any) -> Any:

@@ -108,9 +108,13 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
-        self._take_defaults(ctx)
+        file = ctx.find_object(ConfigFile)
+        self._take_defaults(ctx, file)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)  # --help, and --trust of doctor, end here
+            if file is not None:
+                file.check_trusted()
+            return rest
         except click.NoSuchOption as error:
             renamed = {
                 name: parameter.opts[-1]
@@ -133,8 +137,7 @@ class Verb(click.Command):
             _print_defaults(ctx)
             return super().invoke(ctx)
 
-    def _take_defaults(self, ctx: click.Context) -> None:
-        file = ctx.find_object(ConfigFile)
+    def _take_defaults(self, ctx: click.Context, file: ConfigFile | None) -> None:
         if file is None or ctx.parent is None:
             return
         options = {_long_name(option): option for option in self.params if isinstance(option, click.Option)}

@@ -102,7 +102,7 @@ def growing_output(
     if resume and output.exists() and output.suffix.lower() != ".jsonl":
         raise InputError(f'"{output}" holds what came before, and only .jsonl is added to. Name another file.')
     if not grows:
-        with atomic_write(output) as draft, draft.open("wb") as file, open_rows(file, output.name, columns) as writer:
+        with atomic_write(output) as file, open_rows(file, output.name, columns) as writer:
             yield writer.write
         return
     with output.open("ab" if resume else "wb") as growing, open_rows(growing, output.name, columns) as writer:

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import click
+from click.core import ParameterSource
 
+from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, verb
 from pets.cli._terminal import json_line, terminal_text
 from pets.cli.options import (
@@ -24,7 +26,7 @@ from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diag
 from pets.engine.estimate import RunEstimate, estimate
 from pets.engine.models import own_endpoints, own_keys
 from pets.engine.sources import endpoint_keys, make_samplers
-from pets.errors import BudgetError
+from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling
 
@@ -52,8 +54,30 @@ class DoctorOptions:
     json: bool = option("Print the findings as a line of JSON for each server.", False)
 
 
+def _trust(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Have the pets.toml that was found here count, and say what of it needed that; then leave."""
+    if not value or context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
+        return  # no file says so of itself
+    file = context.find_object(ConfigFile)
+    if file is None:
+        raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
+    for name, setting in file.risky.items():
+        click.echo(terminal_text(f"{name} = {setting!r}"), err=True)
+    words = f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".'
+    click.echo(terminal_text(words), err=True)
+    context.exit()
+
+
 @verb()
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
+@click.option(
+    "--trust",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_trust,
+    help="Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
+)
 def doctor(
     questions: str | None,
     examination: DoctorOptions,

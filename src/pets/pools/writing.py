@@ -27,8 +27,8 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
         content = _parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix)
     except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
         raise PoolError(f"{pool_name(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
-    with atomic_write(path, PoolError) as draft:
-        draft.write_bytes(content)
+    with atomic_write(path, PoolError) as file:
+        file.write(content)
 
 
 def line_of(question: PooledQuestion) -> str:

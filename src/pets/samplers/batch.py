@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import httpx
 
-from pets.errors import BusyError, InputError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
     MAX_FILE_BYTES,
     MAX_REQUESTS,
@@ -40,6 +40,7 @@ from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.transport import body_of_reply, http_client, parts_of, sampler_errors, split_lines, start_of_reply
+from pets.tabular import atomic_write
 
 __all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
 
@@ -341,12 +342,8 @@ class FileBatches:
         if self._output is not None and self._lines:
             self.requests += len(self._lines)
             text, self._lines = b"".join(self._lines), []
-            part = self._output.with_name(f"{self._output.name}.part")
-            try:
-                part.write_bytes(text)
-                part.replace(self._output)
-            except OSError as error:
-                raise InputError(f'"{self._output}" cannot be written: {error}. Choose another file.') from error
+            with atomic_write(self._output) as file:
+                file.write(text)
         raise JobLeftError("the wave is in its file.")
 
     async def close(self) -> None:

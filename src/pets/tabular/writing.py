@@ -4,7 +4,8 @@ import csv
 import gzip
 import io
 import json
-import uuid
+import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = 
     """
     name = path.name if path.is_file() or not path.exists() else ".jsonl"
     check_suffix(Path(name))
-    with atomic_write(path) as draft, draft.open("wb") as file, open_rows(file, name, columns) as writer:
+    with atomic_write(path) as file, open_rows(file, name, columns) as writer:
         for row in rows:
             writer.write(row)
     return writer.count
@@ -219,19 +220,25 @@ def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
 
 
 @contextmanager
-def atomic_write(path: Path, error: type[PetsError] = InputError) -> Iterator[Path]:
-    """A draft to write to, which takes the place of ``path`` when all went well and is removed when not.
+def atomic_write(path: Path, error: type[PetsError] = InputError, *, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A draft, open to write to, which takes the place of ``path`` when all went well and is removed when not.
 
+    It is a new file under a name that nobody can guess: in a folder of many users, no link of another's is followed.
     What is no plain file, such as ``/dev/null``, is written to as it is.
     """
-    plain = path.is_file() or not path.exists()
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp") if plain else path
+    draft: Path | None = None
     try:
-        yield draft
-        if plain:
-            draft.replace(path)
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        fresh = path.with_name(f".{secrets.token_hex(16)}.tmp")
+        with open(fresh, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            draft = fresh
+            yield file
+        fresh.replace(path)
     except OSError as failure:
         raise error(f'"{path}" cannot be written ({failure.strerror or failure}). Choose another path.') from None
     finally:
-        if plain:
-            draft.unlink(missing_ok=True)
+        if draft is not None:
+            draft.unlink(missing_ok=True)  # it is no longer there where it took its place
