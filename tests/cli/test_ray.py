@@ -34,7 +34,6 @@ def refusal(*arguments):
         (("--ray", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "leave out --endpoint."),
         (("--ray", "--rpm", "5", "--header", "A: b"), "leave out --header, --rpm."),
         (("--ray", "--batch-api"), "leave out --batch-api."),
-        (("--ray", "--join", "new"), "leave out --join."),
         (("--ray", "--dry-run"), "--dry-run starts no model: leave --ray out."),
         (("--ray", "--model", "a.gguf", "--model", "b.gguf"), "--ray hosts one model; got a.gguf, b.gguf."),
         (("--ray-actors", "2"), "--ray-actors needs --ray."),

@@ -411,7 +411,6 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     assert "404" in refused("solve", questions, *at[:3], "other-model", "--store", store)
     assert "cannot be reached" in refused("solve", questions, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
     assert "--model NAME" in refused("solve", questions, *at[:2])
-    assert refused("solve", questions, "--join", 1) == f"run 1 has its questions: leave {questions} out, or --join new."
     several = ("--endpoint", f"nope={at[1]}", "--model", "mock", "--model", "other")
     assert "--endpoint names nope" in refused("solve", questions, *several)
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")

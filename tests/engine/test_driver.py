@@ -13,7 +13,7 @@ from pets.core.budget import Budget
 from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
-from pets.engine.pacing import Pace, pace_of
+from pets.engine.pacing import pace_of
 from pets.errors import BudgetError, InputError, ReplyError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import Price
@@ -305,22 +305,3 @@ def test_a_wave_goes_on_without_a_trace_that_takes_for_ever_and_its_vote_counts_
 
 def test_a_wave_waits_for_a_trace_that_is_a_little_slower():
     assert timed_batch(OKG(), FirstSlow(1.02))[1] == pytest.approx(4.02)
-
-
-def test_a_run_that_is_widened_asks_for_more_at_once_and_one_that_is_narrowed_for_fewer():
-    problems = asked([f"q{i}" for i in range(40)])
-    allocator = Allocator(Uniform(), Budget(160, 64), [Question(problem.id, options=4) for problem in problems])
-    config = DriverConfig(Sampling(), Seeds(0, cap=64), concurrency=4)
-    driver = Driver(allocator, Fetcher([Paced()], patience_s=None, max_n=1), config, pace=Pace(4, 40, 160))
-
-    async def run():
-        task, in_flight = asyncio.create_task(driver.run(problems)), []
-        for concurrency, seconds in ((4, 0.5), (16, 0.25), (2, 2.0), (64, 0.1)):  # a trace takes 1 s
-            driver.widen(concurrency)
-            await asyncio.sleep(seconds)
-            in_flight.append(driver.in_flight)
-        await task
-        return in_flight
-
-    assert run_simulated(run()) == [4, 16, 2, 64]
-    assert allocator.told == 160

@@ -1,5 +1,8 @@
 """A store by path, by URL and in memory; the runs in it are found by number, and a bad run leaves nothing."""
 
+import contextlib
+import sqlite3
+
 import pytest
 
 from pets.errors import InputError, StateError
@@ -151,3 +154,19 @@ def test_a_run_without_texts_never_writes_them(path):
         assert next((trace.answer, trace.text) for trace in store.view(id).traces()) == ("4", "")
         texts = store._database.one("SELECT count(*) FROM texts")
         assert texts == (0,)
+
+
+@pytest.mark.parametrize(
+    "row", ["workers (run, name, width, beat) VALUES (1, 'a', 8, 0)", "tasks VALUES (1, 1, '{}', 1, NULL)"]
+)
+def test_a_run_that_processes_shared_is_read_and_does_not_go_on(path, problems, row):
+    with Store.open(path) as store, store.create(SETTINGS, problems) as run:
+        run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4")])
+        store.create(SETTINGS, problems).close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"INSERT INTO {row}")
+    with Store.open(path) as store:
+        with pytest.raises(StateError, match=r"was shared by several processes.*runs export 1"):
+            store.open_run(1)
+        assert store.view(1).summary().traces == 1
+        store.open_run(2).close()

@@ -29,7 +29,7 @@ CLUSTER_HELP = (
     "here for as long as it takes."
 )
 VLLM_EXAMPLE = '{"gpu_memory_utilization": 0.8}'
-REFUSED = {"endpoint", "key_env", "header", "rpm", "tpm", "timeout", "batch_api", "join"}
+REFUSED = {"endpoint", "key_env", "header", "rpm", "tpm", "timeout", "batch_api"}
 
 
 def connect(address: str) -> RayCluster:

@@ -9,7 +9,6 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
-from pets.cli._join import join_run, lead, shared_sampler
 from pets.cli._output import check_rows_output
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
@@ -48,7 +47,6 @@ ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
 }  # fmt: skip
 OF_ACTORS = {"ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads"}
-NEW = "new"  # the run that --join makes
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
@@ -136,11 +134,6 @@ class NewRunOptions:
 
     new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
     no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
-    join: str | None = option(
-        'Share a run of a PostgreSQL with other processes: its number or "last", or "new" with QUESTIONS. One of them '
-        "allocates, all of them ask.",
-        metavar="RUN",
-    )
 
     def store(self, storage: StoredRunOptions) -> str | None:
         """The file that keeps the run, of which the user hears before it is written."""
@@ -178,7 +171,6 @@ def solve(
     pets solve starter --first 20 --budget 4x                  the local model
     pets solve --resume --run 3                                a run of runs.db, by its number
     pets solve mine.jsonl --batch-api --endpoint https://api.openai.com/v1 --model gpt-4o-mini
-    pets solve --join 3 --store postgresql://db.example/pets   one more process on a run that several share
     pets solve mine.jsonl --model Qwen/Qwen3-8B --ray          vLLM on every GPU of a Ray cluster
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
@@ -189,9 +181,6 @@ def solve(
     ray.check(model)
     if storage.resume:
         run_engine(_resumed(questions, selection, model, local, ray, storage, pace), result.output)
-        return
-    if keeping.join is not None and keeping.join != NEW:
-        join_run(keeping.join, questions, model, storage, result.output)
         return
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
@@ -210,21 +199,17 @@ def solve(
         name = mixture_name(config.models) or model.name or ""
         _print_estimate(question_set, config, name, storage.store or DEFAULT_STORE, preview.expect)
         return
-    store = keeping.store(storage)
-    shared = None if keeping.join is None else shared_sampler(samplers, store, config)
     engine = Engine(
         question_set,
         endpoint=model.servers if ray.ray is None else None,
         headers=model.headers,
         model=model.model,
-        sampler=shared or samplers,
-        store=store,
+        sampler=samplers,
+        store=keeping.store(storage),
         new=keeping.new,
         config=config,
     )
     _print_origin(engine)
-    if shared is not None:
-        lead(engine, shared)
     run_engine(engine, result.output)
 
 

@@ -7,7 +7,6 @@ batch.py      BatchFetcher: the same by batch jobs, which outlive the process
 endpoints.py  EndpointPool: several servers, their load, health and limits
 question.py   OpenQuestion: texts become votes, votes the one Answer
 ledger.py     Ledger: what is paid for, written down, in memory or in a run's store
-workers.py    SharedSampler, Worker: several processes on one run
 run.py        Engine and solve: a run from its questions to its answers
 config.py     RunConfig: what a run is to do
 resume.py     begin, resume and read a stored run

@@ -235,12 +235,6 @@ class Driver:
         self.stop_intake()
         self._wakeup.set()
 
-    def widen(self, concurrency: int) -> None:
-        """Have that many traces in flight at most, from now on; fewer than are in flight recalls none."""
-        self.config = replace(self.config, concurrency=concurrency)
-        self.pace = replace(self.pace, concurrency=concurrency)
-        self._wakeup.set()
-
     def stop_intake(self) -> None:
         """Take in no more questions; those that are open are asked to their end."""
         self._intake_over = True

@@ -355,12 +355,6 @@ class Engine(Session):
             self._finalize(driver, over)
         return self.solution()
 
-    def widen(self, concurrency: int) -> None:
-        """Have that many traces in flight at most, from now on: processes joined the run, or left it."""
-        if self._driver is not None:
-            self._driver.widen(concurrency)
-            self.pace = self._driver.pace
-
     def drain(self) -> None:
         """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
         if self._driver is not None:

@@ -10,6 +10,10 @@ NEW_RUN = "INSERT INTO runs (created, updated, questions, settings, identity) VA
 RUNS_OF_IDENTITY = (
     "SELECT id, created, updated, finished, questions, settings FROM runs WHERE identity = ?1 ORDER BY id DESC"
 )
+SHARED_RUN = (  # several processes worked on it, as earlier versions let them, and did not finish it
+    "SELECT 1 FROM runs r WHERE r.id = ?1 AND r.finished IS NULL AND (EXISTS (SELECT 1 FROM workers w "
+    "WHERE w.run = r.id) OR EXISTS (SELECT 1 FROM tasks t WHERE t.run = r.id))"
+)
 GET_RUN = "SELECT id, created, updated, finished, questions, settings FROM runs WHERE id = ?1"
 ALL_RUNS = "SELECT id, created, updated, finished, questions, settings FROM runs ORDER BY id"
 LAST_RUN = "SELECT max(id) FROM runs"

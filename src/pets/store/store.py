@@ -75,6 +75,11 @@ class Store:
         id, _ = self._find(run)
         if self.view(id).load(TEXTS_DELETED):
             raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
+        if self._database.one(sql.SHARED_RUN, id):
+            raise StateError(
+                f"run {id} of {self.name} was shared by several processes (--join), which is no longer done: "
+                f"`pets runs export {id}` gives its traces; it does not go on, and --new begins another."
+            )
         with ExitStack() as undo:
             lock = self._lock(id)
             undo.callback(lock.release)
