@@ -108,13 +108,9 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
-        file = ctx.find_object(ConfigFile)
-        self._take_defaults(ctx, file)
+        self._take_defaults(ctx)
         try:
-            rest = super().parse_args(ctx, args)  # --help, and --trust of doctor, end here
-            if file is not None:
-                file.check_trusted()
-            return rest
+            return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             renamed = {
                 name: parameter.opts[-1]
@@ -131,13 +127,17 @@ class Verb(click.Command):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, as loud as the user wants it."""
+        """Run it, as loud as the user wants it; not with a file of options that is yet to be trusted."""
+        file = ctx.find_object(ConfigFile)
+        if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
+            file.check_trusted()
         names = ("verbose", "quiet", "log_file") if self.messages else ()
         with Messages(**{name: ctx.params.pop(name) for name in names}).applied():
             _print_defaults(ctx)
             return super().invoke(ctx)
 
-    def _take_defaults(self, ctx: click.Context, file: ConfigFile | None) -> None:
+    def _take_defaults(self, ctx: click.Context) -> None:
+        file = ctx.find_object(ConfigFile)
         if file is None or ctx.parent is None:
             return
         options = {_long_name(option): option for option in self.params if isinstance(option, click.Option)}

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, verb
@@ -52,32 +51,14 @@ class DoctorOptions:
         (),
     )
     json: bool = option("Print the findings as a line of JSON for each server.", False)
-
-
-def _trust(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Have the pets.toml that was found here count, and say what of it needed that; then leave."""
-    if not value or context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
-        return  # no file says so of itself
-    file = context.find_object(ConfigFile)
-    if file is None:
-        raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
-    for name, setting in file.risky.items():
-        click.echo(terminal_text(f"{name} = {setting!r}"), err=True)
-    words = f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".'
-    click.echo(terminal_text(words), err=True)
-    context.exit()
+    trust: bool = option(
+        "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
+        False,
+    )
 
 
 @verb()
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
-@click.option(
-    "--trust",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_trust,
-    help="Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
-)
 def doctor(
     questions: str | None,
     examination: DoctorOptions,
@@ -97,6 +78,9 @@ def doctor(
     Of QUESTIONS a few are asked live: what was read from each, how long it was, and what the budget would buy. What
     that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
+    if examination.trust:
+        _trust(click.get_current_context().find_object(ConfigFile))
+        return
     question_set = None if questions is None else selection.load(questions)
     price, shares = model.priced(examination.price)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
@@ -125,6 +109,16 @@ def doctor(
                 click.echo(terminal_text(line))
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
+
+
+def _trust(file: ConfigFile | None) -> None:
+    """Have a file of options count, and say what of it needed that."""
+    if file is None:
+        raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
+    for name, setting in file.risky.items():
+        click.echo(terminal_text(f"{name} = {setting!r}"), err=True)
+    words = f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".'
+    click.echo(terminal_text(words), err=True)
 
 
 def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:
