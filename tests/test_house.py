@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -45,6 +46,21 @@ def test_every_module_has_its_test_file_or_a_reason():
     assert sorted(names - WITHOUT_A_TEST_FILE.keys()) == [], "write the test file, or say why there is none"
     assert sorted(WITHOUT_A_TEST_FILE.keys() - names) == [], "these have a test file, or are gone"
     assert all(WITHOUT_A_TEST_FILE.values())
+
+
+def test_the_tree_of_contributing_has_a_line_for_every_module_that_it_should():
+    """Of the top, ``core/`` and ``engine/`` every file, of the rest the folder; and nothing that is gone."""
+    drawn = (TESTS.parent / "CONTRIBUTING.md").read_text("utf-8").split("    src/pets/\n")[1].split("    tests/")[0]
+    folder, found = SOURCE, set()
+    for line in drawn.splitlines():
+        names, words = re.fullmatch(r" +([\w/]+(?:\.py)?(?:, [\w/]+\.py)*) +(.+)", line).groups()
+        assert not words.endswith((" for", " of", " and", ","))
+        folder = folder if line.startswith(" " * 8) else SOURCE
+        found |= {folder / name for name in names.split(", ")}
+        folder = SOURCE / names if names in ("core/", "engine/") else folder
+    listed = [path for home in (SOURCE, SOURCE / "core", SOURCE / "engine") for path in home.iterdir()]
+    wanted = {path for path in listed if path.is_dir() or path.suffix == ".py" if not path.name.startswith("_")}
+    assert found == wanted
 
 
 @pytest.mark.slow

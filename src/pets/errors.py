@@ -20,9 +20,25 @@ PetsError                   the user can act on it: the message says what was fo
 True
 """
 
+import copyreg
+from typing import Any, Self
+
 
 class PetsError(Exception):
     """Root of the tree: one clear line for the user."""
+
+    def say_more(self, words: str) -> Self:
+        """This error with a sentence added: the class and all it carries stay, whatever its constructor takes.
+
+        >>> SamplerError("no such model.", status=404).say_more("Run 3 is kept.")
+        SamplerError('no such model. Run 3 is kept.')
+        """
+        self.args = (f"{self} {words}",)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles (Ray's actors send them) are not made by the constructor, either."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InputError(PetsError, ValueError):

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._groups import Verb, VerbGroup, option, verb, verb_group
+from pets.cli._groups import Verb, VerbGroup, option, refuse_others, verb, verb_group
 from pets.cli.main import VERBS, cli
 
 
@@ -29,6 +29,8 @@ class FileOptions:
     output: Path = option("The file to write.", flags=("-o", "--output"), replaces=("--out", "--to"), required=True)
     silent: bool = option("Say nothing.", False)
     checks: bool = option("Check first.", True, flags=("--checks/--no-checks",))
+    depth: int = option("How deeply it is checked.", 1, needs="where")
+    where: str | None = option("Where it is checked.", alone="")
 
 
 @verb()
@@ -86,6 +88,24 @@ def test_a_verb_gets_one_typed_object_per_group():
 )
 def test_a_mistake_is_named(words, message):
     assert message in refused(compare, "n", *words)
+
+
+def test_an_option_that_needs_another_is_refused_without_it():
+    result = CliRunner().invoke(compare, ["n", "-o", "x", "--depth", "1"])
+    assert str(result.exception) == "--depth is read with --where alone: add --where, or leave --depth out."
+    for words in (["--depth", "1", "--where", "here"], ["--depth", "1", "--where"], ["--where"], []):
+        run(compare, "n", "-o", "x", *words)
+
+
+def test_options_that_a_way_of_calling_does_not_read_are_refused_by_the_name_that_was_typed():
+    @verb()
+    def narrow(draws: DrawOptions, files: FileOptions) -> None:
+        """Takes a seed and a file."""
+        refuse_others({"seed", "output"}, "This goes by its seed")
+
+    run(narrow, "-o", "x", "--seed", "3")
+    result = CliRunner().invoke(narrow, ["-o", "x", "--no-checks", "--policy", "a"])
+    assert str(result.exception) == "This goes by its seed: leave out --policy, --no-checks."
 
 
 def test_help_has_a_section_per_group_and_says_defaults():

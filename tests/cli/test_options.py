@@ -1,13 +1,27 @@
 """What the verbs that ask a model share: their questions, and how traces are drawn."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from pets.cli.main import cli
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
 from pets.engine import TokenPrice
-from pets.errors import InputError
+from pets.errors import InputError, PetsError
+from pets.mock import MockModel, running, synthetic
+from pets.plans import fit_plan, write_plan
+from pets.pools import read_pool
 from pets.prompts import Sampling
+from pets.store import Store
+
+SERVER = ("--endpoint", "{url}", "--model", "mock")
+SOLVE = ("solve", "mine.jsonl", *SERVER, "--budget", "4x")
+WAVE = ("batch", "write", "mine.jsonl", "--model", "mock", "--budget", "4x", "-o", "wave.jsonl")
+STREAM = ("stream", "mine.jsonl", *SERVER, "--store", "runs.db", "--budget", "8x")
+PLANNED, COLD = (*STREAM, "--plan", "plan.json"), (*STREAM, "--cold")
+REPLAYED = ("stream", "--cold", "--pool", "pool.jsonl")
 
 
 def test_questions_come_from_a_named_set_or_a_file(tmp_path):
@@ -124,3 +138,67 @@ def test_a_server_of_another_model_is_refused_where_there_is_one():
 def test_verbs_of_one_model_refuse_several():
     with pytest.raises(InputError, match="one model is asked here"):
         ModelOptions(model=("a", "b"), endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Questions, a pool, its plan, and a store with one run."""
+    book, path = synthetic(4, strength=0.5), tmp_path_factory.mktemp("half")
+    rows = [{"id": id, "question": f"Question {id}", "answer_type": "choice:options=4"} for id in book.ids()]
+    (path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pool = [{"id": f"p{i}", "gold": None, "answers": list("AAABAACA" * 4)} for i in range(8)]
+    (path / "pool.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pool))
+    write_plan(fit_plan(read_pool(path / "pool.jsonl"), 8, cap=32, answer="choice"), path / "plan.json")
+    mock = MockModel(book)
+    with running(mock) as url, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        assert typed(url, *SOLVE).exit_code == 0
+        yield path, mock, url
+
+
+def typed(url, *words):
+    return CliRunner().invoke(cli, [word.format(url=url) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*SOLVE, "--new", "--run", "3"), "--run is read with --resume alone: add --resume, or leave --run out."),
+        ((*SOLVE, "--new", "--run", "last"), "--run is read with --resume alone"),
+        ((*SOLVE, "--new", "--expect", "tokens=9,seconds=1"), "--expect is read with --dry-run alone"),
+        ((*WAVE, "--resume"), "--resume is now what the same command does by itself: leave it out."),
+        ((*WAVE, "--run", "7"), "--run is now found by the questions and settings: leave it out."),
+        ((*WAVE, "--concurrency", "3"), "--concurrency is now for the engine"),
+        ((*PLANNED, "--run", "3"), "--run is read with --resume alone"),
+        ((*PLANNED, "--rounds", "9"), "--rounds is read with --cold alone: add --cold, or leave --rounds out."),
+        ((*COLD, "--alarm-rate", "0.1"), "--alarm-rate is read with --plan alone"),
+        ((*REPLAYED, "--temperature", "0.5"), "leave out --temperature."),
+        ((*REPLAYED, "--system", "Be brief."), "leave out --system."),
+        ((*REPLAYED, "--no-instruct"), "leave out --no-instruct."),
+        ((*REPLAYED, "--rpm", "3", "--tries", "2"), "leave out --rpm, --tries."),
+        ((*REPLAYED, "--first", "3"), "leave out --first."),
+        ((*REPLAYED, *SERVER, "--store", "runs.db"), "leave out --endpoint, --model, --store."),
+    ],
+    ids=lambda value: " ".join(value[-3:]) if isinstance(value, tuple) else "",
+)
+def test_an_option_that_nothing_would_read_is_refused_and_nothing_is_bought(folder, monkeypatch, words, message):
+    path, mock, url = folder
+    monkeypatch.chdir(path)
+    before = mock.stats.traces
+    result = typed(url, *words)
+    assert message in (str(result.exception) if isinstance(result.exception, PetsError) else result.stderr)
+    assert isinstance(result.exception, PetsError) or result.exit_code == 2  # main() makes the first a line and exit 2
+    assert mock.stats.traces == before
+    assert not (path / "wave.jsonl").exists()
+    with Store.open("runs.db", create=False) as store:
+        assert len(store.runs()) == 1
+
+
+def test_a_pool_is_drawn_from_at_once_whatever_the_config_file_says_of_a_model(folder, monkeypatch, tmp_path):
+    path, mock, url = folder
+    monkeypatch.chdir(path)
+    before = mock.stats.traces
+    (tmp_path / "pets.toml").write_text(f'[stream]\nendpoint = ["{url}"]\nmodel = ["mock"]\nrpm = 1\nsystem = "Hm."\n')
+    result = CliRunner().invoke(cli, ["--config", str(tmp_path / "pets.toml"), *REPLAYED])
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 8 and mock.stats.traces == before

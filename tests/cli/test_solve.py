@@ -13,11 +13,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._run import run_engine
+from pets.cli._run import add_kept_words, run_engine
 from pets.cli.main import cli
 from pets.engine import Engine
 from pets.errors import FirstTracesError, PetsError
 from pets.mock import Faults, MockModel, running, synthetic
+from pets.openai.refusals import FieldsRefusedError
 from pets.samplers import Completion, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
@@ -120,6 +121,24 @@ def test_a_run_that_its_own_command_would_pay_for_again_is_taken_up_by_its_numbe
     assert f"{again}2` goes on with it." in str(pets(*begin, "--new").exception)
     assert mock.stats.traces == 16
     assert "Spent 96 traces of 96 traces." in pets(*top_up, "--keep-going").stderr
+
+
+def test_a_run_that_was_refused_before_its_first_trace_is_not_advertised(questions, serve):
+    _, at = serve()
+    line = refused("solve", questions, *at[:3], "other-model")
+    assert "404" in line and "goes on with it" not in line
+
+
+def test_an_error_with_a_constructor_of_its_own_ends_a_run_in_one_line(questions, tmp_path):
+    class WithoutSystemRole(Sampler):
+        async def sample(self, prompt, n, seed, sampling):
+            raise FieldsRefusedError("no system role.", ["messages"], 400)
+
+    engine = Engine(str(questions), sampler=WithoutSystemRole(), store=tmp_path / "runs.db", budget="4x")
+    with pytest.raises(FieldsRefusedError, match=r"^no system role\.$") as caught:
+        run_engine(engine, None)
+    add_kept_words(caught.value, engine, spent=True)
+    assert str(caught.value).endswith("goes on with it.") and caught.value.names == {"messages"}
 
 
 def test_votes_that_are_nearly_all_different_are_said_so():

@@ -233,6 +233,13 @@ def test_a_stream_that_ends_badly_names_the_command_that_goes_on_with_it(plan, q
         assert f'`pets stream ... --store "{store}" --resume --run 1` goes on with it.' in refused(questions, *begin)
 
 
+def test_a_stream_that_ends_in_an_outage_names_the_command_that_goes_on_with_it(plan, questions, tmp_path):
+    store = tmp_path / "runs.db"
+    line = refused(questions, "--plan", plan, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m", "--store", store)
+    assert "cannot be reached" in line
+    assert line.endswith(f'`pets stream ... --store "{store}" --resume --run 1` goes on with it.')
+
+
 @pytest.mark.parametrize("budget", [("--horizon", 20), ("--budget-window", 10)])
 def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, questions, tmp_path, budget):
     store, lines = tmp_path / "runs.db", [json.loads(line) for line in questions.read_text().splitlines()]

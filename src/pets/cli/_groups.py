@@ -12,15 +12,15 @@
 
 A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
 ``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too, if its fields have ``help`` in their
-metadata. ``--help`` lists the options under the groups' titles, and an option that was
-renamed names its successor. What is not on the command line comes from the environment (``PETS_SOLVE_BUDGET``), then
-from ``pets.toml``.
+metadata. ``--help`` lists the options under the groups' titles, an option that was renamed names its successor, and one
+that ``needs`` another is refused without it. What is not on the command line comes
+from the environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 """
 
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType, NoneType
@@ -32,8 +32,9 @@ from click.core import ParameterSource
 from pets.cli._config_file import ConfigFile
 from pets.cli._messages import Messages, message_options
 from pets.cli._terminal import terminal_text
+from pets.errors import InputError
 
-__all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "verb", "verb_group"]
+__all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "refuse_others", "verb", "verb_group"]
 
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
@@ -51,6 +52,7 @@ class OptionSettings:
     replaces: tuple[str, ...] = ()
     required: bool = False
     alone: str | None = None
+    needs: str | None = None
 
 
 def option(
@@ -64,25 +66,29 @@ def option(
     replaces: Sequence[str] = (),
     required: bool = False,
     alone: str | None = None,
+    needs: str | None = None,
 ) -> Any:
     """A field that is an option; ``flags`` are its names (``--field-name`` if none), ``replaces`` its former ones.
 
-    ``alone`` is its value where it is given without one, which not every option may be.
+    ``alone`` is its value where it is given without one, which not every option may be; ``needs`` is the field that it
+    says something about: without that one nothing would read it.
     """
     if at_least is not None:
         kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
     if isinstance(kind, click.IntRange | click.FloatRange):  # else click speaks of "a valid float range"
         kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
-    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required, alone)
+    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required, alone, needs)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
 
 
 class GroupedOption(click.Option):
-    """An option that knows its group's title and the names that it had before."""
+    """An option that knows its group's title, the names that it had before and the option that it needs."""
 
-    def __init__(self, *args: Any, title: str, replaces: tuple[str, ...], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, title: str, replaces: tuple[str, ...], needs: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.title, self.replaces = title, replaces
+        self.title, self.replaces, self.needs = title, replaces, needs
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What ``PETS_VERB_OPTION`` holds, named as on the command line; nothing where it is empty."""
@@ -155,11 +161,13 @@ class VerbGroup(click.Group, Verb):
                 [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
             )
 
-    def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
+    def verb(
+        self, name: str | None = None, *, former: Mapping[str, str] = MappingProxyType({})
+    ) -> Callable[[Callable[..., None]], Verb]:
         """Add one of its commands, made as :func:`verb` makes them."""
 
         def decorate(function: Callable[..., None]) -> Verb:
-            command = verb(name)(function)
+            command = verb(name, former=former)(function)
             self.add_command(command)
             return command
 
@@ -189,15 +197,31 @@ def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..
 
 
 def named_options() -> dict[str, str]:
-    """The options that the user named on the command line: field name to flag."""
+    """The options that the user named on the command line: field name to flag, ``--no-texts`` too."""
     context = click.get_current_context()
+    off = {name for name, value in context.params.items() if value is False}
     return {
-        parameter.name: parameter.opts[-1]
+        parameter.name: (parameter.secondary_opts if parameter.name in off else parameter.opts)[-1]
         for parameter in context.command.params
         if isinstance(parameter, GroupedOption)
         and parameter.name is not None
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }
+
+
+def refuse_others(allowed: Set[str], reason: str, hint: str = "") -> None:
+    """Refuse what the user named beside the ``allowed`` fields: nothing would read it."""
+    if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
+        raise InputError(f"{reason}: leave out {', '.join(ignored)}.{hint}")
+
+
+def _check_needs(options: Sequence[GroupedOption], values: Mapping[str, Any]) -> None:
+    """Refuse an option that the user named without the one that it says something about."""
+    flags, named = {option.name: option.opts[-1] for option in options}, named_options()
+    for option in options:
+        if option.needs and option.name in named and values[option.needs] in (None, False, ()):
+            flag, needed = named[option.name], flags[option.needs]
+            raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
 
 
 def _long_name(option: click.Option) -> str:
@@ -234,6 +258,7 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
+        _check_needs(options, values)
         objects = {
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -259,6 +284,7 @@ def _options(group: Any) -> Iterator[GroupedOption]:
             required=settings.required,
             title=getattr(group, "title", group.__name__),
             replaces=settings.replaces,
+            needs=settings.needs,
             **_kind(hints[spec.name], settings),
             **_default(spec),
         )

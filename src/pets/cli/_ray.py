@@ -44,18 +44,22 @@ class RayOptions:
     title: ClassVar[str] = "Ray"
 
     ray: str | None = option(f"Run the model in actors of a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone="")
-    ray_actors: int | None = option("How many actors; as many as the cluster has room for if not given.", at_least=1)
-    ray_gpus: int | None = option(
-        "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.", at_least=0
+    ray_actors: int | None = option(
+        "How many actors; as many as the cluster has room for if not given.", at_least=1, needs="ray"
     )
-    vllm_args: str | None = option(f"More arguments of vLLM's engine, as JSON: '{VLLM_EXAMPLE}'.", metavar="JSON")
+    ray_gpus: int | None = option(
+        "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.",
+        at_least=0,
+        needs="ray",
+    )
+    vllm_args: str | None = option(
+        f"More arguments of vLLM's engine, as JSON: '{VLLM_EXAMPLE}'.", metavar="JSON", needs="ray"
+    )
 
     def check(self, model: ModelOptions) -> None:
-        """Refuse what a model in an actor has no use for, and options of actors where there are none."""
+        """Refuse what a model in an actor has no use for."""
         named = named_options()
         if self.ray is None:
-            if flags := [flag for name, flag in named.items() if name in ("ray_actors", "ray_gpus", "vllm_args")]:
-                raise InputError(f"{flags[0]} needs --ray.")
             return
         if flags := [flag for name, flag in named.items() if name in REFUSED] or ["--endpoint"] * bool(model.endpoint):
             raise InputError(f"--ray hosts the model itself: leave out {', '.join(flags)}.")

@@ -28,7 +28,7 @@ from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
 from pets.engine.summary import AnswerSummary
-from pets.errors import FirstTracesError, PetsError
+from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
 from pets.tabular import read_rows, suffix_of
 
@@ -36,6 +36,7 @@ __all__ = [
     "ANSWER_COLUMNS",
     "INTERRUPTED",
     "NOTHING_ANSWERED",
+    "add_kept_words",
     "answered_words",
     "answers_in",
     "clock",
@@ -49,7 +50,6 @@ __all__ = [
     "progress_table",
     "remarks",
     "run_engine",
-    "stopped_early",
     "watch_outages",
     "watched_by",
     "write_answers",
@@ -147,7 +147,8 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     try:
         solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:
-        raise stopped_early(error, engine) from error
+        add_kept_words(error, engine, spent=engine.begun and engine.allocator.budget.spent > 0)
+        raise
     except asyncio.CancelledError:
         flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.abandoned)
         click.echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
@@ -159,11 +160,15 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     return solution
 
 
-def stopped_early(error: PetsError, session: Session) -> PetsError:
-    """The error that ended a run, with what is kept of it; a trace that speaks for it is shown."""
+def add_kept_words(error: PetsError, session: Session, *, spent: bool) -> None:
+    """Say with the error that ended a run what is kept of it; a trace that speaks for it is shown.
+
+    A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
+    """
     if isinstance(error, FirstTracesError) and error.excerpt:
         click.echo(f"One of the traces:\n{terminal_text(error.excerpt, keep=chr(10))}\n", err=True)
-    return error if session.stored_run is None else type(error)(f"{error} {kept_words(session)}")
+    if session.stored_run is not None and (spent or not isinstance(error, RefusedError)):
+        error.say_more(kept_words(session))
 
 
 def lost_words(traces: int) -> str:

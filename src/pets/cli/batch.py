@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from pets.cli.options import (
     FILE,
     HEADER,
     AnswerOptions,
+    KeptRunOptions,
     ModelOptions,
     OutputOptions,
     QuestionOptions,
@@ -71,7 +72,13 @@ class StoredWaveOptions:
     run: str = option('Which run: its number, or "last".', "last")
 
 
-@batch.verb()
+@batch.verb(
+    former={
+        "--resume": "what the same command does by itself: leave it out",
+        "--run": "found by the questions and settings: leave it out",
+        "--concurrency": "for the engine that takes the file to decide: leave it out",
+    }
+)
 @click.argument("questions", metavar="QUESTIONS")
 def write(
     questions: str,
@@ -81,7 +88,7 @@ def write(
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
-    storage: StoredRunOptions,
+    kept: KeptRunOptions,
 ) -> None:
     """Write the next wave of a run over QUESTIONS in OpenAI's batch format; the run is kept in a store.
 
@@ -93,13 +100,14 @@ def write(
     """
     check_output(wave.output)
     question_set = selection.load(questions)
+    storage = StoredRunOptions(**asdict(kept))
     config = run_config(question_set, budget, ModelOptions(model=(wave.model,)), sampling, answers, storage)
     files = FileBatches(wave.output)
     engine = Engine(
         question_set,
         model=wave.model,
         sampler=BatchSampler(NO_SERVER, wave.model, files),
-        store=storage.store or DEFAULT_STORE,
+        store=kept.store or DEFAULT_STORE,
         new=wave.new,
         config=replace(config, batch_api=True, instruct=selection.instruct, waves=pace.waves, patience=pace.patience),
     )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import click
 
-from pets.cli._groups import named_options, option
+from pets.cli._groups import option, refuse_others
 from pets.confidence import Kind
 from pets.engine import TokenPrice
 from pets.engine.models import (
@@ -36,6 +36,7 @@ __all__ = [
     "KEY_ENV",
     "NO_DIALECT",
     "AnswerOptions",
+    "KeptRunOptions",
     "LocalModelOptions",
     "ModelOptions",
     "OutputOptions",
@@ -311,22 +312,28 @@ def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRunOptions:
-    """How wide a run is, where it is kept, and which one goes on."""
+class KeptRunOptions:
+    """Where a run is kept, what of it, and when it stops by itself."""
 
     title: ClassVar[str] = "Run"
 
-    concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
     store: str | None = option(
-        "The file of runs, or the URL of a PostgreSQL, in which this one survives anything; if none is named, "
-        f"`pets solve` and --resume take {DEFAULT_STORE}.",
+        "The SQLite file or the URL of a PostgreSQL that keeps the run, so that it can go on; if none is named, "
+        f"`pets solve`, `pets batch` and --resume take {DEFAULT_STORE}.",
         metavar="FILE",
     )
-    resume: bool = option("Go on with a run of the store; its own settings hold.", False)
     texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
                          flags=("--texts/--no-texts",))  # fmt: skip
-    run: str = option('Which run to resume: its number, or "last".', "last")
     keep_going: bool = KEEP_GOING
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRunOptions(KeptRunOptions):
+    """And how wide a run is, and which one goes on."""
+
+    concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
+    resume: bool = option("Go on with a run of the store; its own settings hold.", False)
+    run: str = option('Which run to resume: its number, or "last".', "last", needs="resume")
 
     def in_flight(self, model: ModelOptions) -> int:
         """How many traces are in flight."""
@@ -334,9 +341,7 @@ class StoredRunOptions:
 
     def check_resume(self, allowed: set[str], hint: str = "") -> str:
         """The store of the run to resume; refuses options that a run has settled already."""
-        allowed = allowed | {"store", "resume", "run"}
-        if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
-            raise InputError(f"--resume goes on with the run's own settings: leave out {', '.join(ignored)}.{hint}")
+        refuse_others(allowed | {"store", "resume", "run"}, "--resume goes on with the run's own settings", hint)
         return self.store or DEFAULT_STORE
 
 

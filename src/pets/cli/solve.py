@@ -123,7 +123,7 @@ class DryRunOptions:
     title: ClassVar[str] = "Estimate"
 
     dry_run: bool = option("Say what the run would take; ask nothing of any model.", False)
-    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S")
+    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S", needs="dry_run")
 
 
 @dataclass(frozen=True, slots=True)

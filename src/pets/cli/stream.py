@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import click
 
 from pets.answers.base import AnswerType
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, refuse_others, verb
 from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
     INTERRUPTED,
     NOTHING_ANSWERED,
+    add_kept_words,
     answered_words,
     answers_in,
     interruptible,
@@ -23,7 +24,6 @@ from pets.cli._run import (
     lost_words,
     print_choice,
     remarks,
-    stopped_early,
     watch_outages,
     watched_by,
 )
@@ -45,7 +45,7 @@ from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
 from pets.engine.sources import check_resent, make_samplers
 from pets.engine.summary import AnswerSummary
-from pets.errors import FirstTracesError, InputError
+from pets.errors import InputError, PetsError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
 from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
 from pets.policies.price import Price
@@ -66,6 +66,10 @@ COLD_MAX_TRACES = 64
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "fields", "first", "plan", "alarm_rate", "output", "keep_going",
 }  # fmt: skip
+ALLOWED_WITH_POOL = {
+    "plan", "cold", "rounds", "zone", "alarm_rate", "budget", "horizon", "budget_window", "max_traces", "price",
+    "open_questions", "concurrency", "answer", "seed", "pool", "output",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,11 @@ class StreamPlanOptions:
     plan: Path | None = option("The plan that `pets fit` made.", kind=FILE)
     cold: bool = option("Work without a plan: learn from the stream itself.", False)
     rounds: int = option("With --cold, in how many batches a question is sampled after its warm-up; 0 sets no limit.",
-                         3, at_least=0)  # fmt: skip
+                         3, at_least=0, needs="cold")  # fmt: skip
     zone: float = option("The lead, as a share of all traces, that another answer needs to matter, such as 0.1; a plan "
                          "has its own.", 0.0, kind=click.FloatRange(0, 1, max_open=True))  # fmt: skip
     alarm_rate: float = option("The chance of a drift alarm, ever, where nothing has changed.", 0.01,
-                               kind=click.FloatRange(0, 1, True, True))  # fmt: skip
+                               kind=click.FloatRange(0, 1, True, True), needs="plan")  # fmt: skip
 
     def watch(self, plan: StreamPlan | None) -> Drift | None:
         """What watches for drift from a plan."""
@@ -219,8 +223,9 @@ class _RunningStream:
         self._stream.on_choice = print_choice
         try:
             asyncio.run(self._run())
-        except FirstTracesError as error:
-            raise stopped_early(error, self._stream) from error
+        except PetsError as error:
+            add_kept_words(error, self._stream, spent=self._stream.driver.allocator.budget.spent > 0)
+            raise
         except asyncio.CancelledError:
             lost = lost_words(self._stream.driver.abandoned)
             click.echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
@@ -308,10 +313,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
 
 def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
-    if options.model.endpoint or options.model.model:
-        raise InputError("--pool draws from a recorded pool; leave out --endpoint and --model.")
-    if options.storage.store is not None:
-        raise InputError("--pool pays for nothing; leave out --store.")
+    refuse_others(ALLOWED_WITH_POOL, "--pool draws from recorded answers: no model is asked, nothing is kept")
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     (file,) = pool_files([path])
@@ -320,9 +322,11 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=options.sampling.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
+    # Whatever pets.toml says of a model is said of none here.
+    limits = replace(options.budget, max_traces=min(cap, traces.size))
+    options = replace(options, budget=limits, model=ModelOptions(), answers=AnswerOptions())
     config = replace(_config(options, RecordedAnswer(), Sampling()), keep_going=True)  # nothing is paid for
-    limited = replace(options, budget=replace(options.budget, max_traces=min(cap, traces.size)))
-    settings = _settings(plan, config, limited, problems, {"text": pool.options})
+    settings = _settings(plan, config, options, problems, {"text": pool.options})
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
     return _RunningStream(
         lambda on_answer: Stream(
