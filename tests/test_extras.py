@@ -44,7 +44,6 @@ WITHOUT_AN_EXTRA = [
     ("solve gsm8k --budget 4x", "datasets", "datasets"),
     ("stream math.jsonl --cold --budget 40", "math_verify", "math"),
     ("sample math.jsonl -o pool.jsonl", "math_verify", "math"),
-    ("solve starter --answer regex:x --budget 4x", "re2", "regex"),
     ("replay starter --answer math", "math_verify", "math"),
     ("replay starter --plots plots", "vl_convert", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),

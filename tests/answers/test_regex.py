@@ -1,12 +1,9 @@
 """Patterns of the user's own, in linear time."""
 
-import sys
-
 import pytest
 
-from pets.answers import regex
 from pets.answers.regex import NEAR_END_CHARS, Regex
-from pets.errors import InputError, SpecError
+from pets.errors import SpecError
 from pets.registry import make_answer_type, spec_of
 from pets.testing import check_answer_type
 
@@ -46,13 +43,6 @@ def test_a_bad_pattern_is_one_clear_line(spec, message):
     with pytest.raises(SpecError) as error:
         make_answer_type(spec)
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-def test_without_re2_the_extra_is_named(monkeypatch):
-    regex._compiled.cache_clear()
-    monkeypatch.setitem(sys.modules, "re2", None)
-    with pytest.raises(InputError, match=r'pip install "pets-llm\[regex\]"'):
-        Regex("a")
 
 
 def test_laws():

@@ -106,3 +106,13 @@ def test_log_probabilities_go_with_their_alternatives():
 def test_a_refusal_is_said_once():
     fields, body = RefusedFields(), {"seed": 5, "n": 2}
     assert refuse(fields, ["seed"], body, ["seed"]) and not refuse(fields, ["seed"], body, ["seed"])
+
+
+@pytest.mark.parametrize(
+    "name", ["(", "[", "\\", "a|", "(?P<a", "(a+)+$", "(a|a)*b", "x" * 10_000, "max_(tokens", "é_ß", ""]
+)
+def test_the_name_of_a_field_is_no_pattern(name):
+    """Clients name fields as they like, and a server's error may repeat it all."""
+    content = json.dumps({"error": f"Unsupported parameter: '{name}' and {'a' * 40}!"}).encode()
+    assert named_fields(content, [name, "n"]) <= {name}
+    assert named_fields(content, ["seed"]) == set()

@@ -12,13 +12,13 @@ is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what rea
 """
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Literal
 
 from pets.answers import phrases
+from pets.patterns import BLANK, END, START, Match, Pattern, other_than
 
 __all__ = ["MAX_PASSAGE_CHARS", "Place", "boxed", "places", "plain_lines", "strip_openers", "visible_text"]
 
@@ -42,15 +42,20 @@ def _words(fragment: str) -> str:
     return fragment.replace(" ", r"\s+")
 
 
-def _forward() -> str:
-    """What an answer follows: "the answer is", in every language of the table."""
-    sign = r"[:=：→⇒]|->|=>"
-    latin = [
-        rf"(?:{nouns})\b(?!\s+(?:choices?|options?|key|sheet)\b)"
-        rf"(?:[*_]*\s+[—–-]\s|[^.:=：!?\n]{{0,60}}?(?:(?<!\w)(?:{verbs})(?!\w)|{sign}))"
-        for nouns, verbs in phrases.LATIN_ANNOUNCEMENTS
-    ]
-    return _words("|".join([*latin, *phrases.ANNOUNCEMENTS, phrases.CHOOSING]))
+SIGN = r"[:=：→⇒]|->|=>"
+# What an answer follows: "the answer is", in every language of the table; what is no answer's noun; the rest of them.
+NOUN = Pattern(f"(?:{'|'.join(f'({nouns})' for nouns, _ in phrases.LATIN_ANNOUNCEMENTS)}){END}".replace(" ", r"\s+"))
+COMPOUND = Pattern(rf"\s+(?:choices?|options?|key|sheet){END}")
+TAILS = [
+    Pattern(
+        _words(
+            rf"[*_]*\s+[—–-]\s|{SIGN}|[^.:=：!?\n]{{0,59}}?(?:[^.:=：!?\n\w](?:{verbs}){END}|[^.:=：!?\n](?:{SIGN}))"
+        )
+    )
+    for _, verbs in phrases.LATIN_ANNOUNCEMENTS
+]
+MAX_TAIL_CHARS = 120  # more than any of them takes
+ANNOUNCEMENT = Pattern(_words("|".join([*phrases.ANNOUNCEMENTS, phrases.CHOOSING])))
 
 
 def _verdict() -> str:
@@ -58,68 +63,68 @@ def _verdict() -> str:
     right = phrases.RIGHT
     latin = [
         rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+)*(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
-        r"(?!\w|\s+(?:only|if|when|that|in|to|about|for)\b)"
         for verbs, articles, nouns in phrases.VERDICTS
     ]
-    fitting = r"makes? (?:the )?most sense|(?:best )?fits? (?:best|better|the description)|it is(?=[.!])"
+    alone = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
+    fitting = r"makes? (?:the )?most sense|(?:best )?fits? (?:best|better|the description)|it is›[.!]"
     unspaced = "(?:选项)?是?(?:正确|正確|最佳)(?:的)?(?:答案|选项|選項)?|是(?:正确)?答案|が正解|が正しい|[이가] 정답"
-    return _words("|".join([*latin, fitting, unspaced]))
+    return _words("|".join([f"(?:{'|'.join(latin)}){alone}", fitting, unspaced]))
 
 
-FORWARD = re.compile(_forward())
-VERDICT = re.compile(_verdict())
-WEAK = re.compile(rf"(?:{_words(phrases.WEAK_NOUNS)})[*_]*\s*(?:[:=：→⇒]|->|=>)")
-HEADING = re.compile(
-    rf"^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_words(phrases.RIGHT)}\s)?"
+VERDICT = Pattern(_verdict())
+WEAK = Pattern(rf"(?:{_words(phrases.WEAK_NOUNS)})[*_]*\s*(?:{SIGN})")
+HEADING = Pattern(
+    rf"(?m)^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_words(phrases.RIGHT)}\s)?"
     rf"(?:{'|'.join(nouns for nouns, _ in phrases.LATIN_ANNOUNCEMENTS)}|{_words(phrases.WEAK_NOUNS)}|答案|答え|정답)"
-    r"[*_:：# \t]{0,20}$|^[ \t]{0,20}####(?!#)",
-    re.M,
+    r"[*_:：# \t]{0,20}$|^[ \t]{0,20}####›(?:[^#]|\z)"
 )
-CORRECTION = re.compile(rf"(?:{_words(phrases.CORRECTIONS)})(?!\w)")
+CORRECTION = Pattern(rf"(?:{_words(phrases.CORRECTIONS)}){END}")
 SOFT_CORRECTIONS = frozenset({"actually", "sorry", "stop", "pardon", "moment", "or rather"})
 TAKEN_BACK = frozenset(".!?,;:—–-(*\n。…")
 BEFORE_A_VERB = "to can cannot can't could will would i'll we'll let's please not you we i don't must"
 VERB_BEFORE = frozenset(BEFORE_A_VERB.split())
-PRONOUNS = re.compile(
+PRONOUNS = Pattern(
     r"(?:this|that|which|it|these|those|what|who|one|he|she|they|there|both|all|none|answer|statement|claim"
-    r"|assertion|calculation|reasoning|logic|das|это)$"
+    r"|assertion|calculation|reasoning|logic|das|это)\n?\z"
 )
-NEGATION = re.compile(r"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不)(?!\w)")
-FINITE = re.compile(r"(?<!\w)(?:is|are|was|were|ist|est|es)(?!\w)")
-CONJUNCTION = re.compile(r",\s|(?<!\w)(?:and|but|so|while|whereas|because|hence|then)(?!\w)")
-CLAUSE_END = re.compile(r"[.!?:;。！？：；\n](?=\s|$)|[。！？：；，]")
-DENIAL = re.compile(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+(?=\S)")
-LEAD = re.compile(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.(?=\s))*")
+NEGATION = Pattern(rf"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不){END}")
+FINITE = Pattern(rf"{START}(?:is|are|was|were|ist|est|es){END}")
+CONJUNCTION = Pattern(rf",\s|{START}(?:and|but|so|while|whereas|because|hence|then){END}")
+CLAUSE_END = Pattern(r"[.!?:;。！？：；\n]›(?:\s|\z)|[。！？：；，]")
+DENIAL = Pattern(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+›\S")
+LEAD = Pattern(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.\s)*")
 
-BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
-JOINT = re.compile(
+BOX = Pattern(r"\\(?:boxed|fbox)\s*\{", needs="\\")
+BRACES = Pattern(r"(?s)\\.|[{}]")
+JOINT = Pattern(
     r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
 )
-TAG = re.compile(rf"[<\[](/?)({phrases.TAGS})[>\]]", re.I)
-OBJECT = re.compile(r"\{\s*\"")
-FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.M)
-HTML = re.compile(r"</?(?:b|i|u|strong|em|p|br|div|span|code|center|mark|h[1-6])\s?/?>", re.I)
-SPECIAL = re.compile(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>")
-EMOJI = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]")
-ACCENTS = re.compile("([\u0300-\u036f]{30})[\u0300-\u036f]+")  # sorting them takes the square of their number
-DISPLAY = re.compile(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end\{(?:align|equation|gather)\*?\}")
-RULE = re.compile(r"[-=_*#~.\s|>]*")
-PLEASANTRY = re.compile(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
-AFTERMATH = re.compile(
-    rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}$|\s*[:：,*]|\s+(?:this|that|the|our|by|it)\b)"
+JOINT_MARKS = str.maketrans("", "", "$\\()[].*")
+TAG = Pattern(rf"(?i)[<\[](/?)({phrases.TAGS})[>\]]")
+OBJECT = Pattern(r"\{\s*\"", needs="{")
+KEY_GAP = Pattern(r"[\s-]")
+FENCE = Pattern(rf"(?m)^{BLANK}*(?:```|~~~)\w*{BLANK}*$")
+HTML = Pattern(r"(?i)</?(?:b|i|u|strong|em|p|br|div|span|code|center|mark|h[1-6])\s?/?>", needs="<")
+SPECIAL = Pattern(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>", needs="<")
+EMOJI = Pattern("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]")
+ACCENTS = Pattern("([\u0300-\u036f]{30})[\u0300-\u036f]+")  # sorting them takes the square of their number
+DISPLAY = Pattern(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end\{(?:align|equation|gather)\*?\}")
+RULE = Pattern(r"[-=_*#~.\s|>]*")
+PLEASANTRY = Pattern(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
+AFTERMATH = Pattern(
+    rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}\z|\s*[:：,*]|\s+(?:this|that|the|our|by|it){END})"
 )
-OPENER = re.compile(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?!\w)[\s*_,:;—–-]*")
-UNSURE = re.compile(rf"(?<!\w)(?:{_words(phrases.UNSURE)})")
-PREAMBLE = re.compile(rf"(?:{phrases.PREAMBLES})\b[^,.\n]{{0,100}},\s+(?=\S)")
-NEXT_QUESTION = re.compile(
-    rf"\n[^\S\n]{{0,20}}\n[#*_\s]{{0,6}}(?:{phrases.QUESTION_HEADS})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]"
+OPENER = Pattern(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?:[\s*,:;—–-][\s*_,:;—–-]*|{END})")
+UNSURE = Pattern(rf"{START}(?:{_words(phrases.UNSURE)})")
+PREAMBLE = Pattern(rf"(?:{phrases.PREAMBLES})(?:[^,.\n\w][^,.\n]{{0,99}})?,\s+›\S")
+NEXT_QUESTION = Pattern(
+    rf"\n{BLANK}{{0,20}}\n[#*_\s]{{0,6}}(?:{phrases.QUESTION_HEADS})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]", needs="\n"
 )
-DANGLING = re.compile(
-    rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?<!\w)(?:{phrases.DANGLING}))\s*$"
+DANGLING = Pattern(
+    rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?:\A|\W)(?:{phrases.DANGLING}))\s*\z"
 )
-CLOSED = re.compile(r"(?:[.!?。！？…][*_\"'”’)\]$\s]*|\$|\\\]|\\\)|\})\s*$")
-SENTENCE_END = re.compile(r"(?<=[.!?。！？])[*_\"'”’)]{0,3}\s+|(?<=[。！？])")
+CLOSED = Pattern(r"(?:[.!?。！？…][*_\"'”’)\]$\s]*|\$|\\\]|\\\)|\})\s*\z")
+SENTENCE_END = Pattern(r"[.!?。！？]‹[*_\"'”’)]{0,3}\s+|[。！？]‹")
 
 
 def places(text: str) -> Iterator[tuple[Place, str]]:
@@ -197,9 +202,11 @@ def visible_text(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     """The end of a text, without the marks of transport: special tokens, fences, HTML, emojis."""
-    text = ACCENTS.sub(r"\1", SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:]))
-    text = EMOJI.sub("", HTML.sub("", FENCE.sub("", text)))
-    return _join_displays(text)
+    text = SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:])
+    if not text.isascii():
+        text = ACCENTS.sub(r"\1", text)
+    text = HTML.sub("", FENCE.sub("", text) if "```" in text or "~~~" in text else text)
+    return _join_displays(text if text.isascii() else EMOJI.sub("", text))
 
 
 def _before_next_question(text: str) -> str:
@@ -234,7 +241,7 @@ def _fold(text: str) -> str:
     return text.replace("İ", "i").lower().replace("’", "'")
 
 
-def _begins(pattern: re.Pattern[str], line: str) -> bool:
+def _begins(pattern: Pattern, line: str) -> bool:
     return pattern.match(_fold(line[:MAX_FIRST_CHARS])) is not None
 
 
@@ -259,7 +266,7 @@ def _last_box(text: str) -> tuple[str, int] | None:
             between = text[box_end:start]
             if len(between) > MAX_JOINT_CHARS or not JOINT.fullmatch(between):
                 break
-            joint = re.sub(r"[$\\()\[\].*]", "", between).strip()
+            joint = between.translate(JOINT_MARKS).strip()
             contents = f"{content} {joint} {contents}"
         start = box_start
     return (contents, end) if contents else None
@@ -279,7 +286,9 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
 def _closing(text: str, start: int, end: int) -> int | None:
     """Where the brace is closed that was opened just before ``start``."""
     depth = 1
-    for match in BRACES.finditer(text, start, end):
+    for match in BRACES.finditer(text, start):
+        if match.start() >= end:
+            break
         depth += {"{": 1, "}": -1}.get(match[0], 0)
         if depth == 0:
             return match.start()
@@ -288,7 +297,7 @@ def _closing(text: str, start: int, end: int) -> int | None:
 
 def _last_tag(text: str) -> tuple[str, int] | None:
     """The content of the last answer tag and where it ends; one that is never closed runs to the end."""
-    opening: re.Match[str] | None = None
+    opening: Match | None = None
     last: tuple[str, int] | None = None
     for tag in TAG.finditer(text):
         if not tag[1]:
@@ -356,7 +365,7 @@ def _answer_of(item: Any, depth: int) -> str | None:
         return ", ".join(part for part in parts if part) or None
     if not isinstance(item, dict) or not depth:
         return None
-    fields = {re.sub(r"[\s-]", "_", _fold(str(key))): value for key, value in item.items()}
+    fields = {KEY_GAP.sub("_", _fold(str(key))): value for key, value in item.items()}
     if isinstance(fields.get("unit"), str) and isinstance(fields.get("value"), str):
         return f"{fields['value']} {fields['unit']}"
     for key in phrases.JSON_KEYS:
@@ -410,20 +419,48 @@ def _covered(place: int, spans: list[tuple[int, int]]) -> bool:
 
 
 def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
-    for match in FORWARD.finditer(folded):
-        start = match.start()
+    for start, end in _forward(folded):
         if not _word_starts(folded, start):
             continue
         before = folded[max(0, start - 12) : start].split()
         if before and before[-1] in VERB_BEFORE and folded[start - 1] != "\n":
             continue
-        yield start, match.end()
+        yield start, end
     for match in HEADING.finditer(folded):
         yield match.start(), match.end()
     near = len(text) - MAX_FIRST_CHARS * 2
     for match in WEAK.finditer(folded, max(0, near)):
         if _word_starts(folded, match.start()):
             yield match.start(), match.end()
+
+
+def _forward(folded: str) -> Iterator[tuple[int, int]]:
+    """What an answer follows, from left to right, none within another: a noun with its verb, or another phrase."""
+    nouns, others = _nouns(folded), ANNOUNCEMENT.finditer(folded)
+    noun, other, place = next(nouns, None), next(others, None), 0
+    while noun or other:
+        if noun and (other is None or noun[0] <= other.start()):
+            span, noun = noun, next(nouns, None)
+        elif other:
+            span, other = other.span(), next(others, None)
+        place = span[1]
+        yield span
+        while noun and noun[0] < place:
+            noun = next(nouns, None)
+        if other and other.start() < place:
+            others = ANNOUNCEMENT.finditer(folded, place)
+            other = next(others, None)
+
+
+def _nouns(folded: str) -> Iterator[tuple[int, int]]:
+    """The nouns for an answer that a verb or a sign follows, each with that."""
+    for noun in NOUN.finditer(folded):
+        rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
+        if COMPOUND.match(rest):
+            continue
+        language = next(group for group, word in enumerate(noun.groups()) if word)
+        if tail := TAILS[language].match(rest):
+            yield noun.start(), noun.end() + tail.end()
 
 
 def _word_starts(text: str, place: int) -> bool:
@@ -448,7 +485,7 @@ def _skip_lead(text: str, place: int) -> int:
 def _subject(text: str, folded: str, start: int) -> str:
     """What "is the correct answer" is said of; nothing where that is a pronoun."""
     first = max(0, start - MAX_SUBJECT_CHARS)
-    ends = [match.end() for match in CLAUSE_END.finditer(text, first, start)]
+    ends = [first + match.end() for match in CLAUSE_END.finditer(text[first:start])]
     subject = text[ends[-1] if ends else first : start].strip()
     if ends == [] and first:
         return ""  # too long for a subject

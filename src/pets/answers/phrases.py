@@ -1,6 +1,7 @@
 """The phrases around an answer, as data: how people and models announce, choose, correct and close, by language.
 
-Entries are fragments of regular expressions, in lower case, without groups; a blank stands for any run of blanks.
+Entries are fragments of patterns (:mod:`pets.patterns`), in lower case, without groups; a blank stands for any run of
+blanks.
 """
 
 __all__ = [
@@ -106,7 +107,7 @@ CHOOSING = (
     r"|i(?:['’]m| am)? lean(?:ing)? towards?|i(?: would|['’]d)? guess|i(?:['’]d| would) have to say(?: it['’]?s"
     r"| it is)?"
     r"|(?:correct|right|best|false|true) (?:option|choice|statement|alternative|answer)[^.:\n]{0,30}? is"
-    r"|(?:statement|option|choice|one) (?:that|which) [^.:\n]{0,40}? is (?=[(\[*]{0,4}[a-z]\W)|(?:odd one out"
+    r"|(?:statement|option|choice|one) (?:that|which) [^.:\n]{0,40}? is ›[(\[*]{0,4}[a-z]\W|(?:odd one out"
     r"|exception) is"
     r"|(?:alternativa|opção|opción|opzione|option|lettera|letra) (?:correct[ae]|correta|corretta|certa|giusta) (?:é"
     r"|es|è|est)"
@@ -134,7 +135,7 @@ PLEASANTRIES = (
     "|happy (?:learning|studying|coding|solving)"
     "|keep (?:up|practicing|going)|remember to|please (?:note|verify|check|consult|ask|double)"
     "|this is not (?:financial|legal|medical)"
-    "|disclaimer|p\\.?s\\.?|confidence|i(?:['’]m| am) (?:\\w+ )?(?:confident|certain|sure)|note(?: that)?\\b"
+    "|disclaimer|p\\.?s\\.?|confidence|i(?:['’]m| am) (?:\\w+ )?(?:confident|certain|sure)|note(?: that)?›(?:\\W|\\z)"
     "|as an ai|consult|always consult"
     "|see you|bye|take care|stay curious|have fun|i['’]ve (?:double|checked|verified)|checked|verified|done"
     "|q\\.?e\\.?d|∎|□|■|that['’]s it|that is it"

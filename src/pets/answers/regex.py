@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from pets._extras import require
+import re2
+
 from pets.answers.base import AnswerType
 from pets.answers.final import visible_text
 from pets.answers.text import Text
@@ -58,7 +59,6 @@ class Regex(AnswerType):
 
 @lru_cache(maxsize=64)
 def _compiled(pattern: str) -> Any:
-    re2 = require("re2", "regex")
     options = re2.Options()
     options.log_errors = False
     try:

@@ -5,12 +5,12 @@ with 400 or 422. Such a refusal costs nothing: the field is left out, or sent un
 """
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pets.errors import RefusedError
 from pets.openai.request import FORM_FIELDS, NEUTRAL_VALUES
+from pets.patterns import Pattern
 
 __all__ = ["FIELD_STATUSES", "FieldsRefusedError", "RefusedFields", "named_fields"]
 
@@ -32,12 +32,11 @@ CONSEQUENCES = {
 # OpenAI ("Unsupported parameter: 'x' ...", "Unrecognized request argument supplied: x"), Mistral and other pydantic
 # servers ("extra_forbidden"), Gemini (Unknown name "x": Cannot find field), xAI (does not support parameter x), Groq
 # (property 'x' is unsupported). A value that is out of bounds is no refusal of its field.
-REFUSING = re.compile(
-    r"unsupported|(?:not|n't) (?:be )?(?:currently |yet )?support|unknown|unrecogni[sz]ed|extra_forbidden|not permitted"
-    r"|not allowed|cannot find field|unexpected|only the default",
-    re.I,
+REFUSING = Pattern(
+    r"(?i)unsupported|(?:not|n't) (?:be )?(?:currently |yet )?support|unknown|unrecogni[sz]ed|extra_forbidden"
+    r"|not permitted|not allowed|cannot find field|unexpected|only the default"
 )
-BEFORE_A_NAME = r"""(?:["'`\[]|: |parameters? |arguments? |property |fields? )"""
+NAMED = Pattern(r"""(["'`\[]|: |parameters? |arguments? |property |fields? |, )›(\w+)""")
 
 
 class FieldsRefusedError(RefusedError):
@@ -65,7 +64,10 @@ def named_fields(content: bytes, sent: Collection[str]) -> set[str]:
         words = text
     if not REFUSING.search(words):
         return set()
-    return {name for name in sent if _name_pattern(name).search(words)}
+    names = {spelling: name for name in sent for spelling in (_camel_case(name), name)}
+    named = (tuple(match.groups()) for match in NAMED.finditer(words))
+    # One word after a comma may be any.
+    return {names[word] for before, word in named if word in names and (before != ", " or "_" in names[word])}
 
 
 class RefusedFields:
@@ -144,9 +146,10 @@ def _strings(data: object) -> Iterator[str]:
             yield from _strings(value)
 
 
-def _name_pattern(name: str) -> re.Pattern[str]:
-    """A field's name where an error names it, not where its words happen to hold it."""
+def _camel_case(name: str) -> str:
+    """
+    >>> _camel_case("presence_penalty")
+    'presencePenalty'
+    """
     head, *rest = name.split("_")
-    camel = head + "".join(word.capitalize() for word in rest)
-    before = f"(?:{BEFORE_A_NAME}|, )" if rest else BEFORE_A_NAME  # one word after a comma may be any
-    return re.compile(rf"{before}(?:{name}|{camel})(?![\w])")
+    return head + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,316 @@
+r"""Patterns for text that comes from elsewhere, matched by RE2: any text is searched in time linear in its length.
+
+The syntax is RE2's (https://github.com/google/re2/wiki/Syntax) with two changes. ``\d``, ``\s``, ``\w`` and their
+capitals are Unicode's, as in Python's ``re``; ``\b`` stays ASCII's. RE2 has no look-around; ``‹`` and ``›`` stand in
+for it: what a pattern matches lies between them, and what stands outside of them is looked at and left where it is.
+
+>>> word = Pattern(rf"(?i){START}(?:is|ist|était){END}")
+>>> [match.span() for match in word.finditer("This is été, était IS")]
+[(5, 7), (13, 18), (19, 21)]
+>>> Pattern(r"(\w)-(\w)").sub(r"\2+\1", "é-b")
+'b+é'
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+import re2
+
+__all__ = ["BLANK", "END", "LETTER", "START", "Match", "Pattern", "escape", "other_than"]
+
+SPACES = r"\t\n\x0b-\r\x1c- \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+CLASSES = {"s": SPACES, "d": r"\p{Nd}", "w": r"\p{L}\p{N}_"}
+BLANK = f"[{SPACES.replace(chr(92) + 'n', '')}]"
+"""A space that ends no line."""
+LETTER = r"[\p{L}\p{Nl}\p{No}]"
+"""A character of words that is no digit."""
+START, END = r"(?:\A|\W)‹", r"›(?:\W|\z)"
+"""Where a word starts, and where it ends; a pattern that starts so is searched, not matched at a place."""
+MAX_UNCACHED_CHARS = 100
+UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
+    getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
+)
+
+escape = re2.escape
+
+
+def other_than(*words: str) -> str:
+    r"""A pattern of what may stand where none of these words does, after blanks: another word, a sign, the end.
+
+    >>> other_than("in", "if")
+    '(?:\\z|[^\\si]|i(?:\\z|[^fn]|f\\w|n\\w))'
+    """
+    return _other_than("", sorted(words), r"\s")
+
+
+def _other_than(prefix: str, words: list[str], more: str) -> str:
+    if words == [prefix]:
+        return r"\w"
+    assert prefix not in words, "none of the words begins another"
+    following = sorted({word[len(prefix)] for word in words})
+    branches = [
+        letter + _other_than(prefix + letter, [word for word in words if word.startswith(prefix + letter)], "")
+        for letter in following
+    ]
+    return rf"(?:\z|[^{more}{''.join(following)}]|{'|'.join(branches)})"
+
+
+class Match:
+    """Where a pattern matched. A group that took no part is ``None``."""
+
+    __slots__ = ("_spans", "_text")
+
+    def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
+        self._text, self._spans = text, spans
+
+    def __getitem__(self, group: int) -> Any:
+        start, end = self._spans[group]
+        return None if start < 0 else self._text[start:end]
+
+    def start(self) -> int:
+        """Where it starts."""
+        return self._spans[0][0]
+
+    def end(self) -> int:
+        """Where it ends."""
+        return self._spans[0][1]
+
+    def span(self) -> tuple[int, int]:
+        """Where it starts and ends."""
+        return self._spans[0]
+
+    def groups(self) -> tuple[Any, ...]:
+        """What each group matched."""
+        return tuple(self[group] for group in range(1, len(self._spans)))
+
+
+class Pattern:
+    """A pattern, compiled when it is first used; ``needs`` is a text without which nothing matches, looked for first.
+
+    Its methods are those of Python's ``re``.
+    """
+
+    def __init__(self, pattern: str, needs: str = "") -> None:
+        self.pattern, self._needs = pattern, needs
+
+    def search(self, text: str, start: int = 0) -> Match | None:
+        """The first match at ``start`` or after it."""
+        if self._needs not in text:
+            return None
+        subject = _subject(text)
+        spans = self._found(subject.data, subject.bytes(start) if start else 0)
+        return None if spans is None else subject.match(spans)
+
+    def match(self, text: str, start: int = 0) -> Match | None:
+        """The match at ``start``."""
+        subject = _subject(text)
+        spans = self._matched(ANCHOR_START, subject.data, subject.bytes(start) if start else 0, len(subject.data))
+        return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))
+
+    def fullmatch(self, text: str) -> Match | None:
+        """The match that is the whole text."""
+        subject = _subject(text)
+        spans = self._matched(ANCHOR_BOTH, subject.data, 0, len(subject.data))
+        return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))
+
+    def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
+        """The matches from left to right, none within another."""
+        if self._needs not in text:
+            return
+        subject = _subject(text)
+        place = subject.bytes(start) if start else 0
+        while place <= len(subject.data) and (spans := self._found(subject.data, place)) is not None:
+            begin, end = spans[0]
+            yield subject.match(spans)
+            place = end if end > begin else _next(subject.data, end)
+
+    def findall(self, text: str) -> list[Any]:
+        """The matches' texts, or their groups' where there are groups: "" of one that took no part."""
+        found = []
+        for match in self.finditer(text):
+            groups = tuple(group or "" for group in match.groups())
+            found.append(groups if len(groups) > 1 else groups[0] if groups else match[0])
+        return found
+
+    def split(self, text: str, maxsplit: int = -1) -> list[str]:
+        """The texts between the matches, ``maxsplit + 1`` at most; what groups match is dropped."""
+        pieces, place = list[str](), 0
+        for match in self.finditer(text):
+            pieces.append(text[place : match.start()])
+            place = match.end()
+            if len(pieces) == maxsplit:
+                break
+        return [*pieces, text[place:]]
+
+    def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
+        r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
+        pieces, place = list[str](), 0
+        template = _template(replacement) if isinstance(replacement, str) else None
+        for number, match in enumerate(self.finditer(text), 1):
+            pieces.append(text[place : match.start()])
+            if template is None:
+                pieces.append(replacement(match))  # type: ignore[operator]
+            else:
+                pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
+            place = match.end()
+            if number == count:
+                break
+        return "".join([*pieces, text[place:]]) if pieces else text
+
+    @cached_property
+    def _regexp(self) -> Any:
+        options = re2.Options()
+        options.log_errors = False
+        return re2.compile(_translated(self.pattern), options)
+
+    @cached_property
+    def _matched(self) -> Callable[[Any, bytes, int, int], list[tuple[int, int]]]:
+        """RE2's own search, which gives the spans in bytes: what ``re2`` wraps around it takes thrice the time."""
+        search: Callable[[Any, bytes, int, int], list[tuple[int, int]]] = self._regexp._regexp.Match
+        return search
+
+    @cached_property
+    def _marks(self) -> tuple[list[int], list[int], list[int]]:
+        """The groups that mark where a match starts, those where it ends, and the pattern's own."""
+        names = self._regexp.groupindex
+        starts = [group for name, group in names.items() if name[0] == "s"]
+        ends = [group for name, group in names.items() if name[0] == "e"]
+        return starts, ends, [group for group in range(1, self._regexp.groups + 1) if group not in starts + ends]
+
+    def _found(self, data: bytes, place: int) -> list[tuple[int, int]] | None:
+        """The spans of the first match from a byte on: its own, then those of its groups."""
+        begin = _previous(data, place) if place and self._marks[0] else place  # it is looked at
+        spans = self._matched(UNANCHORED, data, begin, len(data))
+        if spans[0][0] < 0:
+            return None
+        spans = self._unmarked(spans)
+        if spans[0][0] >= place:
+            return spans
+        spans = self._matched(UNANCHORED, data, place, len(data))
+        return None if spans[0][0] < 0 else self._unmarked(spans)
+
+    def _unmarked(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The spans without those of the marks, which say where the match starts and ends."""
+        starts, ends, groups = self._marks
+        if not starts and not ends:
+            return spans
+        start, end = spans[0]
+        for group in starts:
+            start = max(start, spans[group][0])
+        for group in ends:
+            if spans[group][0] >= 0:
+                end = spans[group][0]
+        return [(start, end), *(spans[group] for group in groups)]
+
+
+class _Subject:
+    """A text in UTF-8, and which of its characters is at which byte; cheap for places near the one asked for last."""
+
+    __slots__ = ("_ascii", "_cursor", "_text", "data")
+
+    def __init__(self, text: str) -> None:
+        self._text, self._ascii, self._cursor = text, text.isascii(), (0, 0)
+        try:
+            self.data = text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            self.data = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text).encode()
+
+    def match(self, spans: list[tuple[int, int]]) -> Match:
+        """The match of these bytes."""
+        if not self._ascii:
+            spans = [(-1, -1) if start < 0 else (self._character(start), self._character(end)) for start, end in spans]
+        return Match(self._text, spans)
+
+    def bytes(self, place: int) -> int:
+        """The byte at which a character starts."""
+        if self._ascii:
+            return place
+        at_byte, at_character = self._cursor
+        if place >= at_character:
+            at_byte += _size(self._text[at_character:place])
+        else:
+            at_byte -= _size(self._text[place:at_character])
+        self._cursor = at_byte, min(place, len(self._text))
+        return at_byte
+
+    def _character(self, place: int) -> int:
+        """The character that starts at a byte."""
+        at_byte, at_character = self._cursor
+        if place >= at_byte:
+            at_character += len(self.data[at_byte:place].decode())
+        else:
+            at_character -= len(self.data[place:at_byte].decode())
+        self._cursor = place, at_character
+        return at_character
+
+
+def _next(data: bytes, place: int) -> int:
+    """Where the next character starts; beyond the end there is a last one."""
+    place += 1
+    while place < len(data) and data[place] & 0xC0 == 0x80:
+        place += 1
+    return place
+
+
+def _previous(data: bytes, place: int) -> int:
+    """Where the character before starts."""
+    place -= 1
+    while data[place] & 0xC0 == 0x80:
+        place -= 1
+    return place
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))  # as many bytes as of what stands in for it
+
+
+_cached_subject = lru_cache(maxsize=16)(_Subject)
+
+
+def _subject(text: str) -> _Subject:
+    """One for all searches of a long text, so that its places are found from where the last search left off."""
+    return _Subject(text) if len(text) <= MAX_UNCACHED_CHARS or text.isascii() else _cached_subject(text)
+
+
+@lru_cache(maxsize=256)
+def _template(replacement: str) -> list[str | int]:
+    r"""
+    >>> _template(r"\1\\frac{\2}")
+    ['', 1, '\\frac{', 2, '}']
+    """
+    parts: list[str | int] = [""]
+    characters = iter(replacement)
+    for character in characters:
+        if character == "\\" and (following := next(characters)).isdigit():
+            parts += [int(following), ""]
+        else:
+            parts[-1] += following if character == "\\" else character  # type: ignore[operator]
+    return parts
+
+
+def _translated(pattern: str) -> str:
+    r"""In RE2's own syntax.
+
+    >>> _translated(r"‹\d[\d.\]]\\d\D›")
+    '(?P<s0>)[\\p{Nd}][\\p{Nd}.\\]]\\\\d[^\\p{Nd}](?P<e10>)'
+    """
+    parts, in_class = list[str](), False
+    place = 0
+    while place < len(pattern):
+        piece = pattern[place : place + (2 if pattern[place] == "\\" else 1)]
+        letters = CLASSES.get(piece[1:].lower())
+        if piece[0] == "\\" and letters is not None:
+            negated = piece[1].isupper()
+            assert not (in_class and negated), f"{piece} stands within a class of {pattern!r}"
+            parts.append(letters if in_class else f"[{'^' * negated}{letters}]")
+        elif piece in "‹›":
+            parts.append(f"(?P<{'se'[piece == '›']}{len(parts)}>)")
+        else:
+            parts.append(piece)
+            if piece == "[" and not in_class:
+                in_class = True
+            elif piece == "]":
+                in_class = False
+        place += len(piece)
+    return "".join(parts)
