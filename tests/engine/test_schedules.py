@@ -10,6 +10,7 @@ from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
 from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
+from pets.engine.places import Places
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
@@ -41,16 +42,21 @@ class Unsteady(Sampler):
 
     def __init__(self, rng):
         self.rng, self.charged, self.served = rng, 0, False
+        self.in_flight = self.widest = 0
         self.max_n = rng.choice([None, None, 1, 2, 4])
         often = {"slow down": 2, "down": 2, "away": 2, "refused": 0.3, "no key": 0.1, "timeout": 2, "broken": 1}
         self.shares = {"all": 10, "some": 1} | {fault: rng.choice([0, share]) for fault, share in often.items()}
 
     async def sample(self, prompt, n, seed, sampling):
+        self.in_flight += n
+        self.widest = max(self.widest, self.in_flight)
         try:
             await asyncio.sleep(self.rng.choice([0.0, 0.1, 1.0, 3.0]))
         except asyncio.CancelledError:
             self.charged += n
             raise
+        finally:
+            self.in_flight -= n
         if self.max_n is not None and n > self.max_n:
             raise RefusedError("n is too large", status=400)
         (event,) = self.rng.choices(list(self.shares), list(self.shares.values()))
@@ -172,11 +178,13 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         writer = LedgerWriter()
         ledger = GatewayLedger(writer, total=limit)
         writer.start()
+        concurrency, shared = rng.choice([1, 4, 64]), rng.random() < 0.5
         driver = Driver(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
             Fetcher([sampler], tries=rng.choice([1, 2, 6]), patience_s=None, rpm=rng.choice([None, 30])),
-            DriverConfig(Sampling(), Seeds(0), concurrency=rng.choice([4, 64])),
+            DriverConfig(Sampling(), Seeds(0), concurrency=concurrency),
             ledger,
+            places=Places(concurrency, lambda: shared),
         )
 
         async def submit(problem):
@@ -185,8 +193,9 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
             account = RequestAccount(ApiKey("key", None), problem.id, 1)
             deadline = asyncio.get_running_loop().time() + deadline_s
             request = Submission(
-                problem, Sampling(), 0, 8, deadline, rounds=rng.choice([None, 0, 1]), single=single, context=account
-            )
+                problem, Sampling(), 0, 8, deadline, rounds=rng.choice([None, 0, 1]), single=single, context=account,
+                payer=rng.choice("ab"),
+            )  # fmt: skip
             return await interrupted(driver.submit(request), rng.choice(INTERRUPTIONS_S))
 
         await asyncio.gather(*(submit(problem) for problem in asked([f"q{i}" for i in range(12)])))
@@ -196,6 +205,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         assert budget.reserved == driver.in_flight == 0 and not driver.submissions
         assert driver.allocator.verdicts() == [] and not driver.failures
         assert all(endpoint.in_flight == 0 for endpoint in driver.fetcher.pool.endpoints)
+        assert driver.places.taken == 0 and sampler.widest <= concurrency
         await ledger.release()
 
     run_simulated(serve())

@@ -79,14 +79,20 @@ class ScriptedSampler(Sampler):
 
     def __init__(self, misbehave=lambda n, now: None, seconds=0.0):
         self.misbehave, self.seconds, self.traces, self.requests = misbehave, seconds, 0, []
+        self.in_flight = self.widest = 0
 
     async def sample(self, prompt, n, seed, sampling):
         now = asyncio.get_running_loop().time()
         self.requests.append((now, n))
         self.misbehave(n, now)
         self.traces += n
-        if self.seconds:
-            await asyncio.sleep(self.seconds)
+        self.in_flight += n
+        self.widest = max(self.widest, self.in_flight)
+        try:
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
+        finally:
+            self.in_flight -= n
         return [_completion("AB"[(seed + place) % 2]) for place in range(n)]
 
 

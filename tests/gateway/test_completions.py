@@ -15,6 +15,7 @@ from pets.core.budget import Currency
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
 from pets.gateway import Limits, Settings, build_gateway, running
 from pets.gateway.auth import ANYBODY
+from pets.gateway.ledger import SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import Faults, MockModel, synthetic
 from pets.policies.online_grid import OnlineGrid
@@ -496,3 +497,93 @@ def test_one_too_many_is_turned_away():
     _, refused = run_simulated(work())
     assert refused.status_code == 503 and refused.json()["error"]["code"] == "overloaded"
     assert refused.headers["retry-after"] == "1"
+
+
+ONE_TRACE = {"max_traces": 1}
+
+
+@pytest.mark.parametrize("open_questions", [2, 100])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["one"],
+        ["fallback"],
+        ["vote"],
+        ["one", "vote"],
+        ["fallback", "vote"],
+        ["one", "fallback"],
+        ["one", "fallback", "vote"],
+    ],
+    ids="+".join,
+)
+def test_no_kind_of_request_has_more_in_flight_or_open_than_is_allowed(kinds, open_questions, tmp_path):
+    headers = {
+        name: {"authorization": f"Bearer {add_key(tmp_path / 'g.db', name, budget=budget)}"}
+        for name, budget in (("alice", None), ("poor", 0))
+    }
+    settings = Settings(answer="choice", concurrency=2, queue=open_questions, exhausted="single")
+
+    async def work():
+        sampler = ScriptedSampler(seconds=1.0)
+        state = build_scripted(sampler, settings=settings, store=tmp_path / "g.db")
+        most_open = 0
+
+        def misbehave(n, now):
+            nonlocal most_open
+            most_open = max(most_open, len(state.driver.submissions), state.questions.taken)
+
+        sampler.misbehave = misbehave
+        asked = [kinds[place % len(kinds)] for place in range(30)]
+        responses = await asyncio.gather(
+            *(
+                ask_in_process(
+                    state, ONE_TRACE if kind == "one" else None, headers["poor" if kind == "fallback" else "alice"]
+                )
+                for kind in asked
+            )
+        )
+        assert not state.driver.submissions and state.questions.taken == state.driver.places.taken == 0
+        await state.close()
+        return responses, sampler.widest, most_open, state.ledger.balance_of("alice").spent
+
+    responses, widest, most_open, spent = run_simulated(work())
+    answered = [response.json()["pets"] for response in responses if response.status_code == 200]
+    assert 1 <= widest <= 2 and 1 <= most_open <= open_questions
+    assert {response.status_code for response in responses} == ({200, 503} if open_questions == 2 else {200})
+    assert spent == sum(about["traces"] for about in answered if about["stopped"] != "fallback")
+
+
+def test_a_request_for_one_trace_is_paid_for_by_its_key_and_its_window(tmp_path):
+    headers = {"authorization": f"Bearer {add_key(tmp_path / 'g.db', 'alice', budget=5)}"}
+
+    async def work(**options):
+        state = build_scripted(ScriptedSampler(seconds=1.0), store=tmp_path / "g.db", **options)
+        asked = [ask_in_process(state, ONE_TRACE, headers) for _ in range(8)]
+        statuses = Counter(response.status_code for response in await asyncio.gather(*asked))
+        await state.close()
+        return statuses
+
+    assert run_simulated(work(rate_limit=SpendRateLimit(3, 1e12))) == {200: 3, 429: 5}
+    assert run_simulated(work()) == {200: 2, 429: 6}  # what is left of the key's five
+
+
+def test_one_keys_slow_votes_hold_up_no_other_keys(tmp_path):
+    alice, bob = ({"authorization": f"Bearer {add_key(tmp_path / 'g.db', name)}"} for name in ("alice", "bob"))
+
+    async def work():
+        sampler = ScriptedSampler(seconds=20.0)
+        settings = Settings(answer="choice", concurrency=64, queue=64)
+        state = build_scripted(sampler, settings=settings, store=tmp_path / "g.db")
+        clock = asyncio.get_running_loop().time
+        slow = [asyncio.create_task(ask_in_process(state, {"rounds": 0}, alice)) for _ in range(70)]
+        await asyncio.sleep(1.0)
+        begun, sampler.seconds = clock(), 1.0
+        quick = await ask_in_process(state, {"rounds": 0}, bob, model="pets/other")
+        took = clock() - begun
+        statuses = Counter(response.status_code for response in await asyncio.gather(*slow))
+        await state.close()
+        return quick.json()["pets"]["traces"], took, statuses, sampler.widest
+
+    traces, took, statuses, widest = run_simulated(work())
+    assert traces == 4 and took == 1.0 and widest <= 64
+    assert statuses == {200: 56, 503: 14}  # of 64 that may be open, another key could still have had 8

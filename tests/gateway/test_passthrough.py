@@ -1,8 +1,10 @@
 """Plain requests: what is sent is what was checked, and it is counted, bounded and settled as votes are."""
 
 import asyncio
+import functools
 import gzip
 import json
+from collections import Counter
 
 import httpx
 import pytest
@@ -262,3 +264,26 @@ def test_room_is_given_back():
         await state.close()
 
     asyncio.run(go())
+
+
+def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
+    alice, bob = ({"authorization": f"Bearer {add_key(tmp_path / 'g.db', name)}"} for name in ("alice", "bob"))
+
+    async def slow(request):
+        await asyncio.sleep(20.0)
+        return httpx.Response(200, json={"choices": [choice()]})
+
+    async def go():
+        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")
+        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(slow))]
+        transport = httpx.ASGITransport(app(state))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            post = functools.partial(client.post, "/v1/chat/completions", json=PLAIN, timeout=None)
+            flood = [asyncio.create_task(post(headers=alice)) for _ in range(300)]
+            await asyncio.sleep(1.0)
+            others = await asyncio.gather(*(post(headers=bob) for _ in range(20)))
+            statuses = Counter(response.status_code for response in await asyncio.gather(*flood))
+        await state.close()
+        return statuses, {response.status_code for response in others}
+
+    assert run_simulated(go()) == ({200: 224, 503: 76}, {200})

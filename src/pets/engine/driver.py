@@ -23,6 +23,7 @@ from pets.engine.first_traces import FirstTraces
 from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, WaveClock
+from pets.engine.places import Places
 from pets.engine.progress import TargetMonitor, policy_certificate
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, TraceReader, answer_type_of, prompt_of
 from pets.engine.reading import ReadingThreads
@@ -37,6 +38,7 @@ from pets.types import Launch, Trace
 __all__ = ["Driver", "DriverConfig", "Stop", "Submission"]
 
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
+NO_LIMIT = 1 << 30  # traces
 
 Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single"]
 
@@ -74,7 +76,8 @@ class Submission:
 
     ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
     the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is whoever submits's own:
-    its ledger finds it with the batch. ``payer`` is for whom it is: reading and comparing, payers take turns.
+    its ledger finds it with the batch. ``payer`` is for whom it is: payers share the places in flight, and take turns
+    in reading and comparing.
     """
 
     problem: Problem
@@ -106,8 +109,8 @@ class Driver:
     ``positions`` gives questions of a stream their place among all, which decides their seeds; without it that is
     the order of arrival. A batch keeps to its ``pace``. With ``first_traces`` no more go out until these were read; a
     run that they speak against ends with a ``FirstTracesError``. ``judging`` asks another model than the fetcher's
-    which answers are the same. ``on_trace`` is called with every trace that was counted, ``on_close`` with every
-    question of a stream that is over, ``on_answer`` with its answer.
+    which answers are the same. The traces of submissions wait for ``places``. ``on_trace`` is called with every trace
+    that was counted, ``on_close`` with every question of a stream that is over, ``on_answer`` with its answer.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Driver:
         monitor: TargetMonitor | None = None,
         first_traces: FirstTraces | None = None,
         judging: Judging | None = None,
+        places: Places | None = None,
         positions: Mapping[str, int] | None = None,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
         on_answer: Callable[[Answer], None] = lambda answer: None,
@@ -132,7 +136,8 @@ class Driver:
         self.abandoned = 0
         """Traces that were in flight, or not read yet, when the run was broken off: charged."""
         self.satisfied = False  # the target is met
-        self.in_flight = 0  # traces
+        self.in_flight = 0  # traces; of submissions also those that wait for their place
+        self.places = places or Places(config.concurrency)
         self.arrived = 0  # questions of a stream, those that were not asked among them
         self.not_asked = 0
         self.taken_in: set[str] | None = None
@@ -317,6 +322,7 @@ class Driver:
         """
         question = self.open_question(submission.problem, 0, submission)
         submission.question = question
+        self.submissions[question.id] = submission
         try:
             async with asyncio.timeout_at(submission.deadline):
                 await (self._fetch_one(submission, question) if submission.single else self._vote(submission, question))
@@ -324,6 +330,8 @@ class Driver:
             submission.stopped = "deadline"
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
+        finally:
+            del self.submissions[question.id]
         if not any(trace.error is None for trace in (question.traces or {}).values()):
             raise submission.error or self.fetcher.outage or BusyError("no trace came back in time.")
         return self._submitted_answer(submission, question)
@@ -332,7 +340,7 @@ class Driver:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
         id = question.id
         self.allocator.add(question.question)
-        self._open[id], self.submissions[id] = question, submission
+        self._open[id] = question
         self._idle.add(id)
         try:
             async with asyncio.TaskGroup() as group:
@@ -345,14 +353,27 @@ class Driver:
     async def _fetch_one(self, submission: Submission, question: OpenQuestion) -> None:
         """One trace, no vote."""
         submission.stopped, submission.launched = "single", 1
-        await self.fetcher.fetch(self._batch(question, 0, (1,)), self)
+        await self._fetch_in_place(submission, self._batch(question, 0, (1,)))
+
+    async def _fetch_in_place(self, submission: Submission, batch: Batch) -> None:
+        """Fetch a batch once there is a place for it; where there are fewer places than traces, a part of it."""
+        size = await self.places.acquire(submission.payer, batch.size, rank=batch.first)
+        try:
+            if size < batch.size:
+                assert submission.group is not None
+                rest = batch.part(size, batch.size - size)
+                submission.group.create_task(self._fetch_in_place(submission, rest))
+                batch = batch.part(0, size)
+            await self.fetcher.fetch(batch, self)
+        finally:
+            self.places.give_back(submission.payer, size)
 
     def _leave(self, submission: Submission, question: OpenQuestion) -> None:
         """Withdraw a question: what was not sent is free again, and what was out has been charged by its task."""
         id = question.id
         view = self.allocator.view(id)
         submission.mean_left, submission.log_price = view.mean_left, self.allocator.policy.log_price(view)
-        del self.submissions[id], self._open[id]
+        del self._open[id]
         self._idle.discard(id)
         pending = self.allocator.pending(id)
         self.allocator.withdraw(id)
@@ -413,7 +434,9 @@ class Driver:
         return self.first_traces is not None and self.first_traces.failed and self.allocator.budget.affordable > 0
 
     def _limit(self) -> int:
-        """How many traces may be in flight."""
+        """How many traces may be in flight; those of submissions wait for a place each."""
+        if self._group is None:
+            return NO_LIMIT
         first = self.first_traces
         # Traces that are held tell the policy nothing: it would be asked as blindly one by one.
         limit = self.config.concurrency if self._held else self._limit_by_pace()
@@ -497,7 +520,7 @@ class Driver:
         assert group is not None
         batch = self._batch(question, numbers.start, tuple(holds[:allowed]))
         for part in self.fetcher.requests(batch, self._max_n(batch.prompt)):
-            work = self.fetcher.fetch(part, self)
+            work = self.fetcher.fetch(part, self) if submission is None else self._fetch_in_place(submission, part)
             try:
                 group.create_task(work)
             except RuntimeError:  # its tasks are being cancelled: the submission is about to take all this back

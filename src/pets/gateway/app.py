@@ -24,6 +24,7 @@ from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
+from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
@@ -93,12 +94,13 @@ def build_gateway(
         tpm=settings.tpm,
     )
     config = DriverConfig(Sampling(), Seeds(0), concurrency=settings.concurrency)
+    places = Places(settings.concurrency, lambda: keys.several)
     return GatewayState(
         settings=settings,
         keys=keys,
         ledger=ledger,
         upstream=servers,
-        driver=Driver(allocator, fetcher, config, ledger),
+        driver=Driver(allocator, fetcher, config, ledger, places=places),
         mean_budget=mean_budget,
         drift=drift,
     )

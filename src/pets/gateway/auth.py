@@ -65,6 +65,8 @@ class KeyStore:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database, self._clock = database, clock
+        self.several = False
+        """Whether other keys are in use beside the one that was found last."""
 
     @property
     def required(self) -> bool:
@@ -76,8 +78,13 @@ class KeyStore:
         """The key with this secret, or None. Read from the store each time: another process may add and revoke."""
         if secret is not None:
             # Looked up by its hash: how long that takes says nothing about any key.
-            sql = "SELECT name, budget, admin, unit FROM api_keys WHERE hash = ? AND revoked IS NULL"
+            sql = (
+                "SELECT name, budget, admin, unit, "
+                "EXISTS (SELECT 1 FROM api_keys o WHERE o.revoked IS NULL AND o.hash <> k.hash) "
+                "FROM api_keys k WHERE hash = ? AND revoked IS NULL"
+            )
             if (row := self._database.one(sql, _hash(secret))) is not None:
+                self.several = bool(row[4])
                 return ApiKey(row[0], row[1], bool(row[2]), row[3])
         return None if self.required else ANYBODY
 
@@ -170,6 +177,7 @@ class CachedKeyStore(KeyStore):
             if revoked is None
         }
         self._required = bool(rows)
+        self.several = len(self._by_hash) > 1
 
 
 def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = False) -> ApiKey:

@@ -16,7 +16,6 @@ from pets.gateway.state import GatewayState
 from pets.gateway.tool_calls import ToolCallReader
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import Exchange
-from pets.openai.errors import ApiError
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
 
@@ -60,8 +59,10 @@ class ChatCompletions(ApiEndpoint):
     ) -> None:
         state = self._state
         keepalive = KEEPALIVE_EVENT if request.stream else None
-        work = self._submit(request, options, key, attributes)
-        vote = await exchange.run_unless_gone(work, state.settings.keepalive, keepalive)
+        with state.place(state.questions, key, what="questions"):
+            vote = await exchange.run_unless_gone(
+                self._submit(request, options, key, attributes), state.settings.keepalive, keepalive
+            )
         metadata = vote_metadata(vote, state.ledger)
         state.metrics.record_vote(vote, metadata)
         attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
@@ -76,7 +77,7 @@ class ChatCompletions(ApiEndpoint):
     async def _submit(
         self, request: ChatRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
     ) -> Vote:
-        """The vote on a question, or an :class:`ApiError`."""
+        """The vote on a question, or an ``ApiError``."""
         state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
         begun = clock()
         max_tokens = request.max_tokens
@@ -116,10 +117,8 @@ class ChatCompletions(ApiEndpoint):
     def _account(
         self, options: VoteOptions, key: ApiKey, id: str, prompt_tokens: int, max_tokens: int
     ) -> RequestAccount:
-        """Who pays for a request; refuses one that finds no room, or that the budget does not pay for."""
+        """Who pays for a request; refuses one that the budget does not pay for."""
         state = self._state
-        if len(state.driver.submissions) >= state.settings.queue:
-            raise ApiError("Too many questions at once.", status=503, code="overloaded", retry_after=1)
         trace_cost = state.ledger.max_trace_cost(prompt_tokens, max_tokens)
         account = RequestAccount(key, id, trace_cost, max_tokens=max_tokens, prompt_tokens=prompt_tokens)
         least = min(state.least_traces, options.max_traces)

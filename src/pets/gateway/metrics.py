@@ -41,10 +41,9 @@ class Share:
 
     @property
     def in_flight(self) -> int:
-        """Their traces that are handed out and not told."""
-        if self.name is None:
-            return self._driver.in_flight
-        return sum(submission.question.in_flight for submission in self.submissions if submission.question)
+        """Their traces that are in flight."""
+        places = self._driver.places
+        return places.taken if self.name is None else places.taken_by(self.name)
 
     @property
     def balance(self) -> Balance:
@@ -156,7 +155,7 @@ class PrometheusMetrics:
         )
         shown = share.ledger.shown
         self._gauge("pets_open_questions", "Questions being voted on.", lambda: len(share.submissions))
-        self._gauge("pets_traces_in_flight", "Traces handed out and not told.", lambda: share.in_flight)
+        self._gauge("pets_traces_in_flight", "Traces of votes that are in flight.", lambda: share.in_flight)
         self._gauge("pets_budget_spent", "Spent, in traces, tokens or dollars.", lambda: shown(share.balance.spent))
         self._gauge("pets_budget_held", "Held for requests under way.", lambda: shown(share.balance.held))
         self._gauge(

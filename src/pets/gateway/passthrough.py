@@ -7,13 +7,13 @@ reply's usage, or by its bytes. A reply that breaks off, or whose client goes, c
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
 
 from pets.engine.fetch import TokenEstimator, may_have_sampled
+from pets.engine.places import Places
 from pets.errors import SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.endpoint import ApiEndpoint
@@ -44,7 +44,7 @@ class PassThrough:
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
-        self._in_flight = 0  # traces
+        self._places = Places(state.settings.concurrency, lambda: state.keys.several)
         self._estimator = TokenEstimator()
 
     async def answer(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
@@ -52,19 +52,8 @@ class PassThrough:
         settings = self._state.settings
         if not settings.passthrough:
             raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
-        with self._room(request.traces):
+        with self._state.place(self._places, key, request.traces):
             await exchange.run_unless_gone(self._serve(exchange, request, key, id), NO_KEEPALIVE_S, None)
-
-    @contextmanager
-    def _room(self, traces: int) -> Iterator[None]:
-        """Count traces while they are in flight; one request alone may have more than there is room for."""
-        if self._in_flight and self._in_flight + traces > self._state.settings.concurrency:
-            raise ApiError("Too many requests at once.", status=503, code="overloaded", retry_after=1)
-        self._in_flight += traces
-        try:
-            yield
-        finally:
-            self._in_flight -= traces
 
     async def _serve(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
         state, ledger, traces = self._state, self._state.ledger, request.traces

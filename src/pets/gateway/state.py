@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pets.engine.driver import Driver
-from pets.gateway.auth import KeyStore
+from pets.engine.places import Places
+from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
 from pets.gateway.recent_questions import RecentQuestions
@@ -34,6 +35,8 @@ class GatewayState:
         self.mean_budget = mean_budget
         self.metrics = Metrics(driver, ledger, drift, RecentQuestions(texts=settings.texts))
         self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
+        self.questions = Places(settings.queue, lambda: keys.several)
+        """Voted requests that are open."""
         self.open_requests = 0
         self.stopping = False
 
@@ -48,9 +51,19 @@ class GatewayState:
         finally:
             self.open_requests -= 1
 
+    @contextmanager
+    def place(self, places: Places, key: ApiKey, number: int = 1, what: str = "requests") -> Iterator[None]:
+        """Keep places while a request of this key is open; refused with 503 where the key finds no room."""
+        if not places.take(key.name, number):
+            raise ApiError(f"Too many {what} at once.", status=503, code="overloaded", retry_after=1)
+        try:
+            yield
+        finally:
+            places.give_back(key.name, number)
+
     def readiness(self) -> dict[str, bool]:
         """What must hold for requests to be sent here: a ledger that can be written, room in the queue, no stop."""
-        room = len(self.driver.submissions) < self.settings.queue
+        room = self.questions.taken < self.questions.size
         return {"ledger": self.ledger.failure is None, "queue": room, "running": not self.stopping}
 
     async def close(self) -> None:
