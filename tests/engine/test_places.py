@@ -14,20 +14,20 @@ from ..simulated_time import run_simulated
 SIZES = st.integers(1, 40)
 
 
-@given(SIZES, st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), max_size=60))
-def test_no_more_are_taken_than_there_are_and_one_payer_never_has_the_last(size, steps):
+@given(SIZES, st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 1)), max_size=200))
+def test_no_more_are_taken_than_there_are_and_one_payer_never_has_all(size, steps):
     places, held = Places(size, shared=lambda: True), Counter()
     for payer, number in steps:
-        if number < 0:
+        if number <= 0:
             number = max(number, -held[payer])
             places.give_back(payer, -number)
             held[payer] += number
-        elif number <= size - held.total() and places.take(payer, number):
-            held[payer] += number
+        elif places.take(payer):
+            held[payer] += 1
         assert places.taken == held.total() <= size
         assert all(places.taken_by(name) == held[name] for name in "abc")
-        if size >= 2 and held.total() > 1 and len(+held) == 1:
-            assert places.room("another") >= 1 or held.total() == number  # taken whole, by a request that was alone
+        if size >= 2 and len(+held) == 1:
+            assert places.room("another") >= 1
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8, 64, 256])
