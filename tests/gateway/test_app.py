@@ -131,6 +131,24 @@ def test_two_thousand_silent_connections_and_heads_without_an_end_leave_room_for
         assert len(silent) == 2000
 
 
+def test_forty_pipelines_that_nobody_reads_cost_little_and_hold_up_no_other(gateway):
+    parts, before = urlsplit(gateway.url), served_memory()
+    request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        pipelines = [
+            stack.enter_context(socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S))
+            for _ in range(40)
+        ]
+        for pipeline in pipelines:
+            pipeline.setblocking(False)
+        for _ in range(20):
+            for pipeline in pipelines:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    pipeline.send(request * 1000)
+            assert gateway.client.get("/healthz").status_code == 200
+        assert served_memory() - before < 100
+
+
 def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_store, "RETRY_S", 0.01)
     with run_gateway(store=tmp_path / "g.db", mean_budget=4) as gateway, ThreadPoolExecutor(8) as pool:

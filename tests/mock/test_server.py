@@ -1,9 +1,11 @@
 """The endpoint over HTTP: paths, keys, time, faults on the wire; a URL that works at once."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -156,6 +158,18 @@ def test_a_busy_port_is_one_clear_line():
 def test_a_port_that_is_none_is_refused(port):
     with pytest.raises(InputError, match="cannot listen"), running(MockModel(ANSWERS), port=port):
         pass
+
+
+def test_a_pipeline_that_is_too_long_is_answered_in_part_then_closed():
+    with running(MockModel(ANSWERS)) as url:
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as client:
+            client.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n" * 100)
+            reply = b""
+            with contextlib.suppress(ConnectionError):
+                while part := client.recv(1 << 16):
+                    reply += part
+    assert 1 <= reply.count(b"HTTP/1.1 200") < 10
 
 
 def test_hanging_clients_do_not_hold_up_the_end():

@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import socket
 import threading
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from pets.errors import InputError, PetsError
 from pets.openai.asgi import Exchange
-from pets.openai.serving import ConnectionLimits, Server, in_thread
+from pets.openai.serving import PIPELINED_REQUESTS, ConnectionLimits, Server, in_thread
 
 from ..waiting import PATIENCE_S, wait_until
 
@@ -61,10 +63,17 @@ async def echo(scope, receive, send):
 
 
 @contextlib.contextmanager
-def bounded(app=echo, connections=100, **limits):
-    """A server under limits: its URL, and a function that connects to it."""
+def bounded(app=echo, connections=100, settings=MappingProxyType({}), made=None, **limits):
+    """A server under limits: its URL, and a function that connects to it; its connections are put into ``made``."""
     granted = ConnectionLimits(connections, **limits)
-    with in_thread(server(app, http=granted.protocol), "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
+
+    def protocol(**given):
+        connection = granted.protocol(**given)
+        if made is not None:
+            made.append(connection)
+        return connection
+
+    with in_thread(server(app, http=protocol, **settings), "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
         parts = urlsplit(url)
 
         def connect(*sent):
@@ -170,3 +179,158 @@ def test_where_all_connections_are_at_work_one_more_is_refused():
         released.set()
         assert [status(client) for client in busy] == [200, 200]
         wait_until(lambda: httpx.get(url, trust_env=False).status_code == 200)
+
+
+REPLY_BYTES = 32 << 20  # more than the sockets of both sides hold
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class LargeReplies:
+    """Answers every request with :data:`REPLY_BYTES`, in parts or at once, and counts."""
+
+    def __init__(self, part_bytes=REPLY_BYTES):
+        self.part_bytes, self.begun, self.sent, self.ended = part_bytes, 0, 0, 0
+
+    async def __call__(self, scope, receive, send):
+        self.begun += 1
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for start in range(0, REPLY_BYTES, self.part_bytes):
+                more = start + self.part_bytes < REPLY_BYTES
+                await send({"type": "http.response.body", "body": b"x" * self.part_bytes, "more_body": more})
+                self.sent += self.part_bytes
+        finally:
+            self.ended += 1
+
+
+LOOPS = pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+
+
+@LOOPS
+@pytest.mark.parametrize("request_bytes", [GET, GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")])
+def test_a_reply_that_is_not_read_is_freed_with_its_connection(loop, request_bytes):
+    replies, made = LargeReplies(), []
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+        client = connect(request_bytes)
+        wait_until(lambda: replies.ended and not made[0].connections)
+        assert made[0].transport.get_write_buffer_size() == 0
+        assert not made[0]._limits.unread
+        received = 0
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(1 << 20):
+                received += len(part)
+        assert received < REPLY_BYTES
+
+
+@LOOPS
+def test_a_reply_in_parts_waits_in_the_application_and_ends_with_the_connection(loop):
+    replies, made = LargeReplies(part_bytes=1 << 16), []
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+        connect(GET)
+        wait_until(lambda: made and made[0]._limits.unread)
+        assert made[0].transport.get_write_buffer_size() < 1 << 17
+        wait_until(lambda: replies.ended and not made[0].connections)
+
+
+class UnreadTransport(asyncio.Transport):
+    """A transport whose client has ``unread`` bytes still to take."""
+
+    unread, aborted = 1 << 20, False
+
+    def get_write_buffer_size(self):
+        return self.unread
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        assert high == 0
+
+    def is_closing(self):
+        return self.aborted
+
+    def close(self):
+        pass  # it waits for the client
+
+    def abort(self):
+        self.aborted = True
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [([70_000, 65_536, 900_000], True), ([70_000, 65_535], False), ([0], False)],
+    ids=["reads", "drips", "sleeps"],
+)
+def test_a_client_keeps_its_connection_as_long_as_it_takes_enough_of_its_reply(taken, kept):
+    transport, limits = UnreadTransport(), ConnectionLimits(1, write_bytes=1 << 16)
+
+    async def read():
+        config = uvicorn.Config(hello, log_config=None)
+        connection = limits.protocol(config=config, server_state=ServerState(), app_state={})
+        connection.connection_made(transport)
+        connection.pause_writing()
+        for size in taken:
+            transport.unread -= size
+            connection._write_timer.cancel()
+            connection._writing_is_late()  # which the timer calls
+        assert transport.aborted is not kept
+        connection.connection_lost(None)
+
+    asyncio.run(read())
+    assert not limits.unread
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    "sent", [GET, GET.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\ncontent-length: 60\r\n\r\n") + b"b" * 60]
+)
+def test_of_a_pipeline_that_nobody_reads_a_few_requests_are_kept(loop, sent):
+    replies, made = LargeReplies(), []
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+        client = connect()
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            for _ in range(2_000):
+                client.send(sent * 100)
+        wait_until(lambda: replies.begun)
+        assert len(made[0].pipeline) <= PIPELINED_REQUESTS
+        wait_until(lambda: not made[0].connections)
+        assert replies.begun <= 2  # one whose reply is not read, and one that waits to answer
+        assert not made[0].pipeline
+
+
+@LOOPS
+def test_a_pipeline_that_is_too_long_is_answered_as_far_as_it_was_read_then_closed(loop):
+    with bounded(settings={"loop": loop}) as (_, connect):
+        client, reply = connect(GET * 100), b""
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(1 << 16):
+                reply += part
+        assert reply.count(b"HTTP/1.1 200") == 1 + PIPELINED_REQUESTS
+        assert reply.count(b"connection: close") == 1
+
+
+def test_one_connection_too_many_takes_the_place_of_the_one_that_has_not_read_for_longest():
+    made = []
+    with bounded(LargeReplies(1 << 20), connections=3, made=made, write_seconds=PATIENCE_S) as (url, connect):
+        for number in range(3):
+            connect(GET)
+            wait_until(lambda number=number: len(made) > number and made[number] in made[number]._limits.unread)
+        assert httpx.get(url, trust_env=False).status_code == 200
+        assert made[0].transport.is_closing()
+        assert not made[1].transport.is_closing()
+        assert not made[2].transport.is_closing()
+
+
+@LOOPS
+def test_the_request_under_way_is_told_that_its_client_left_though_others_wait_behind_it(loop):
+    begun, told = threading.Event(), threading.Event()
+
+    async def patient(scope, receive, send):
+        begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        told.set()
+
+    with bounded(patient, settings={"loop": loop}) as (_, connect):
+        client = connect(GET * 3)
+        assert begun.wait(PATIENCE_S)
+        client.close()
+        assert told.wait(PATIENCE_S)

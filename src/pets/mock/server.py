@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import json
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from email import message_from_bytes
 from email.message import Message
+from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from pets.mock.batches import MockBatches
 from pets.mock.faults import FatalFault
@@ -27,7 +28,7 @@ from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
-from pets.openai.serving import Server, foreground, in_thread
+from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread
 
 __all__ = ["app", "running", "serve"]
 
@@ -342,20 +343,19 @@ def _error_response(error: ApiError) -> Response:
     return Response(error.body(), error.status, media_type="application/json")
 
 
-class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's own, which also tells the application how to close the connection: ASGI has no word for it."""
+class _Protocol(BoundedProtocol):
+    """A bounded connection, which also tells the application how to close it: ASGI has no word for it."""
 
-    app_state: dict[str, object]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.close}
 
 
 def _server(mock: MockModel) -> Server:
+    limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     config = uvicorn.Config(
         app(mock),
-        http=_Protocol,
+        http=partial(_Protocol, limits),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,

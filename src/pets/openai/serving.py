@@ -1,11 +1,14 @@
 """Serving an application on this machine with uvicorn: in the foreground for a user, in a thread for a test.
 
 :class:`BoundedProtocol` bounds what a client can take before the application has seen its request: uvicorn's parser
-takes headers and URLs of any length, from any number of connections, for any time.
+takes headers and URLs of any length, from any number of connections, for any time. It also bounds what a client can
+leave unread: uvicorn queues every request that is sent before the first is answered, and keeps a reply until it is
+read.
 """
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +17,7 @@ from http import HTTPStatus
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from pets.errors import InputError, PetsError
 from pets.openai.errors import ApiError
@@ -25,6 +28,7 @@ STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 FRAMING_BYTES_PER_BODY_BYTE = 8  # of a chunked body: as much as chunks of one byte take
 HEADER_FRAMING_BYTES = 4  # the colon, the blank and the line's end
+PIPELINED_REQUESTS = 4  # which wait behind the one that is being answered; hardly a client sends any
 
 
 class Server(uvicorn.Server):
@@ -43,16 +47,20 @@ class Server(uvicorn.Server):
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """What one server grants before a request is there: ``connections``, and each head's bytes and seconds.
+    """What one server grants: ``connections``, bytes and seconds of each head, and the seconds in which a client reads.
 
-    A head is the request line with its headers. One connection too many closes the one that has been ``idle`` for
-    longest; where all have requests under way, it is refused.
+    A head is the request line with its headers. A client that has a reply waiting takes ``write_bytes`` of it, or the
+    rest, in every ``write_seconds``, or is cut off. One connection too many closes the one that has been ``idle`` for
+    longest, then the one that has left a reply ``unread`` for longest; where all others are at work, it is refused.
     """
 
     connections: int
     head_bytes: int = 64 << 10
     head_seconds: float = 10.0
+    write_bytes: int = 64 << 10
+    write_seconds: float = 30.0
     idle: dict["BoundedProtocol", None] = field(default_factory=dict)  # in the order in which they became so
+    unread: dict["BoundedProtocol", None] = field(default_factory=dict)  # likewise
 
     def protocol(self, **settings: Any) -> "BoundedProtocol":
         """A connection under these limits; uvicorn calls it as its protocol's class."""
@@ -60,12 +68,20 @@ class ConnectionLimits:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol under :class:`ConnectionLimits`; what is over them gets a 408, 431 or 503 and is closed."""
+    """uvicorn's protocol under :class:`ConnectionLimits`; what is over them gets a 408, 431 or 503 and is closed.
+
+    Of requests that are sent before the first is answered, :data:`PIPELINED_REQUESTS` wait; those behind them are not
+    read, and the connection is closed when the last that was read is answered, which HTTP tells clients to expect.
+    """
 
     def __init__(self, limits: ConnectionLimits, **settings: Any) -> None:
         super().__init__(**settings)
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0  # when the write timer was set
+        self._answering: RequestResponseCycle | None = None  # `cycle` is the latest, which may wait behind it
+        self._reads_no_more = False  # there were too many requests
         self._head_bytes = 0  # of the request line and the headers so far
         self._framing_bytes = 0  # of this request so far, without its body
         self._body_bytes = 0
@@ -73,12 +89,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request, in place of another connection where there is no room."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # `pause_writing` is called for all that the client has not taken at once
         if len(self.connections) > self._limits.connections:
-            oldest = next(iter(self._limits.idle), None)
+            oldest = next(itertools.chain(self._limits.idle, self._limits.unread), None)
             if oldest is None:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections.")
                 return
-            oldest._close()
+            oldest._abort()
         self._limits.idle[self] = None
         self._arm()
 
@@ -86,14 +103,21 @@ class BoundedProtocol(HttpToolsProtocol):
         """Free what the connection had."""
         self._disarm()
         self._limits.idle.pop(self, None)
+        self.resume_writing()
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, as long as what it keeps is within the limits."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._reads_no_more:
             return
         self._framing_bytes += len(data)
         super().data_received(data)
+        if self._reads_no_more:
+            return
         most = self._limits.head_bytes + FRAMING_BYTES_PER_BODY_BYTE * self._body_bytes
         if self._framing_bytes > most:
             self._refuse_head()
@@ -101,7 +125,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._arm()  # the next request has begun, or the rest of an answered one still comes
 
     def on_message_begin(self) -> None:
-        """Count anew."""
+        """Count anew, unless too many requests wait."""
+        if len(self.pipeline) >= PIPELINED_REQUESTS:
+            self._reads_no_more = True
+            self.cycle.keep_alive = False
+            raise ValueError("too many requests wait")  # which stops the parser
         self._head_bytes = 0
         super().on_message_begin()
 
@@ -120,6 +148,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._disarm()
         self._limits.idle.pop(self, None)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -133,17 +163,45 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The response is out: wait for the next request."""
+        """The response is out: answer the next request, or wait for it."""
+        if self.pipeline:
+            self._answering = self.pipeline[-1][0]
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None:  # no request was waiting behind this one
             self._limits.idle[self] = None
 
     def send_400_response(self, msg: str) -> None:
         """What the parser cannot read, or was not let read."""
+        if self._reads_no_more:
+            return
         if self._head_bytes > self._limits.head_bytes:
             self._refuse_head()
         elif not self.transport.is_closing():
             super().send_400_response(msg)
+
+    def pause_writing(self) -> None:
+        """The client has not taken all of a reply: the application waits, but not for ever."""
+        super().pause_writing()
+        self._limits.unread[self] = None
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        super().resume_writing()
+        self._limits.unread.pop(self, None)
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _watch_writing(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self._limits.write_seconds, self._writing_is_late)
+
+    def _writing_is_late(self) -> None:
+        if self.transport.get_write_buffer_size() <= self._unread_bytes - self._limits.write_bytes:
+            self._watch_writing()
+        else:
+            self._abort()
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -180,6 +238,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._disarm()
         self._limits.idle.pop(self, None)
         self.transport.close()
+
+    def _abort(self) -> None:
+        """Close without waiting for the client to read."""
+        self._close()
+        self.transport.abort()
 
 
 def foreground(server: Server, host: str, port: int, ready: Callable[[str], None]) -> None:
