@@ -19,6 +19,7 @@ from pets.openai.errors import ApiError
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.database import open_database
+from pets.types import Trace
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -185,7 +186,7 @@ def test_tokens_are_held_at_their_most_and_settled_at_what_they_were(writer):
         hold = ledger.max_trace_cost(prompt_tokens=50, max_tokens=100)
         reservation = await ledger.reserve(BOB, 2, hold, "r")
         assert ledger.total.held == 300
-        ledger.settle(reservation, ledger.cost(2, 70, 10), delivered=2)
+        ledger.settle_traces(reservation, [Trace("", 0, tokens=40, prompt_tokens=10), Trace("", 1, tokens=30)])
 
     ledger, _ = run(writer, work, currency=Currency.tokens(1), total=1000)
     assert ledger.total.spent == 80
@@ -288,7 +289,7 @@ def test_no_claim_costs_more_than_was_held_and_the_ledger_says_so(claims):
             await ledger.open(batch)
             before, held = ledger.total.spent, size * cost
             await ledger.close(batch, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
-            claimed = ledger.cost(1, tokens, prompt_tokens)
+            claimed = ledger.currency.cost(Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens))
             assert ledger.total.spent - before == min(claimed, held)
             assert account.claimed_more == (claimed > held)
             over += account.claimed_more

@@ -228,14 +228,50 @@ def test_one_limit_of_tokens_is_sent_and_it_is_the_one_that_is_held():
         ({"best_of": 100}, Currency(), 400),
         ({"n_predict": 10**6}, TOKENS, 400),
         ({"max_new_tokens": 10**6}, TOKENS, 400),
-        ({"max_new_tokens": 10**6}, Currency(), 200),
+        ({"max_new_tokens": 10**6}, Currency(), 400),
+        ({"n_cmpl": 4}, Currency(), 400),
+        ({"num_return_sequences": 4}, Currency(), 400),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, TOKENS, 200),
+        ({"tools": [{"type": "web_search"}]}, TOKENS, 400),
+        ({"tools": "web_search"}, TOKENS, 400),
+        ({"tools": [{"type": "web_search"}]}, Currency(), 200),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, TOKENS, 400),
     ],
 )
 def test_fields_whose_cost_nobody_knows_are_refused_under_a_budget(field, currency, status):
     response, ledger = plain(answers(choice(), usage=USAGE), currency=currency, total=10**6, **field)
     assert response.status_code == status and bool(ledger.total.spent) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "fields"),
+    [
+        ("frobnicate", {"frobnicate": 1}),
+        ("n_cmpl", {"n_cmpl": 4}),
+        ("web_search", {"tools": [{"type": "web_search"}]}),
+    ],
+)
+@pytest.mark.parametrize("currency", [Currency(), TOKENS], ids=["traces", "tokens"])
+def test_what_the_operator_allows_by_name_is_sent_on(allowed, fields, currency):
+    sent, usage = [], {"prompt_tokens": 5, "completion_tokens": 28}
+
+    def handler(request):
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [choice(at) for at in range(4)], "usage": usage})
+
+    settings = Settings(allow_fields=(allowed,))
+    response, ledger = plain(handler, currency=currency, total=10**6, settings=settings, **fields)
+    assert response.status_code == 200 and fields.items() <= sent[0].items()
+    assert ledger.total.spent == (4 if currency.flat else 33)
+
+
+@pytest.mark.parametrize(("budget", "status"), [(None, 200), (10, 400)])
+def test_a_key_without_a_budget_may_send_what_it_likes(budget, status, tmp_path):
+    secret = add_key(tmp_path / "g.db", "alice", budget=budget)
+    with run_gateway(store=tmp_path / "g.db") as gateway:
+        response = gateway.ask(model="mock", frobnicate=1, headers={"authorization": f"Bearer {secret}"})
+        assert response.status_code == status
+        assert status == 200 or "--allow-field frobnicate" in response.json()["error"]["message"]
 
 
 def test_a_compressed_reply_is_unpacked_within_bounds():

@@ -19,11 +19,13 @@ TOKENS = Currency.tokens(100)
 KEY = "sk-upstream-secret-123"
 BODIES = {
     "completions": {"model": "m", "prompt": "2 + 2 ="},
+    "chat/completions": {"model": "m", "messages": [{"role": "user", "content": "2 + 2?"}]},
     "embeddings": {"model": "m", "input": "four"},
     "responses": {"model": "m", "input": "2 + 2?"},
 }
 USAGES = {
     "completions": {"prompt_tokens": 5, "completion_tokens": 7},
+    "chat/completions": {"prompt_tokens": 5, "completion_tokens": 7},
     "embeddings": {"prompt_tokens": 12, "total_tokens": 12},
     "responses": {"input_tokens": 5, "output_tokens": 7},
 }
@@ -44,12 +46,25 @@ def post(path, handler, *, settings=None, body=None, headers=None, **options):
     return asyncio.run(go())
 
 
-def saying(path, bodies=None, **more):
+def said(path, text, choices=1):
+    """A reply that says so, without a usage."""
+    if path == "completions":
+        return {"choices": [{"index": at, "text": text, "finish_reason": "stop"} for at in range(choices)]}
+    if path == "chat/completions":
+        message = {"role": "assistant", "content": text}
+        return {"choices": [{"index": at, "message": message, "finish_reason": "stop"} for at in range(choices)]}
+    if path == "responses":
+        content = [{"type": "output_text", "text": text}]
+        return {"status": "completed", "output": [{"type": "message", "content": content}]}
+    return {"data": [{"embedding": [0.5]}]}
+
+
+def saying(path, bodies=None, text="four", choices=1, **more):
     def handler(request):
         assert request.url.path == f"/v1/{path}"
         if bodies is not None:
             bodies.append(json.loads(request.content))
-        return httpx.Response(200, json={"said": "four", "usage": USAGES[path], **more})
+        return httpx.Response(200, json=said(path, text, choices) | {"said": "four", "usage": USAGES[path], **more})
 
     return handler
 
@@ -68,28 +83,89 @@ def test_it_is_counted_by_its_usage_and_the_limit_that_was_held_is_sent(path):
     response, ledger = post(path, saying(path, bodies), currency=TOKENS, total=10**5, settings=settings)
     assert response.status_code == 200 and ledger.total.spent == 12 and ledger.total.held == 0
     limits = {name: value for name, value in bodies[0].items() if name.startswith("max")}
-    assert limits == {"completions": {"max_tokens": 300}, "responses": {"max_output_tokens": 300}}.get(path, {})
+    names = {"embeddings": None, "responses": "max_output_tokens"}
+    assert limits == ({name: 300} if (name := names.get(path, "max_tokens")) else {})
 
 
 @pytest.mark.parametrize("path", BODIES)
-@pytest.mark.parametrize(
-    "usage", [None, {}, "many", {"prompt_tokens": -1}, {"input_tokens": 2**60, "prompt_tokens": 2**60}]
-)
-def test_whatever_is_claimed_costs_at_most_what_was_held_and_silence_all_of_it(path, usage):
-    handler = saying(path, usage=usage)
+def test_a_claim_costs_at_most_what_was_held(path):
+    usage = dict.fromkeys(("input_tokens", "prompt_tokens", "output_tokens", "completion_tokens"), 2**50)
     settings = Settings(limits=Limits(max_tokens=300))
-    _, ledger = post(path, handler, currency=TOKENS, total=10**5, settings=settings)
+    _, ledger = post(path, saying(path, usage=usage), currency=TOKENS, total=10**5, settings=settings)
     held = len(json.dumps(BODIES[path])) + 64 + (0 if path == "embeddings" else 300)
-    assert 0 < ledger.total.spent <= held + 40  # the limit and what a stream is asked are in the body, too
-    claimed = isinstance(usage, dict) and bool(usage.get("input_tokens"))
-    assert (ledger.claimed_more, ledger.estimated) == ((1, 0) if claimed else (0, 1))
+    assert held <= ledger.total.spent <= held + 40  # the limit and what a stream is asked are in the body, too
+    assert (ledger.claimed_more, ledger.estimated) == (1, 0)
+
+
+def usage_of(prompt, output):
+    return {"prompt_tokens": prompt, "input_tokens": prompt, "completion_tokens": output, "output_tokens": output}
+
+
+FALSE_USAGES = {
+    "none": None,
+    "empty": {},
+    "no object": "many",
+    "no number": usage_of("5", [7]),
+    "zero": usage_of(0, 0),
+    "negative": usage_of(-5, -7000),
+    "yes": usage_of(True, True),
+    "huge": usage_of(2**70, 2**70),
+    "one token for all": usage_of(0, 1),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+@pytest.mark.parametrize("usage", FALSE_USAGES.values(), ids=FALSE_USAGES)
+def test_a_usage_that_cannot_be_true_is_replaced_by_the_estimate(path, usage, streamed):
+    """6,000 bytes are 1,500 tokens or more, whatever else the reply repeats of the request or says in its texts."""
+    free = {"usage": usage_of(1, 0)}
+    text = (json.dumps(free) + "four words of it ") * 80
+    reply = said(path, text) | {"usage": usage, "metadata": free, "id": json.dumps(free)}
+    events = [reply]
+    if path == "responses":
+        events = [{"type": "response.created", "response": free}, {"type": "response.completed", "response": reply}]
+    lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+
+    def handler(request):
+        if streamed:
+            return httpx.Response(200, text=lines, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=reply)
+
+    settings, body = Settings(limits=Limits(max_tokens=30_000)), {"stream": streamed, "metadata": {"a": "usage"}}
+    _, ledger = post(path, handler, currency=TOKENS, total=10**5, settings=settings, body=body)
+    assert len(text) / 4 < ledger.total.spent < 10_000
+    assert ledger.estimated == 1 and ledger.total.held == 0
+
+
+@pytest.mark.parametrize("usage", [usage for name, usage in FALSE_USAGES.items() if name != "one token for all"])
+def test_the_prompt_of_an_embedding_is_estimated_too(usage):
+    body = {"input": "four words of it " * 100}
+    _, ledger = post("embeddings", saying("embeddings", usage=usage), currency=TOKENS, total=10**5, body=body)
+    assert len(body["input"]) / 4 < ledger.total.spent <= len(body["input"]) + 200 and ledger.estimated == 1
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+@pytest.mark.parametrize("currency", [Currency(), TOKENS], ids=["traces", "tokens"])
+def test_choices_that_nobody_asked_for_are_charged(path, currency):
+    usage = usage_of(5, 4 * 100)
+    handler = saying(path, choices=4, usage=usage)
+    _, ledger = post(path, handler, currency=currency, total=10**5, body={"max_tokens": 100})
+    assert ledger.total.spent == (4 if currency.flat else 405) and ledger.delivered == 4
+
+
+@pytest.mark.parametrize("status", ["failed", "in_progress"])
+def test_a_response_that_does_not_come_to_its_end_costs_what_was_held(status):
+    handler = saying("responses", status=status, usage=None)
+    _, ledger = post("responses", handler, total=10)
+    assert ledger.total.spent == 1 == ledger.lost
 
 
 @pytest.mark.parametrize(
     ("body", "traces"), [({}, 1), ({"n": 3}, 3), ({"prompt": ["a", "b"], "n": 2}, 4), ({"prompt": [1, 2]}, 1)]
 )
 def test_every_choice_of_a_completion_is_a_trace(body, traces):
-    response, ledger = post("completions", saying("completions"), total=10, body=body)
+    response, ledger = post("completions", saying("completions", choices=traces), total=10, body=body)
     assert response.status_code == 200 and ledger.total.spent == traces
 
 
@@ -97,7 +173,9 @@ def test_every_choice_of_a_completion_is_a_trace(body, traces):
     ("path", "body", "currency", "status"),
     [
         ("completions", {"best_of": 9}, Currency(), 400),
-        ("completions", {"unknown": 9}, Currency(), 200),
+        ("completions", {"unknown": 9}, Currency(), 400),
+        ("completions", {"n_cmpl": 9}, Currency(), 400),
+        ("responses", {"num_return_sequences": 9}, Currency(), 400),
         ("completions", {"unknown": 9}, TOKENS, 400),
         ("responses", {"previous_response_id": "r"}, TOKENS, 400),
         ("responses", {"tools": [{"type": "web_search"}]}, TOKENS, 400),
@@ -124,7 +202,7 @@ def test_streams_pass_and_are_counted(path):
 
     def handler(request):
         bodies.append(json.loads(request.content))
-        text = 'data: {"choices": [{"text": "four", "usage": null}]}\n\n' + f"data: {usage}\n\n"
+        text = 'data: {"choices": [{"text": "four", "finish_reason": "stop"}]}\n\n' + f"data: {usage}\n\n"
         return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
     response, ledger = post(path, handler, currency=TOKENS, total=10**5, body={"stream": True})

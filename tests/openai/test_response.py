@@ -164,13 +164,22 @@ def test_cached_tokens_are_no_more_than_the_prompt_has(details, cached):
     assert reply.completions()[0].cached_tokens == cached
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_choices_that_nobody_asked_for_are_paid_for_with_the_first(told):
+    reply = ResponseReader(2, Sampling(max_tokens=10))
+    choices = [{"index": at, "text": "x" * 30, "finish_reason": "stop"} for at in range(4)]
+    reply.read(json.dumps({"choices": choices, "usage": {"completion_tokens": 40} if told else None}))
+    first, second = reply.completions()
+    assert (first.tokens, second.tokens) == ((30, 10) if told else (None, None)) and first.size == 90
+    assert not first.claimed_more and len(reply.completions(surplus=True)) == 4
+
+
 @pytest.mark.parametrize("details", [{"cached_tokens": -1}, {"cached_tokens": "many"}, [1]])
-def test_cached_tokens_that_are_no_number_are_no_reply(details):
+def test_cached_tokens_that_are_no_number_are_none(details):
     reply, usage = ResponseReader(1, Sampling()), {"prompt_tokens": 40, "completion_tokens": 3}
     choice = {"index": 0, "text": "4", "finish_reason": "stop"}
-    with pytest.raises(ReplyError):
-        reply.read(json.dumps({"choices": [choice], "usage": usage | {"prompt_tokens_details": details}}))
-        reply.completions()
+    reply.read(json.dumps({"choices": [choice], "usage": usage | {"prompt_tokens_details": details}}))
+    assert reply.completions()[0].cached_tokens == 0
 
 
 def test_the_alternatives_of_the_first_tokens_are_kept_in_both_forms():

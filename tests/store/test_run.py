@@ -169,18 +169,18 @@ def test_questions_stream_in_and_out_with_flat_memory(store):
 
 
 def test_a_trace_knows_its_model_and_each_model_is_charged_at_its_own_price(store, problems):
-    currency = Currency("picodollars", hold=90, per_trace=0, per_token=1, rates=((1, 0), (10, 2)))
+    currency = Currency("picodollars", hold=90, per_trace=0, per_token=1, rates=((1, 0, 0), (10, 2, 1)))
     with store.create(RunSettings("okg", 1000, currency), problems) as run:
         run.write([Launch("q0", 0), Launch("q0", 1), Launch("q1", 0)], [])
         own = StoredTrace("q0", 0, "4", tokens=7)
         others = [
-            StoredTrace("q0", 1, "5", tokens=3, prompt_tokens=4, model=1),
+            StoredTrace("q0", 1, "5", tokens=3, prompt_tokens=4, model=1, cached_tokens=3),
             StoredTrace("q1", 0, tokens=1, error="broken", model=1),
         ]
         run.write([], [own, *others])
         assert [trace.model for trace in run.traces()] == [0, 1, 1]
-        assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4)]
-        assert run.summary().spent == 7 + 10 * 4 + 2 * 4 and run.summary().settings.currency == currency
+        assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4, 3)]
+        assert run.summary().spent == 7 + 10 * 4 + 2 * 1 + 1 * 3 and run.summary().settings.currency == currency
 
 
 def test_batch_jobs_are_kept_in_their_order_changed_and_forgotten(run, store):

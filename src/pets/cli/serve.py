@@ -157,6 +157,12 @@ class RequestOptions:
     max_messages: int = option("How many messages a request may have.", 256, at_least=1)
     max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
     max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1)
+    allow_field: tuple[str, ...] = option(
+        "A field of requests, or a type of tool, that is sent on under a budget though nobody knows what it costs; "
+        "may be repeated.",
+        (),
+        metavar="NAME",
+    )
     passthrough: bool = option("Serve plain models too, as they are.", True, flags=("--passthrough/--no-passthrough",))
 
 
@@ -290,6 +296,7 @@ def _settings(
         passthrough=requests.passthrough,
         exhausted=spend.exhausted,
         allow_hosts=gateway.allow_host,
+        allow_fields=requests.allow_field,
         texts=gateway.texts,
         rpm=upstream.rpm,
         tpm=upstream.tpm,

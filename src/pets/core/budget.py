@@ -15,7 +15,10 @@ from typing import Any
 from pets.errors import BudgetError
 from pets.types import Trace
 
-__all__ = ["Budget", "Currency", "Window", "amount_words"]
+__all__ = ["Budget", "Currency", "Rate", "Window", "amount_words", "rates_of"]
+
+Rate = tuple[int, int, int]
+"""What a token of output, of a prompt, and of a prompt from the server's cache cost."""
 
 
 def amount_words(number: float, unit: str) -> str:
@@ -34,7 +37,7 @@ class Currency:
     """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe).
 
     ``per_cached_token`` is the price of prompt tokens from the server's cache, that of the others if it has none.
-    ``rates`` are what a token and a prompt token cost by model, where the models of a mixture have prices of their own.
+    ``rates`` are what tokens cost by model, where the models of a mixture have prices of their own.
     """
 
     unit: str = "traces"
@@ -43,7 +46,7 @@ class Currency:
     per_token: int = 0
     per_prompt_token: int = 0
     per_cached_token: int | None = None
-    rates: tuple[tuple[int, int], ...] = ()
+    rates: tuple[Rate, ...] = ()
 
     def __post_init__(self) -> None:
         prices = (
@@ -56,7 +59,7 @@ class Currency:
         if min(prices) < 0 or self.hold < 1:
             raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
 
-    def shown(self, amount: int) -> tuple[float, str]:
+    def shown(self, amount: float) -> tuple[float, str]:
         """An amount and its unit as people know them: dollars with decimals, whole traces and tokens.
 
         >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).shown(2_500_000_000_000)
@@ -99,8 +102,15 @@ class Currency:
         """
         if len(set(currencies)) == 1:
             return currencies[0]
-        rates = tuple((currency.per_token, currency.per_prompt_token) for currency in currencies)
+        rates = tuple(currency.rate(0) for currency in currencies)
         return replace(currencies[0], hold=max(currency.hold for currency in currencies), rates=rates)
+
+    def rate(self, model: int) -> Rate:
+        """What the tokens of a model cost."""
+        if self.rates:
+            return self.rates[model]
+        cached = self.per_prompt_token if self.per_cached_token is None else self.per_cached_token
+        return self.per_token, self.per_prompt_token, cached
 
     @property
     def flat(self) -> bool:
@@ -120,16 +130,25 @@ class Currency:
         >>> Currency.money(1, 0, prompt_tokens=10, max_tokens=100).tokens_worth(10_000_000, 0)
         (0, 10)
         """
-        per_token, per_prompt_token = self.rates[model] if self.rates else (self.per_token, self.per_prompt_token)
+        per_token, per_prompt_token, _ = self.rate(model)
         return (amount // per_token, 0) if per_token else (0, amount // max(1, per_prompt_token))
 
     def cost(self, trace: Trace) -> int:
         """What ``trace`` really cost."""
-        per_token, per_prompt_token = self.rates[trace.model] if self.rates else (self.per_token, self.per_prompt_token)
-        cost = self.per_trace + per_token * trace.tokens + per_prompt_token * trace.prompt_tokens
-        if self.per_cached_token is None or self.rates:
-            return cost
-        return cost - (per_prompt_token - self.per_cached_token) * trace.cached_tokens
+        per_token, per_prompt_token, per_cached_token = self.rate(trace.model)
+        read = trace.prompt_tokens - trace.cached_tokens
+        return (
+            self.per_trace + per_token * trace.tokens + per_prompt_token * read + per_cached_token * trace.cached_tokens
+        )
+
+
+def rates_of(rows: Sequence[Sequence[int]]) -> tuple[Rate, ...]:
+    """Rates from plain data; those of before cached prompts had a price cost what other prompts do.
+
+    >>> rates_of([[5, 2, 1], [5, 2]])
+    ((5, 2, 1), (5, 2, 2))
+    """
+    return tuple((row[0], row[1], row[-1]) for row in rows)
 
 
 TRACES = Currency()
@@ -267,6 +286,5 @@ class Budget:
     def from_plain(cls, data: dict[str, Any]) -> "Budget":
         """The budget that :meth:`to_plain` described."""
         window = None if data["window"] is None else Window(*data["window"])
-        rates = tuple((token, prompt_token) for token, prompt_token in data.get("rates", ()))
-        currency = replace(Currency(*data["currency"]), rates=rates)
+        currency = replace(Currency(*data["currency"]), rates=rates_of(data.get("rates", ())))
         return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"], data["settled"])

@@ -13,6 +13,8 @@ from typing import Literal, Self
 from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
+from pets.store import StoredTrace
+from pets.types import Trace
 
 __all__ = [
     "LIST_PRICES",
@@ -43,22 +45,22 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
 PICODOLLARS = 10**12
 
 
-OtherModels = tuple[tuple[int, int, int], ...]
-"""Tokens of a mixture's models after the first: (model, prompt tokens, output tokens)."""
+OtherModels = tuple[tuple[int, int, int, int], ...]
+"""Tokens of a mixture's models after the first: (model, prompt tokens, output tokens, cached prompt tokens)."""
 
 
-def with_tokens(others: OtherModels, model: int, prompt_tokens: int, tokens: int) -> OtherModels:
+def with_tokens(others: OtherModels, trace: Trace | StoredTrace) -> OtherModels:
     """The tokens with those of one more trace, if it is of another model than the first.
 
-    >>> with_tokens(with_tokens((), 0, 7, 7), 1, 5, 50), with_tokens(((1, 5, 50),), 1, 5, 10)
-    (((1, 5, 50),), ((1, 10, 60),))
+    >>> with_tokens(((1, 5, 50, 0),), Trace("q", 0, prompt_tokens=5, tokens=10, model=1, cached_tokens=4))
+    ((1, 10, 60, 4),)
     """
-    if not model:
+    if not trace.model:
         return others
     sums = {row[0]: row[1:] for row in others}
-    prompt, output = sums.get(model, (0, 0))
-    sums[model] = prompt + prompt_tokens, output + tokens
-    return tuple((model, prompt, output) for model, (prompt, output) in sums.items())
+    prompt, output, cached = sums.get(trace.model, (0, 0, 0))
+    sums[trace.model] = prompt + trace.prompt_tokens, output + trace.tokens, cached + trace.cached_tokens
+    return tuple((model, *tokens) for model, tokens in sums.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +122,21 @@ class TokenPrices:
     """The prices of the models of a mixture, in their order.
 
     >>> prices = TokenPrices((TokenPrice(1.0, 2.0), TokenPrice(10.0, 20.0)))
-    >>> prices.dollars(0, 1_500_000, others=((1, 0, 500_000),))
+    >>> prices.dollars(0, 1_500_000, others=((1, 0, 500_000, 0),))
     12.0
     """
 
     by_model: tuple[TokenPrice, ...]
 
     def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = (), cached_tokens: int = 0) -> float:
-        """What tokens cost, of which ``others`` are those of every model but the first: (model, prompt, output).
-
-        Cached tokens count as others do: they are not told apart by model.
-        """
-        own_prompt = prompt_tokens - sum(prompt for _, prompt, _ in others)
-        own = tokens - sum(output for _, _, output in others)
-        rest = sum(self.by_model[model].dollars(prompt, output) for model, prompt, output in others)
-        return self.by_model[0].dollars(own_prompt, own) + rest
+        """What tokens cost, of which ``others`` are those of every model but the first."""
+        own = [prompt_tokens, tokens, cached_tokens]
+        cost = 0.0
+        for model, *theirs in others:
+            prompt, output, cached = theirs
+            own = [total - part for total, part in zip(own, theirs, strict=True)]
+            cost += self.by_model[model].dollars(prompt, output, cached_tokens=cached)
+        return cost + self.by_model[0].dollars(own[0], own[1], cached_tokens=own[2])
 
 
 Price = TokenPrice | TokenPrices
@@ -243,4 +245,4 @@ def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_
     most = {"prompt_tokens": prompt_tokens, "max_tokens": max_tokens}
     if isinstance(price, TokenPrice):
         return Currency.money(price.prompt, price.output, price.cached, **most)
-    return Currency.dearest([Currency.money(own.prompt, own.output, **most) for own in price.by_model])
+    return Currency.dearest([Currency.money(own.prompt, own.output, own.cached, **most) for own in price.by_model])

@@ -53,10 +53,10 @@ def estimate(
     prompt = sizes / len(problems) / BYTES_PER_TOKEN
     currency = settings.currency
     shares = mixture_of(config.models).shares
-    rates = currency.rates or ((currency.per_token, currency.per_prompt_token),) * len(shares)
+    rates = [currency.rate(model) for model in range(len(shares))]
     cost = currency.per_trace + sum(
         share * (per_token * (output or 0) + per_prompt_token * prompt)
-        for share, (per_token, per_prompt_token) in zip(shares, rates, strict=True)
+        for share, (per_token, per_prompt_token, _) in zip(shares, rates, strict=True)
     )
     traces = int(settings.total / cost)
     if config.max_traces is not None:
@@ -67,7 +67,7 @@ def estimate(
     prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)
     others = tuple(
-        (number, round(share * all_prompt_tokens), round(share * (all_tokens or 0)))
+        (number, round(share * all_prompt_tokens), round(share * (all_tokens or 0)), 0)
         for number, share in enumerate(shares)
         if number
     )

@@ -207,10 +207,10 @@ def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | 
 def launch_prices(shares: Sequence[ModelShare], currency: Currency) -> tuple[float, ...]:
     """What the launches of a mixture cost one after the other, a token each; none where tokens cost the same.
 
-    >>> launch_prices(model_shares(["a=2", "b"]), Currency("picodollars", rates=((5, 1), (10, 2))))
+    >>> launch_prices(model_shares(["a=2", "b"]), Currency("picodollars", rates=((5, 1, 1), (10, 2, 2))))
     (5.0, 10.0, 5.0)
     """
-    if not currency.rates or min(rate for rate, _ in currency.rates) <= 0:
+    if not currency.rates or min(rate for rate, *_ in currency.rates) <= 0:
         return ()
     return tuple(float(currency.rates[model][0]) for model in mixture_of(shares).turns)
 

@@ -227,7 +227,7 @@ class QuestionTotals:
         self.prompt_tokens += trace.prompt_tokens
         self.cached_tokens += trace.cached_tokens
         self.lost += trace.wasted
-        self.others = with_tokens(self.others, trace.model, trace.prompt_tokens, trace.tokens)
+        self.others = with_tokens(self.others, trace)
         outcome = outcome_of(trace)
         if outcome != "read":
             setattr(self, outcome, getattr(self, outcome) + 1)

@@ -578,7 +578,7 @@ class Engine(Session):
         self._tokens += trace.tokens
         self._prompt_tokens += trace.prompt_tokens
         self._cached_tokens += trace.cached_tokens
-        self._others = with_tokens(self._others, trace.model, trace.prompt_tokens, trace.tokens)
+        self._others = with_tokens(self._others, trace)
 
 
 def solve(

@@ -46,7 +46,8 @@ class ChatCompletions(ApiEndpoint):
             await self._pass_through.answer(exchange, request, key, attributes["id"])
         else:
             ledger = state.ledger
-            request.check_cost(restricted=key is not ANYBODY or ledger.limited, priced=not ledger.currency.flat)
+            restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
+            request.check_cost(restricted=restricted, priced=not ledger.currency.flat, allowed=allowed)
             await self._vote(exchange, request, request.options, key, attributes)
 
     async def _vote(

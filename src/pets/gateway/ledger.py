@@ -8,8 +8,9 @@ Three limits apply at once: a total, a rate per window of time, and a total for 
     spent + held <= limit          for each of the three,
 
 whatever a server claims: no attempt costs more than was held for it (its longest possible length, in tokens or money),
-and where one is said to, or where its tokens are not told, its row says so. A request that was upstream when the
-process died counts as spent in full: nobody knows what became of it.
+and where one is said to, or where its tokens are not told, its row says so. Choices that come though nobody asked for
+them are charged, too: for these alone a limit may be passed. A request that was upstream when the process died counts
+as spent in full: nobody knows what became of it.
 
 Rows keep the tokens that were charged, so that what was spent counts in another unit too. The ledger's time never goes
 back, whatever the clock does.
@@ -22,8 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pets.core.budget import Currency
-from pets.engine.budget import PICODOLLARS
+from pets.core.budget import Currency, amount_words
 from pets.engine.fetch import Batch
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, StateError
@@ -32,6 +32,7 @@ from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
+from pets.types import Trace
 
 __all__ = [
     "SPENT_SINCE",
@@ -198,15 +199,15 @@ class GatewayLedger(Ledger):
     @property
     def shown_unit(self) -> str:
         """The unit in which amounts are shown: dollars are, their smallest parts are not."""
-        return "usd" if self.unit == "picodollars" else self.unit
+        return self.currency.shown(0)[1]
 
     def shown(self, amount: float) -> float:
         """An amount in the unit in which it is shown."""
-        return round(amount / PICODOLLARS, 9) if self.unit == "picodollars" else amount
+        return self.currency.shown(amount)[0]
 
     def words(self, amount: int) -> str:
         """An amount with its unit, for messages."""
-        return f"${self.shown(amount):,.6g}" if self.unit == "picodollars" else f"{amount:,} {self.unit}"
+        return amount_words(amount, self.unit)
 
     @property
     def limited(self) -> bool:
@@ -220,14 +221,7 @@ class GatewayLedger(Ledger):
 
     def max_trace_cost(self, prompt_tokens: int, max_tokens: int) -> int:
         """What one trace may cost at most."""
-        currency = self.currency
-        cost = currency.per_trace + currency.per_token * max_tokens + currency.per_prompt_token * prompt_tokens
-        return max(1, cost)
-
-    def cost(self, traces: int, tokens: int, prompt_tokens: int) -> int:
-        """What these traces cost."""
-        currency = self.currency
-        return currency.per_trace * traces + currency.per_token * tokens + currency.per_prompt_token * prompt_tokens
+        return max(1, self.currency.cost(Trace("", 0, tokens=max_tokens, prompt_tokens=prompt_tokens)))
 
     def affordable_traces(self, key: ApiKey, trace_cost: int) -> int:
         """How many traces may be reserved for now."""
@@ -326,14 +320,12 @@ class GatewayLedger(Ledger):
         account = _account(batch)
         account.attempt_ends(asyncio.get_running_loop().time())
         if traces:
-            tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
-            cost = self.cost(len(traces), tokens, prompt_tokens)
-            claimed_more = max(batch.claimed_more, int(cost > reservation.held))
+            counted = [trace.trace() for trace in traces]
+            claimed_more = max(batch.claimed_more, int(sum(map(self.currency.cost, counted)) > reservation.held))
             account.delivered += len(traces)
             account.estimated += batch.estimated
             account.claimed_more += claimed_more
-            account.spent += min(cost, reservation.held)
-            self.settle(reservation, cost, len(traces), tokens, prompt_tokens, batch.estimated, claimed_more)
+            account.spent += self.settle_traces(reservation, counted, batch.estimated, claimed_more)
         elif charged:
             account.lost += reservation.traces
             account.spent += reservation.held
@@ -373,6 +365,17 @@ class GatewayLedger(Ledger):
             message = f"The ledger cannot be written ({error}); nothing was spent."
             raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
 
+    def settle_traces(
+        self, reservation: Reservation, traces: Sequence[Trace], estimated: int = 0, claimed_more: int = 0
+    ) -> int:
+        """Spend what these traces cost, each at most what was held for one, and free the rest; what was spent."""
+        surplus = max(0, len(traces) - reservation.traces)  # that nobody asked for, and that were sampled
+        most = reservation.held + surplus * reservation.held // reservation.traces
+        cost = min(sum(map(self.currency.cost, traces)), most)
+        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
+        self.settle(reservation, cost, len(traces), tokens, prompt_tokens, estimated, claimed_more)
+        return cost
+
     def settle(
         self,
         reservation: Reservation,
@@ -383,11 +386,10 @@ class GatewayLedger(Ledger):
         estimated: int = 0,
         claimed_more: int = 0,
     ) -> None:
-        """Spend ``cost`` of what was held, at most all of it, and free the rest. A second call does nothing."""
+        """Spend ``cost``, free the rest of what was held. A second call does nothing."""
         if not reservation.open:
             return
         reservation.open = False
-        cost = min(cost, reservation.held)
         for balance in reservation.balances:
             balance.held -= reservation.held
             balance.spent += cost

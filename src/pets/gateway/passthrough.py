@@ -6,7 +6,6 @@ reply's usage, or by its bytes. A reply that breaks off, or whose client goes, c
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -25,17 +24,15 @@ from pets.gateway.telemetry import LOGGER
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
-from pets.openai.response import ResponseReader
+from pets.openai.response import ResponseReader, UsageReader
 from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
+from pets.types import Trace
 
 __all__ = ["PassThrough", "PlainEndpoint"]
 
-KEPT_BYTES = 64 << 10  # at each end of a reply
-USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
-USAGE_BYTES = 4 << 10
-USAGE_NAMES = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
-DECODER = json.JSONDecoder()
+CHOICE_PATHS = ("/chat/completions", "/completions")  # whose replies hold choices
+LARGE_REPLY_BYTES = 1 << 18
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
@@ -64,14 +61,15 @@ class PassThrough:
             await self._forward(exchange, request.path, _serialized(request.fields), headers, None)
             return
         priced = not ledger.currency.flat
-        request.check_cost(restricted=priced, priced=priced)
+        restricted = priced or ledger.limited or key.budget is not None
+        request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
         max_tokens = request.token_limit(state.settings.limits)
         if priced and max_tokens and request.max_tokens is None:
-            longest = _prompt_tokens(request, request.bounded_fields(max_tokens))
+            longest = _prompt(request, request.bounded_fields(max_tokens)).max_tokens
             max_tokens = state.upstream.fitting_tokens(request.model, max_tokens, longest)
         fields = request.bounded_fields(max_tokens) if priced else request.fields
-        prompt = Prompt.of_body(fields) if isinstance(request, ChatRequest) else None
-        prompt_tokens = _prompt_tokens(request, fields)
+        prompt = _prompt(request, fields)
+        prompt_tokens = prompt.max_tokens
         trace_cost = ledger.max_trace_cost(prompt_tokens, max_tokens)
         reservation = await ledger.reserve(
             key,
@@ -85,18 +83,14 @@ class PassThrough:
         )
         if reservation is None:
             raise ledger.refusal(key, traces * trace_cost)
-        meter = (
-            UsageMeter(ledger, reservation, request)
-            if prompt is None
-            else ChatMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
-        )
+        meter = ReplyMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
         try:
             await self._forward(exchange, request.path, _serialized(fields), headers, meter)
         finally:
             meter.settle_lost()  # unless it is settled
 
     async def _forward(
-        self, exchange: Exchange, path: str, body: bytes, headers: dict[str, str], meter: "UsageMeter | None"
+        self, exchange: Exchange, path: str, body: bytes, headers: dict[str, str], meter: "ReplyMeter | None"
     ) -> None:
         upstream = self._state.upstream
         try:
@@ -143,18 +137,36 @@ class PlainEndpoint(ApiEndpoint):
         await self._pass_through.answer(exchange, request, key, attributes["id"])
 
 
-class UsageMeter:
+class ReplyMeter:
     """Reads the reply to one plain request while it passes, and settles what was held for it, once.
 
-    The usage is looked for at both ends of the reply, which may be long and is not kept.
+    Its usage is read where the path's form has it; what that does not tell is estimated by the bytes of what was said.
     """
 
-    def __init__(self, ledger: GatewayLedger, reservation: Reservation, request: ChatRequest | PlainRequest) -> None:
-        self._ledger, self._reservation = ledger, reservation
-        self._stream = request.stream
-        asked_by_us = request.path != "/responses" and not ledger.currency.flat
-        self._hides_usage = asked_by_us and not request.include_usage
-        self._start, self._end = bytearray(), bytearray()
+    def __init__(
+        self,
+        ledger: GatewayLedger,
+        reservation: Reservation,
+        request: ChatRequest | PlainRequest,
+        estimator: TokenEstimator,
+        prompt: Prompt,
+        max_tokens: int,
+    ) -> None:
+        self._ledger, self._reservation, self._estimator = ledger, reservation, estimator
+        self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
+        has_choices = request.path in CHOICE_PATHS
+        self._hides_usage = has_choices and not ledger.currency.flat and not request.include_usage
+        limit = prompt.max_tokens
+        self._reader = (
+            ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
+            if has_choices
+            else UsageReader(
+                max_tokens=max_tokens, prompt_limit=limit, stream=self._stream, speaks=request.path == "/responses"
+            )
+        )
+        self._body = bytearray()
+        self._size = 0  # of what was read
+        self._readable = True
 
     async def read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The parts of a reply as they go on; when the last one has come, the request is settled."""
@@ -162,13 +174,20 @@ class UsageMeter:
             async for line in split_lines(parts, MAX_REPLY_BYTES):
                 data = line[5:].strip() if line.startswith(b"data:") else b""
                 if data and data != b"[DONE]":
-                    self._take(data)
+                    self._size += len(data)
+                    self._read(data)
                 if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
                     yield line
         else:
             async for part in parts:
-                self._take(part)
+                self._size += len(part)
+                if self._size <= MAX_REPLY_BYTES:
+                    self._body += part
                 yield part
+            if len(self._body) <= LARGE_REPLY_BYTES:
+                self._read(self._body)
+            else:  # others are served meanwhile
+                await asyncio.to_thread(self._read, self._body)
         self._settle()
 
     def settle_free(self) -> None:
@@ -180,68 +199,20 @@ class UsageMeter:
         reservation = self._reservation
         self._ledger.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
 
-    def _take(self, data: bytes) -> None:
-        """Take in a part of the body, or the data of an event."""
-        self._start += data[: max(0, KEPT_BYTES - len(self._start))]
-        self._end += data
-        del self._end[: max(0, len(self._end) - KEPT_BYTES)]
-
-    def _settle(self) -> None:
-        """Settle by the usage, up to what was held; a reply without one costs all of that."""
-        reservation = self._reservation
-        usage = usage_in(bytes(self._end)) or usage_in(bytes(self._start))
-        if usage is None:
-            tokens, prompt_tokens = reservation.tokens, reservation.prompt_tokens
-        else:
-            prompt_tokens, tokens = usage
-        claimed_more = tokens > reservation.tokens or prompt_tokens > reservation.prompt_tokens
-        tokens, prompt_tokens = min(tokens, reservation.tokens), min(prompt_tokens, reservation.prompt_tokens)
-        traces = reservation.traces
-        cost = self._ledger.cost(traces, tokens, prompt_tokens)
-        flagged = {"estimated": traces * (usage is None), "claimed_more": traces * claimed_more}
-        self._ledger.settle(reservation, cost, traces, tokens, prompt_tokens, **flagged)
-
-
-class ChatMeter(UsageMeter):
-    """Reads the traces of a chat, whose bytes tell what a usage does not."""
-
-    def __init__(
-        self,
-        ledger: GatewayLedger,
-        reservation: Reservation,
-        request: ChatRequest | PlainRequest,
-        estimator: TokenEstimator,
-        prompt: Prompt,
-        max_tokens: int,
-    ) -> None:
-        super().__init__(ledger, reservation, request)
-        self._estimator, self._prompt, self._max_tokens = estimator, prompt, max_tokens
-        self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=prompt.max_tokens)
-        self._body = bytearray()
-        self._size = 0  # of what was read
-        self._readable = True
-
-    def _take(self, data: bytes) -> None:
-        self._size += len(data)
+    def _read(self, data: bytes | bytearray) -> None:
+        """Take in the whole body, or the data of an event."""
         self._readable = self._readable and self._size <= MAX_REPLY_BYTES
-        if self._stream:
-            self._read(data)
-        elif self._readable:
-            self._body += data
-
-    def _read(self, data: bytes) -> None:
         if self._readable:
             try:
-                self._reader.read(data)
+                self._reader.read(bytes(data))
             except SamplerError:  # the client's to see
                 self._readable = False
 
     def _settle(self) -> None:
-        """Settle by what was read; a reply that cannot be read costs all that was held."""
-        if not self._stream:
-            self._read(bytes(self._body))
+        """Settle by what was read, choices that nobody asked for too; a reply that cannot be read costs all that was
+        held."""
         try:
-            completions = self._reader.completions() if self._readable else []
+            completions = self._reader.completions(surplus=True) if self._readable else []
         except SamplerError:
             completions = []
         if not completions:
@@ -249,37 +220,17 @@ class ChatMeter(UsageMeter):
             return
         estimated = sum(map(TokenEstimator.needs_estimate, completions))
         claimed_more = sum(completion.claimed_more for completion in completions)
-        completions = self._estimator.counted(completions, self._prompt, self._max_tokens)
-        tokens = sum(completion.tokens or 0 for completion in completions)
-        prompt_tokens = sum(completion.prompt_tokens or 0 for completion in completions)
-        cost = self._ledger.cost(len(completions), tokens, prompt_tokens)
-        self._ledger.settle(self._reservation, cost, len(completions), tokens, prompt_tokens, estimated, claimed_more)
+        counted = self._estimator.counted(completions, self._prompt, self._max_tokens)
+        traces = [
+            Trace("", place, tokens=c.tokens or 0, prompt_tokens=c.prompt_tokens or 0, cached_tokens=c.cached_tokens)
+            for place, c in enumerate(counted)
+        ]
+        self._ledger.settle_traces(self._reservation, traces, estimated, claimed_more)
 
 
-def usage_in(data: bytes) -> tuple[int, int] | None:
-    """Tokens of prompt and output that a reply tells, by its last usage; ``None`` where it tells none.
-
-    Within JSON's texts quotes are escaped: what a model says is not taken for the server's word.
-
-    >>> usage_in(b'{"usage": {"input_tokens": 5, "output_tokens": 7}}'), usage_in(b'"text": "\\"usage\\": {}"')
-    ((5, 7), None)
-    """
-    for match in reversed(list(USAGE.finditer(data))):
-        try:
-            usage, _ = DECODER.raw_decode(data[match.end() : match.end() + USAGE_BYTES].decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            continue
-        counts = [usage.get(newer, usage.get(older)) for newer, older in USAGE_NAMES]
-        prompt, output = (count if type(count) is int and count >= 0 else None for count in counts)
-        if prompt is not None:
-            return prompt, output or 0
-    return None
-
-
-def _prompt_tokens(request: ChatRequest | PlainRequest, fields: Mapping[str, Any]) -> int:
-    """The tokens of a request's prompt at most."""
-    is_chat = isinstance(request, ChatRequest)
-    return Prompt.of_body(fields).max_tokens if is_chat else PlainRequest.prompt_tokens(fields)
+def _prompt(request: ChatRequest | PlainRequest, fields: Mapping[str, Any]) -> Prompt:
+    """The prompt of a request that sends these fields: all of its bytes may get into it."""
+    return Prompt.of_body(fields) if isinstance(request, ChatRequest) else Prompt(request.path, fields)
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

@@ -3,16 +3,14 @@
 Checked as far as counting and budgets need it; what else is in them is between client and server.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.gateway.requests import COSTLY_FIELDS, FORWARDED_FIELDS
+from pets.gateway.requests import FORWARDED_FIELDS, ask_operator, check_fields
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, object_field, whole_number
-from pets.prompts import TEMPLATE_TOKENS, text_bytes
 
 __all__ = ["PLAIN_PATHS", "PlainRequest", "parse_plain_request"]
 
@@ -60,18 +58,15 @@ class PlainRequest:
     traces: int
     max_tokens: int | None
 
-    def check_cost(self, *, restricted: bool, priced: bool) -> None:
-        """Refuse what no budget can hold, as of chats: costly fields, and unknown ones and images where tokens are."""
+    def check_cost(self, *, restricted: bool, priced: bool, allowed: Collection[str] = ()) -> None:
+        """Refuse what no budget can hold, as of chats."""
         form = PLAIN_PATHS[self.path]
-        known = form.fields | {"model", "stream", "stream_options", "n", "seed", form.content, form.token_limit}
-        for name, value in self.fields.items():
-            costly = name in COSTLY_FIELDS and name != form.token_limit
-            if value is not None and (costly or (restricted and name not in known)):
-                message = f"A plain request under a budget takes no field {name[:40]!r}: what it costs is not known."
-                raise ApiError(f"{message} Leave it out.", param=name[:40])
-        if priced and not all(kind in TEXT_TYPES for kind in _types_in(self.fields)):
-            message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
-            raise ApiError(f"{message} Send texts and functions alone.", param=form.content)
+        shared = {"model", "stream", "stream_options", "n", "seed", form.content, form.token_limit or form.content}
+        check_fields(self.fields, form.fields | shared, "A plain request under a budget", restricted, allowed)
+        for kind in _types_in(self.fields) if priced else ():
+            if kind not in TEXT_TYPES and kind not in allowed:
+                message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
+                raise ApiError(f"{message} Send texts and functions alone. {ask_operator(kind)}", param=form.content)
 
     def token_limit(self, limits: Limits) -> int:
         """The most tokens that each of its traces may have."""
@@ -85,11 +80,6 @@ class PlainRequest:
         if self.stream and self.path == "/completions":
             fields["stream_options"] = {**(self.fields.get("stream_options") or {}), "include_usage": True}
         return fields
-
-    @staticmethod
-    def prompt_tokens(fields: Mapping[str, Any]) -> int:
-        """The most tokens that a server can count for what it reads: the bytes of the body."""
-        return text_bytes(json.dumps(fields, ensure_ascii=False)) + TEMPLATE_TOKENS
 
 
 def parse_plain_request(path: str, body: bytes, settings: Settings) -> PlainRequest:

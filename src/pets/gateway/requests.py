@@ -6,7 +6,7 @@ other is refused: nobody knows what it would cost. One limit of tokens is sent, 
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, json_value, whole_number
 from pets.registry import answer_types
 
-__all__ = ["ChatRequest", "VoteOptions", "parse_request"]
+__all__ = ["ChatRequest", "VoteOptions", "ask_operator", "check_fields", "parse_request"]
 
 ANSWER_SPEC_CHARACTERS = 200
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
@@ -26,10 +26,16 @@ UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
 MAX_IGNORED = 32
 IGNORED_NAME = re.compile(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
 JSON_FIELDS = ("guided_json", "json_schema")  # of servers' own, beside response_format
+# Under which servers take more than one choice: `n`, which is counted, and these. TGI and older vLLM: best_of, beams;
+# llama.cpp: n_cmpl; Hugging Face: num_return_sequences and beams; Gemini: candidate_count; others by what they call it.
+CHOICE_FIELDS = (
+    "best_of", "candidate_count", "candidateCount", "n_cmpl", "num_beams", "num_completions", "num_generations",
+    "num_outputs", "num_return_sequences", "num_samples", "use_beam_search",
+)  # fmt: skip
 # More traces, another price, or another limit than the one that was held.
 COSTLY_FIELDS = (
-    "best_of", "max_output_tokens", "n_predict", "num_predict", "prediction", "priority", "service_tier",
-    "use_beam_search", "web_search_options",
+    *CHOICE_FIELDS, "max_output_tokens", "n_predict", "num_predict", "prediction", "priority", "service_tier",
+    "web_search_options",
 )  # fmt: skip
 FORWARDED_FIELDS = frozenset({
     "messages", "user", "metadata", "safety_identifier", "prompt_cache_key",
@@ -110,19 +116,26 @@ class ChatRequest:
             fields["stream_options"] = {**(self.fields.get("stream_options") or {}), "include_usage": True}
         return fields
 
-    def check_cost(self, *, restricted: bool, priced: bool) -> None:
+    def check_cost(self, *, restricted: bool, priced: bool, allowed: Collection[str] = ()) -> None:
         """Refuse what no budget can hold: costly fields always, unknown ones where a key or a budget is to hold
-        (``restricted``), parts that are no text where tokens are (``priced``)."""
+        (``restricted``), parts that are no text and tools of the server where tokens are (``priced``)."""
         plain = self.options is None
-        for name, value in self.fields.items():
-            known = name in FORWARDED_FIELDS or name in GATEWAY_FIELDS or (plain and name in PLAIN_FIELDS)
-            if value is not None and (name in COSTLY_FIELDS or (restricted and not known)):
-                whose = "A plain request under a budget" if plain else "A vote"
-                message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
-                raise ApiError(message, param=name[:40])
-        if priced and not all(map(_is_text, self.fields["messages"])):
+        known = FORWARDED_FIELDS | set(GATEWAY_FIELDS) | (PLAIN_FIELDS if plain else frozenset())
+        check_fields(self.fields, known, "A plain request under a budget" if plain else "A vote", restricted, allowed)
+        if not priced:
+            return
+        if not all(map(_is_text, self.fields["messages"])):
             message = "Images, sounds and files cannot be paid for in this gateway's unit; send texts alone."
             raise ApiError(message, param="messages")
+        tools = self.fields.get("tools") or []
+        for tool in tools if isinstance(tools, list) else [tools]:
+            kind = str(tool.get("type", "function") if isinstance(tool, dict) else tool)
+            if kind != "function" and kind not in allowed:
+                raise ApiError(
+                    f"A tool of the type {kind[:40]!r} cannot be paid for in this gateway's unit; send functions "
+                    f"alone. {ask_operator(kind)}",
+                    param="tools",
+                )
 
     @property
     def last_user_message(self) -> str:
@@ -161,6 +174,23 @@ def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -
         min((limit for limit in token_limits if limit is not None), default=None),
         _options(fields, headers, settings, n) if voted else None,
     )
+
+
+def check_fields(
+    fields: Mapping[str, Any], known: Collection[str], whose: str, restricted: bool, allowed: Collection[str]
+) -> None:
+    """Refuse costly fields and, where ``restricted``, those that are not known; what the operator allows passes."""
+    for name, value in fields.items():
+        if value is None or name in allowed:
+            continue
+        if (name in COSTLY_FIELDS and name not in known) or (restricted and name not in known):
+            message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
+            raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])
+
+
+def ask_operator(name: str) -> str:
+    """What an operator can do about a refusal."""
+    return f"The operator may allow it: pets serve --allow-field {name[:40]}."
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:

@@ -28,8 +28,9 @@ class Settings:
     refused with 503). A trace is given up after ``tries``. ``rpm`` and ``tpm`` are the requests and tokens per minute
     that each upstream server takes. ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is
     a 429, ``single`` one trace without a vote, which is not counted against the budget. Without keys, requests name
-    this machine or one of ``allow_hosts`` as their host. ``texts`` keeps the latest questions and their traces in
-    memory, for the dashboard.
+    this machine or one of ``allow_hosts`` as their host. ``allow_fields`` are fields of requests, and types of tools,
+    that are sent on under a budget though the gateway does not know what they cost. ``texts`` keeps the latest
+    questions and their traces in memory, for the dashboard.
     """
 
     prefix: str = "pets/"
@@ -46,6 +47,7 @@ class Settings:
     passthrough: bool = True
     exhausted: Literal["refuse", "single"] = "refuse"
     allow_hosts: tuple[str, ...] = ()
+    allow_fields: tuple[str, ...] = ()
     texts: bool = True
     limits: Limits = field(default_factory=Limits)
 

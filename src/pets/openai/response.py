@@ -9,6 +9,7 @@ that has nothing but thoughts is its thoughts, as vLLM sends the answers of a mo
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
@@ -16,9 +17,10 @@ from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
 from pets.prompts import Completion, Sampling, TokenAlternatives, text_bytes
 
-__all__ = ["ResponseReader", "check_size", "error_from", "error_message", "shares"]
+__all__ = ["ResponseReader", "UsageReader", "check_size", "error_from", "error_message", "shares", "token_count"]
 
 MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
+FEW_CHARACTERS = 64  # that may be of one token, or two
 MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 # What reading another form than OpenAI's raises.
@@ -27,6 +29,9 @@ MAX_CONTAINERS = 100_000  # in a reply without log-probabilities: a choice has a
 MAX_NUMBERS = 2_000_000  # in all, as of token ids
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
 TEXT_FIELDS = ("role", "content", "reasoning", "reasoning_content")
+LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")  # of a stream of /responses
+ENDED = ("completed", "incomplete")
+SAID = ("text", "refusal", "arguments", "input")  # fields of a reply of /responses that a model wrote
 
 
 class ChoiceReader:
@@ -97,8 +102,9 @@ class ChoiceReader:
 
     @property
     def tokens(self) -> int | None:
-        """The tokens that were counted for this choice alone, if any; 0 is no count."""
-        return self.logprob_tokens or self.token_ids or self.usage or None
+        """The tokens that were counted for this choice alone, if any; 0 is no count, nor is one of a part of it."""
+        count = self.logprob_tokens or self.token_ids or self.usage or None
+        return None if count is None or is_too_few(count, self.characters) else count
 
     def confidence(self, tokens: int | None) -> Confidence | None:
         """The server's own summary where it sent one, else what its log-probabilities come to."""
@@ -123,16 +129,23 @@ def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
     return Confidence(kinds["mean"], kinds["tail"], kinds.get("lowest", kinds["bottom"]), kinds["bottom"], tokens)
 
 
-def token_count(usage: Mapping[str, Any], name: str) -> int | None:
-    """What a usage says; a number that no trace can have taken raises ``TypeError``.
+def token_count(usage: object, name: str) -> int | None:
+    """What a usage says; ``None`` where it says nothing, or what no trace can have taken.
 
-    >>> token_count({"completion_tokens": 5}, "completion_tokens")
-    5
+    >>> token_count({"completion_tokens": 5}, "completion_tokens"), token_count({"prompt_tokens": -5}, "prompt_tokens")
+    (5, None)
     """
-    count = usage.get(name)
-    if count is None or (isinstance(count, int) and 0 <= count <= MOST_TOKENS):
-        return count
-    raise TypeError(f"{name} is {excerpt(repr(count))}")
+    count = usage.get(name) if isinstance(usage, Mapping) else None
+    return count if type(count) is int and 0 <= count <= MOST_TOKENS else None
+
+
+def is_too_few(tokens: int, characters: int) -> bool:
+    """Whether so many characters cannot be of these tokens alone.
+
+    >>> is_too_few(1, 20), is_too_few(1, 8000)
+    (False, True)
+    """
+    return tokens * MOST_CHARACTERS_PER_TOKEN + FEW_CHARACTERS < characters
 
 
 def top_logprobs(logprobs: dict[str, Any]) -> Iterator[list[float]]:
@@ -199,7 +212,8 @@ class ResponseReader:
     """Collects the answer to one request for ``n`` traces; ``keep_raw`` keeps the choices as the server gave them.
 
     ``usage_of_one`` says that this server's usage counts one choice of several. No more tokens are believed than the
-    request allows: ``sampling.max_tokens`` for each trace that was asked for, ``prompt_limit`` for its prompt.
+    request allows: ``sampling.max_tokens`` for each trace, ``prompt_limit`` for its prompt. A usage that is missing, 0,
+    negative or of a part of the text says nothing.
 
     >>> reader = ResponseReader(2, Sampling(max_tokens=5))
     >>> reader.read('{"choices": [{"index": 1, "text": " 4", "finish_reason": "stop"}]}')
@@ -218,10 +232,9 @@ class ResponseReader:
         prompt_limit: int | None = None,
     ) -> None:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
-        self._limit = n * sampling.token_limit
         self._prompt_limit = MOST_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
-        self._usage: dict[str, Any] = {}
+        self._usage: Mapping[str, Any] = {}
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
@@ -240,16 +253,13 @@ class ResponseReader:
         choices = data["choices"]
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
-            if not 0 <= index < self._n:
-                continue  # more than was asked for
             choice = self._choices.setdefault(index, ChoiceReader(self._sampling))
             choice.add(part)
             if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
                 choice.usage = token_count(data["usage"], "completion_tokens")
-        self._usage = data.get("usage") or self._usage
+        if isinstance(usage := data.get("usage"), dict) and usage:
+            self._usage = usage
         self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
-        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
-            token_count(self._usage, name)
 
     @property
     def _completion_tokens(self) -> int | None:
@@ -275,25 +285,28 @@ class ResponseReader:
         counted = sum(choice.logprob_tokens or choice.token_ids for choice in self._choices.values())
         return total is not None and total < counted
 
-    def completions(self) -> list[Completion]:
-        """The traces, in the order of their seeds."""
+    def completions(self, *, surplus: bool = False) -> list[Completion]:
+        """The traces, in the order of their seeds; with ``surplus`` also those that nobody asked for."""
         if not self._choices:
             raise ReplyError("the server's reply has no choices; at least one was expected.")
         try:
-            return self._finished()
+            return self._finished(len(self._choices) if surplus else self._n)
         except MALFORMED as error:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
-    def _finished(self) -> list[Completion]:
-        prompt_tokens: int | None = self._usage.get("prompt_tokens") or None  # none has 0
+    def _finished(self, most: int) -> list[Completion]:
+        prompt_tokens = token_count(self._usage, "prompt_tokens") or None  # none has 0
         choices = [choice for _, choice in sorted(self._choices.items())]
         claimed_more = self._claims_more(choices)
         if prompt_tokens is not None:
             prompt_tokens = min(prompt_tokens, self._prompt_limit)
-        details = self._usage.get("prompt_tokens_details") or {}
+        details = self._usage.get("prompt_tokens_details")
         cached_tokens = min(token_count(details, "cached_tokens") or 0, prompt_tokens or 0)
-        traces = []
+        traces: list[Completion] = []
         for choice, tokens in zip(choices, self._tokens(choices), strict=True):
+            if len(traces) == most:  # nobody asked for it, and it was sampled: the first one pays for it
+                traces[0] = _with_surplus(traces[0], tokens, choice.bytes)
+                continue
             if choice.finish is None:
                 raise ReplyError("a choice breaks off without a finish_reason; the connection ended early.")
             if choice.finish in ABANDONED:
@@ -318,9 +331,10 @@ class ResponseReader:
 
     def _claims_more(self, choices: Sequence[ChoiceReader]) -> bool:
         """Whether more tokens were counted, for the prompt, a trace or all traces, than the request allows."""
-        total, prompt = self._completion_tokens or 0, self._usage.get("prompt_tokens") or 0
+        total, prompt = self._completion_tokens or 0, token_count(self._usage, "prompt_tokens") or 0
         dearest = max(choice.tokens or 0 for choice in choices)
-        return prompt > self._prompt_limit or total > self._limit or dearest > self._sampling.token_limit
+        limit = self._sampling.token_limit
+        return prompt > self._prompt_limit or total > len(choices) * limit or dearest > limit
 
     def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
         """Per choice: its share of the usage, by what was counted of it or else by its length; else unknown.
@@ -334,7 +348,9 @@ class ResponseReader:
         total = self._completion_tokens
         if total == 0 and any(choice.bytes for choice in choices):
             total = None
-        rest = -1 if total is None else min(total, self._limit) - sum(count or 0 for count in counts)
+        if total is not None and is_too_few(total, sum(choice.characters for choice in choices)):
+            total = None
+        rest = -1 if total is None else min(total, len(choices) * most) - sum(count or 0 for count in counts)
         characters = [choice.characters for choice in unknown]
         of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(characters))
         if rest > 0 and not unknown and not of_one:  # hidden reasoning, or a token that ends each
@@ -344,6 +360,71 @@ class ResponseReader:
         else:
             estimates = [None] * len(unknown)
         return [estimates.pop(0) if count is None else count for count in counts]
+
+
+class UsageReader:
+    """Reads what a reply without choices says of its tokens: that of ``/responses``, whole or as a stream, and of
+    ``/embeddings``, which says nothing (``speaks=False``).
+
+    >>> reader = UsageReader(max_tokens=50, prompt_limit=9)
+    >>> reader.read('{"status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 7}}')
+    >>> [trace] = reader.completions()
+    >>> trace.tokens, trace.prompt_tokens
+    (7, 5)
+    """
+
+    def __init__(self, *, max_tokens: int, prompt_limit: int, stream: bool = False, speaks: bool = True) -> None:
+        self._max_tokens, self._prompt_limit, self._stream, self._speaks = max_tokens, prompt_limit, stream, speaks
+        self._reply: Mapping[str, Any] = {}
+
+    def read(self, text: str | bytes) -> None:
+        """Take in a whole body, or the data of one event of a stream, whose last one holds the whole reply."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
+        if self._stream:
+            ends = isinstance(data, dict) and data.get("type") in LAST_EVENTS
+            data = data.get("response") if ends else None
+        if isinstance(data, dict):
+            self._reply = data
+
+    def completions(self, *, surplus: bool = False) -> list[Completion]:
+        """The reply as one trace; one that did not come to its end raises ``ReplyError``."""
+        usage = self._reply.get("usage")
+        if not self._reply or (usage is None and self._reply.get("status", "completed") not in ENDED):
+            raise ReplyError("the server's reply does not come to an end.")
+        told_prompt = token_count(usage, "input_tokens") or token_count(usage, "prompt_tokens") or None
+        details = usage.get("input_tokens_details") if isinstance(usage, Mapping) else None
+        told, prompt, size = token_count(usage, "output_tokens"), told_prompt, _said(self._reply.get("output"))
+        if not self._speaks:
+            told = 0
+        elif not told or is_too_few(told, size):
+            told = None
+        prompt = None if told_prompt is None else min(told_prompt, self._prompt_limit)
+        tokens = None if told is None else min(told, self._max_tokens)
+        claimed_more = (told or 0) > self._max_tokens or (told_prompt or 0) > self._prompt_limit
+        cached = min(token_count(details, "cached_tokens") or 0, prompt or 0)
+        return [Completion("", "stop", tokens, prompt, None, None, size, claimed_more, cached)]
+
+
+def _with_surplus(trace: Completion, tokens: int | None, size: int) -> Completion:
+    """The trace with what another cost that came unasked; where either is not told, both are estimated."""
+    both = None if trace.tokens is None or tokens is None else trace.tokens + tokens
+    return replace(trace, tokens=both, size=(trace.size or 0) + size)
+
+
+def _said(output: object) -> int:
+    """The bytes of what the items of a reply of ``/responses`` say: texts, and arguments of calls."""
+    size, stack = 0, [output]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Mapping):
+            size += sum(text_bytes(text) for name in SAID if isinstance(text := part.get(name), str))
+            stack += part.values()
+        elif isinstance(part, list):
+            stack += part
+    return size
 
 
 def is_transient(status: int) -> bool:

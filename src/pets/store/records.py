@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.budget import Currency, rates_of
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
@@ -85,7 +85,7 @@ class RunSettings:
         try:
             data = json.loads(text)
             data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
-            rates = tuple((token, prompt_token) for token, prompt_token in data["currency"].pop("rates", ()))
+            rates = rates_of(data["currency"].pop("rates", ()))
             currency = Currency(**data["currency"], rates=rates)
             return cls(**{**data, "currency": currency, "endpoints": tuple(data["endpoints"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -154,6 +154,7 @@ class ModelTotals:
     votes: int
     tokens: int
     prompt_tokens: int
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,8 @@ def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Tra
     if not price.rates:
         return price.cost(tokens) - price.per_trace
     totals = (ModelTotals(*row) for row in database.all(sql.TOTALS_BY_MODEL, run))
-    return sum(price.cost(Trace("", 0, tokens=t.tokens, prompt_tokens=t.prompt_tokens, model=t.model)) for t in totals)
+    counts = (Trace("", 0, None, None, t.tokens, t.prompt_tokens, t.model, t.cached_tokens) for t in totals)
+    return sum(price.cost(trace) - price.per_trace for trace in counts)
 
 
 def _storable_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ TOTALS = (
     "coalesce(sum(wasted), 0), coalesce(sum(cached), 0) FROM traces WHERE run = ?1"
 )
 TOTALS_BY_MODEL = (
-    "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens) FROM traces "
+    "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens), sum(cached) FROM traces "
     "WHERE run = ?1 GROUP BY model ORDER BY model"
 )
 
