@@ -1,6 +1,5 @@
-"""ask and tell: never over budget or cap, never a trace lost or doubled, the best question first, restorable."""
+"""ask and tell: never over budget or cap, never a trace lost or doubled, the best question first."""
 
-import json
 import math
 import random
 from collections import Counter
@@ -28,6 +27,16 @@ def questions(n, options=4):
     return [Question(f"q{i}", options=options) for i in range(n)]
 
 
+def in_flight(allocator):
+    """Launches that have neither been told nor cancelled."""
+    return [launch for verdict in allocator.verdicts() for launch in allocator.pending(verdict.question)]
+
+
+def visible(allocator, ids):
+    """All that the outside can see of an allocator."""
+    return repr((allocator.budget, allocator.told, allocator.verdicts(), [allocator.view(id) for id in ids]))
+
+
 def drive(allocator, rng, width=1, theta=None):
     """Run to the end with ``width`` in flight; returns the launches in order."""
     log = []
@@ -52,7 +61,7 @@ class Ledger:
         assert budget.reserved == len(self.open) * budget.currency.hold
         spent = Counter(launch.question for launch in [*self.open, *self.told])
         assert all(count <= cap for count in spent.values())
-        assert sorted(allocator.in_flight()) == sorted(self.open)
+        assert sorted(in_flight(allocator)) == sorted(self.open)
 
     def check_votes(self, allocator):
         """Every told trace is in the tally once, in launch order, as far as the prefix has come back."""
@@ -84,13 +93,13 @@ SCHEDULED = {
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_random_schedules_keep_every_law(name):
-    """Asks of any size, tells late, lost, twice and out of order, cancels, merges, goings, restores."""
+    """Asks of any size, tells late, lost, twice and out of order, cancels, merges, goings."""
     policy, schedules = SCHEDULED[name]
     for seed in range(schedules):
         random_schedule(policy, np.random.default_rng([seed, 7]))
 
 
-EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "restore", "add"] * 2 + ["merge", "withdraw", "wave"]
+EVENTS = ["ask"] * 4 + ["tell"] * 8 + ["lost", "again", "cancel", "add"] * 2 + ["merge", "withdraw", "wave"]
 
 
 def random_allocator(policy, rng):
@@ -113,16 +122,11 @@ def random_allocator(policy, rng):
 
 def random_schedule(policy, rng):
     allocator, coming = random_allocator(policy, rng)
-    shadow = None  # restored at some moment, then told all that the original is told: it must go on alike
     ledger, cap = Ledger(), allocator.budget.cap
     for event in rng.choice(EVENTS, size=int(rng.integers(5, 45))):
-        both = [allocator] if shadow is None else [allocator, shadow]
         pick = list(ledger.open)[int(rng.integers(len(ledger.open)))] if ledger.open else None
         if event == "ask":
-            n = int(rng.integers(1, 9))
-            launches, *others = [one.ask(n) for one in both]
-            assert all(other == launches for other in others)
-            for launch in launches:
+            for launch in allocator.ask(int(rng.integers(1, 9))):
                 assert launch not in ledger.open and launch not in ledger.told and launch not in ledger.cancelled
                 assert launch.question not in ledger.withdrawn
                 ledger.open[launch] = None
@@ -130,45 +134,37 @@ def random_schedule(policy, rng):
             answer = None if event == "lost" else "ABC"[int(rng.integers(3))]
             confidence = None if event == "lost" else float(rng.integers(3, 9))
             trace = Trace(*pick, answer, confidence, tokens=int(rng.integers(8)))
-            assert all(one.tell(trace) for one in both)
+            assert allocator.tell(trace)
             del ledger.open[pick]
             ledger.told[pick] = answer
         elif event == "again":
             for launch in [*list(ledger.told)[:2], *list(ledger.cancelled)[:2]]:
                 if launch.question in ledger.withdrawn:
                     continue
-                assert not any(one.tell(Trace(*launch, "Z", 4.0)) or one.cancel(launch) for one in both)
+                assert not allocator.tell(Trace(*launch, "Z", 4.0)) and not allocator.cancel(launch)
         elif event == "cancel" and pick:
-            assert all(one.cancel(pick) for one in both)
+            assert allocator.cancel(pick)
             del ledger.open[pick]
             ledger.cancelled.add(pick)
         elif event == "merge" and pick:
-            for one in both:
-                one.merge(pick.question, "A", into="B")
+            allocator.merge(pick.question, "A", into="B")
             merged = {
                 launch for launch, said in ledger.told.items() if launch.question == pick.question and said == "A"
             }
             ledger.told.update(dict.fromkeys(merged, "B"))
         elif event == "withdraw" and pick:
-            for one in both:
-                one.withdraw(pick.question)
+            allocator.withdraw(pick.question)
             ledger.withdrawn.add(pick.question)
         elif event == "wave":
-            assert len({(one.next_wave(), one.wave, one.waves_left) for one in both}) == 1
-        elif event == "restore":
-            shadow = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), type(policy))
+            before = allocator.waves_left
+            assert allocator.next_wave() == (before > 0) or isinstance(policy, QuotaPolicy)
         elif event == "add" and coming:
             question = coming.pop()
             try:
                 allocator.add(question)
             except BudgetError:  # an index policy makes no promises to questions that come later
                 assert isinstance(policy, IndexPolicy) and policy.warmup
-                continue
-            for one in both[1:]:
-                one.add(question)
         ledger.check(allocator, cap)
-    if shadow is not None:
-        assert shadow.to_plain() == allocator.to_plain()
     ledger.check_votes(allocator)
 
 
@@ -203,7 +199,7 @@ def test_asking_for_many_is_asking_one_by_one(policy):
                 log += more
                 if len(log) % 6 == 0:
                     break
-            for launch in allocator.in_flight():
+            for launch in in_flight(allocator):
                 allocator.tell(Trace(*launch, "AB"[launch.number % 2]))
         return log
 
@@ -254,7 +250,7 @@ def test_merged_answers_vote_together_from_the_place_of_the_first():
     alike = Allocator(OKG(prior=1.0), Budget(9), questions(1, options=None))
     for launch, answer in zip(alike.ask(5)[:4], ["0.5", "2", "2", "0.5"], strict=True):
         alike.tell(Trace(*launch, answer))
-    assert allocator.to_plain() == alike.to_plain()
+    assert visible(allocator, ["q0"]) == visible(alike, ["q0"]) and allocator.ask(9) == alike.ask(9)
 
 
 def test_a_merge_reaches_traces_that_wait_for_their_turn_and_those_that_a_policy_sees():
@@ -416,7 +412,7 @@ def test_other_currencies_reserve_the_hold_and_settle_the_cost():
 def test_bad_tells_are_refused_and_change_nothing():
     allocator = Allocator(OKG(), Budget(5), questions(2))
     (launch,) = allocator.ask()
-    before = allocator.to_plain()
+    before = visible(allocator, ["q0", "q1"])
     for trace, message in [
         (Trace("nope", 0, "A"), "there is no question 'nope'"),
         (Trace("q1", 0, "A"), "never launched"),
@@ -430,7 +426,7 @@ def test_bad_tells_are_refused_and_change_nothing():
             allocator.tell(trace)
     with pytest.raises(InputError, match="never made"):
         allocator.cancel(Launch("q1", 3))
-    assert allocator.to_plain() == before
+    assert visible(allocator, ["q0", "q1"]) == before
 
 
 def test_a_budget_below_the_warm_up_is_refused():
@@ -449,11 +445,11 @@ def test_a_budget_below_the_warm_up_is_refused():
 def test_a_refused_add_changes_nothing():
     for policy in (OKG(), Uniform(), OnlineGrid()):
         allocator = Allocator(policy, Budget(12), questions(2))
-        before = allocator.to_plain()
+        before = visible(allocator, ["q0", "q1"])
         for bad in ([Question("new"), Question("q0")], [Question("new"), Question("x", options=1)]):
             with pytest.raises(InputError):
                 allocator.add(*bad)
-        assert allocator.to_plain() == before
+        assert visible(allocator, ["q0", "q1"]) == before
         allocator.add(Question("new"))
         assert {launch.question for launch in drive(allocator, np.random.default_rng(0))} == {"q0", "q1", "new"}
 
@@ -463,7 +459,7 @@ def test_after_an_overrun_nothing_more_is_asked_for(policy):
     allocator = Allocator(policy, Budget(20, currency=Currency.tokens(hold=10)), questions(3))
     for launch in allocator.ask(9):
         allocator.tell(Trace(*launch, "A", tokens=11))
-    assert allocator.ask(1) == [] and allocator.budget.overrun == 2
+    assert allocator.ask(1) == [] and allocator.budget.free == -2
 
 
 @pytest.mark.parametrize("policy", [Uniform(), OnlineGrid(), Price(), OKG(), OKG(waves=4)])
@@ -478,16 +474,6 @@ def test_a_token_budget_is_used_though_traces_cost_less_than_their_hold(policy):
     assert 0.9 < allocator.budget.spent / allocator.budget.total <= 1.0
 
 
-@pytest.mark.parametrize("policy", [OKG(), OKG(waves=2), Uniform(), Price()])
-def test_a_top_up_goes_on_where_the_budget_ended(policy):
-    allocator = Allocator(policy, Budget(24), questions(3))
-    drive(allocator, np.random.default_rng(0), 4)
-    assert allocator.ask(1) == []
-    allocator.top_up(12)
-    assert len(drive(allocator, np.random.default_rng(1), 4)) >= 10
-    assert allocator.budget.spent <= 36
-
-
 def test_two_questions_cannot_share_an_id():
     with pytest.raises(InputError, match="id of its own"):
         Allocator(OKG(), Budget(5), [Question("a"), Question("a")])
@@ -498,14 +484,7 @@ def test_a_question_needs_two_options():
         Allocator(OKG(), Budget(5), [Question("a", options=1)])
 
 
-def test_states_of_another_version_or_policy_are_refused():
-    data = Allocator(OKG(), Budget(5), questions(2)).to_plain()
-    with pytest.raises(StateError, match="version 9"):
-        Allocator.restore({**data, "version": 9}, OKG)
-    with pytest.raises(StateError, match="saved by policy OKG"):
-        Allocator.restore(data, Uniform)
-    with pytest.raises(StateError, match="damaged"):
-        Allocator.restore({**data, "records": data["records"][:1]}, OKG)
+def test_a_seed_is_no_negative_number():
     with pytest.raises(InputError, match="the seed is 0 or more"):
         Allocator(OKG(), Budget(5), seed=-1)
 
@@ -596,14 +575,14 @@ def test_attempts_that_were_charged_before_a_launch_is_given_up_count_as_a_trace
     assert allocator.budget.reserved == 0 and not allocator.give_up(launches[0], paid=True)
 
 
-def test_a_question_that_was_given_up_stays_so_when_it_is_restored_and_can_be_withdrawn():
+def test_a_question_that_was_given_up_stays_so_and_can_be_withdrawn():
     allocator = Allocator(OKG(prior=1.0), Budget(total=9), [Question("q1"), Question("q2")])
     (launch,) = allocator.ask()
     allocator.give_up(launch)
-    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), OKG)
-    assert again.stopped(launch.question) and {one.question for one in again.ask(9)} == {"q1", "q2"} - {launch.question}
-    again.withdraw(launch.question)
-    assert len(again.verdicts()) == 1
+    assert allocator.stopped(launch.question)
+    assert {other.question for other in allocator.ask(9)} == {"q1", "q2"} - {launch.question}
+    allocator.withdraw(launch.question)
+    assert len(allocator.verdicts()) == 1
 
 
 def test_traces_paid_for_beside_the_plan_never_touch_what_was_promised():
@@ -618,13 +597,12 @@ def test_with_windows_such_traces_are_made_up_for_as_soon_as_that_is_possible():
     allocator = Allocator(Price(rounds=1), Budget.per_window(2, 9, cap=8))
     allocator.add(Question("q1", options=2))
     allocator.ask(99)
-    assert allocator.charge([Trace("q1", 0)] * 3) and allocator.debt == 3
+    assert allocator.charge([Trace("q1", 0)] * 3) and allocator.budget.spent == 0
     allocator.ask()
-    assert (allocator.debt, allocator.budget.spent) == (2, 1)
-    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), Price)
-    again.add(Question("q2", options=2), Question("q3", options=2))
-    again.ask()
-    assert (again.debt, again.budget.spent) == (1, 2)
+    assert allocator.budget.spent == 1
+    allocator.add(Question("q2", options=2), Question("q3", options=2))
+    allocator.ask()
+    assert allocator.budget.spent == 2
 
 
 def test_adopted_numbers_may_have_gaps():
@@ -670,9 +648,9 @@ def test_a_windows_budget_is_kept_while_questions_come_go_and_break_off():
             leave(allocator, id)
             open_ids.remove(id)
         spent, total = allocator.budget.spent, allocator.budget.total
-        assert spent <= total and spent + allocator.debt == paid + lost
+        assert spent <= total and spent <= paid + lost
     assert 0.95 * 8 * 200 - 8 * 20 < paid + lost <= 8 * 200  # what a question that broke off leaves is used by others
-    assert lost > 40 and allocator.debt == 0 and not allocator.verdicts()  # memory is bounded
+    assert lost > 40 and spent == paid + lost and not allocator.verdicts()  # memory is bounded
 
 
 def test_what_breaks_off_does_not_take_the_warm_up_of_questions_to_come():
@@ -684,7 +662,7 @@ def test_what_breaks_off_does_not_take_the_warm_up_of_questions_to_come():
         assert len(launches) == 4
         told(allocator, launches, rng)
         leave(allocator, f"q{number}")
-    assert allocator.debt == 100 and (allocator.budget.spent, allocator.budget.total) == (32, 32)
+    assert (allocator.budget.spent, allocator.budget.total) == (32, 32)
 
 
 @pytest.mark.parametrize(("open_at_once", "room"), [(8, 64), (64, 16)])
@@ -715,10 +693,12 @@ def test_what_breaks_off_is_made_up_for_under_any_load(open_at_once, room):
 
 
 def test_what_a_server_that_only_times_out_costs_is_not_remembered_for_ever():
-    allocator = Allocator(Uniform(), Budget.per_window(10, 160))
+    allocator = Allocator(Uniform(), Budget.per_window(1, 3 * MAX_DEBT))
     for number in range(3):
         assert allocator.charge([Trace("q", number)] * MAX_DEBT)
-    assert allocator.debt == MAX_DEBT
+    allocator.add(Question("q"))
+    allocator.ask()
+    assert allocator.budget.spent == MAX_DEBT
 
 
 class TestSharedStream:
@@ -786,7 +766,7 @@ def soft_trace(launch, rng):
     return Trace(*launch, answer, soft=SoftVote(answer, (("A", share), ("B", 1.0 - share))))
 
 
-def test_soft_votes_cost_one_trace_each_and_survive_a_snapshot_and_adoption():
+def test_soft_votes_cost_one_trace_each_and_survive_adoption():
     questions = [Question(f"q{i}", options=2) for i in range(20)]
     allocator, rng = Allocator(OKG(), Budget(80, cap=8), questions, soft=True), np.random.default_rng(0)
     traces = []
@@ -796,8 +776,6 @@ def test_soft_votes_cost_one_trace_each_and_survive_a_snapshot_and_adoption():
         allocator.tell(traces[-1])
     assert allocator.budget.spent == 50 and allocator.votes_per_trace > 1.5
     assert all(allocator.tally(q.id).launched <= 8 for q in questions)
-    again = Allocator.restore(json.loads(json.dumps(allocator.to_plain())), OKG)
-    assert again.verdicts() == allocator.verdicts() and again.ask(30) == allocator.ask(30)
     adopted = Allocator(OKG(), Budget(80, cap=8), questions, soft=True)
     adopted.adopt(sorted(traces, key=lambda trace: (int(trace.question[1:]), trace.number)))
     allocator.learn_worth()
@@ -823,12 +801,6 @@ def test_soft_votes_need_a_policy_of_votes():
         Allocator(OKGWeighted(), Budget(8), soft=True)
 
 
-def test_prices_of_launches_survive_a_snapshot_and_are_refused_where_they_are_none():
-    prices = (1.0, 8.0)
-    allocator = Allocator(OKG(), Budget(20), [Question(f"q{i}", options=4) for i in range(3)], prices=prices)
-    for launch in allocator.ask(5):
-        allocator.tell(Trace(launch.question, launch.number, "A"))
-    again = Allocator.restore(allocator.to_plain(), OKG)
-    assert again.prices == prices and again.ask(9) == allocator.ask(9)
+def test_prices_of_launches_are_refused_where_they_are_none():
     with pytest.raises(InputError, match="greater than 0"):
         Allocator(OKG(), Budget(20), prices=(0.0, 1.0))

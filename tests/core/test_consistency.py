@@ -17,7 +17,6 @@ from pets.core.consistency import (
     complement_curve,
     gains,
     log_gain_binary,
-    simulated_weighted_SC,
     win_curve,
 )
 from pets.errors import InputError
@@ -156,49 +155,6 @@ def test_log_gain_binary_is_minus_infinity_at_odd_n_and_where_nothing_is_left_to
     np.testing.assert_array_equal(log_gain_binary(1.0, [0, 2]), [np.log(0.5), -np.inf])
 
 
-def test_simulated_rate_of_a_large_pool_with_equal_weights_is_the_exact_one():
-    pool = ["a"] * 2500 + ["b"] * 1500 + ["c"] * 1000
-    draws = 4000
-    rates = simulated_weighted_SC(pool, np.ones(5000), 12, draws, np.random.default_rng(2))
-    exact = SC_curve([0.5, 0.3, 0.2], 12)  # with replacement: 12 of 5000 differ by less than 0.002
-    np.testing.assert_allclose(rates, exact, rtol=0, atol=5 * 0.5 / np.sqrt(draws) + 0.002)
-    assert rates[0] == 1 / 3
-
-
-def test_simulated_rate_draws_without_replacement():
-    pool, draws = ["a"] * 3 + ["b"] * 2, 20_000
-    rates = simulated_weighted_SC(pool, np.ones(5), 5, draws, np.random.default_rng(3))
-    # B = 2: aa 3/10, ab 6/10 a coin; B = 3: aaa 1/10, aab 6/10; B = 4: aaab 2/5, aabb 3/5 a coin
-    np.testing.assert_allclose(rates, [0.5, 0.6, 0.6, 0.7, 0.7, 1], rtol=0, atol=5 * 0.5 / np.sqrt(draws))
-
-
-def test_simulated_target_and_votes_are_weighted():
-    rates = simulated_weighted_SC(["a", "a", "b"], [1, 1, 3], 3, 6000, np.random.default_rng(4))
-    np.testing.assert_allclose(rates, [0.5, 1 / 3, 2 / 3, 1], rtol=0, atol=0.035)
-    assert rates[3] == 1
-
-
-def test_no_answer_and_weight_zero_use_budget_and_cast_no_vote():
-    rng = np.random.default_rng(5)
-    silent = simulated_weighted_SC(["a", None, "b"], [1, 1, 0], 3, 6000, rng)
-    np.testing.assert_allclose(silent, [1, 1 / 3, 2 / 3, 1], rtol=0, atol=0.035)
-    np.testing.assert_array_equal(simulated_weighted_SC([None, None], [1, 1], 2, 10, rng), 0)
-    np.testing.assert_array_equal(simulated_weighted_SC([], [], 0, 10, rng), [0])
-
-
-def test_sums_that_differ_by_rounding_alone_tie_and_the_first_launched_wins():
-    # 0.1 + 0.2 > 0.3 in floats; the pool's vote is "a", recorded first.
-    rates = simulated_weighted_SC(["a", "b", "b"], [0.3, 0.1, 0.2], 3, 9000, np.random.default_rng(6))
-    assert rates[3] == pytest.approx(1 / 3, abs=0.03)  # "a" is first in a third of the orders
-
-
-def test_simulation_is_repeatable_and_blind_to_its_block_size(monkeypatch):
-    pool, weights = ["a", "b", "a", None, "c"], [1, 2, 1, 1, 0.5]
-    whole = simulated_weighted_SC(pool, weights, 5, 100, np.random.default_rng(7))
-    monkeypatch.setattr("pets.core.consistency._BLOCK", 60)
-    np.testing.assert_array_equal(simulated_weighted_SC(pool, weights, 5, 100, np.random.default_rng(7)), whole)
-
-
 def test_theta_that_sums_to_one_within_rounding_is_normalized():
     assert check_theta([0.5, 0.5 + 5e-10]).sum() == pytest.approx(1, abs=1e-15)
 
@@ -226,19 +182,3 @@ def test_other_bad_arguments_are_refused():
     for n in (-2, 1.5):
         with pytest.raises(InputError, match="n = "):
             log_gain_binary(0.6, n)
-
-
-@pytest.mark.parametrize(
-    ("weights", "B_max", "draws", "match"),
-    [
-        ([1, np.nan], 2, 10, "weights"),
-        ([1, -1], 2, 10, "weights"),
-        ([1, np.inf], 2, 10, "weights"),
-        ([1], 2, 10, "weights"),
-        ([1, 1], 3, 10, "B_max"),
-        ([1, 1], 2, 0, "draws"),
-    ],
-)
-def test_bad_pool_is_refused(weights, B_max, draws, match):
-    with pytest.raises(InputError, match=match):
-        simulated_weighted_SC(["a", "b"], weights, B_max, draws, np.random.default_rng(0))

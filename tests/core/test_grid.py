@@ -9,8 +9,10 @@ from scipy.stats import binom
 from pets.core.consistency import SC_curve
 from pets.core.grid import Grid, fit_grid, fit_oracle, plan_for, pool_curve
 from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment
-from pets.core.probit import Probit, l1_loss, smooth_theta
+from pets.core.probit import Probit, smooth_theta
 from pets.errors import BudgetError, InputError
+
+from .test_probit import l1_loss
 
 small_pools = st.tuples(st.lists(st.integers(0, 6), max_size=5).map(tuple), st.integers(0, 4)).filter(
     lambda pool: K0 <= sum(pool[0]) + pool[1] <= 16

@@ -13,11 +13,18 @@ from pets.core.probit import (
     Probit,
     fit_probit_l1,
     fit_probit_regression,
-    l1_loss,
     smooth_theta,
     sup_error,
 )
 from pets.errors import InputError
+
+
+def l1_loss(probit, curves, weights=None):
+    """sum_q w_q mean_{B >= 1} |SC_q(B) - Phi(a sqrt(B) + b)|, the weights scaled to sum 1."""
+    SC = np.atleast_2d(curves)
+    errors = np.abs(SC[:, 1:] - probit.curve(range(1, SC.shape[1]))).mean(axis=1)
+    return float(np.average(errors, weights=weights))
+
 
 B = np.arange(65)
 
@@ -110,13 +117,6 @@ def test_l1_finds_what_a_global_search_finds():
     bounds = [(0, 3), (-3, 3)]
     best = differential_evolution(lambda p: l1_loss(Probit(*p), curves, weights), bounds, rng=0, tol=1e-8)
     assert loss <= best.fun + 1e-7
-
-
-def test_l1_loss_is_the_weighted_mean_of_the_curves_losses():
-    curves = [SC_curve(PANELS[4]["linear"], 16), SC_curve(PANELS[4]["flat"], 16)]
-    one, two = (np.mean(np.abs(curve[1:] - Probit(0.2, 0).curve(range(1, 17)))) for curve in curves)
-    assert l1_loss(Probit(0.2, 0), curves, [3, 1]) == pytest.approx((3 * one + two) / 4)
-    assert l1_loss(Probit(0.2, 0), curves) == pytest.approx((one + two) / 2)
 
 
 @pytest.mark.parametrize(("M", "name"), SUP_ERRORS)

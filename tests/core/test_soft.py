@@ -98,13 +98,6 @@ def test_merged_answers_are_one():
     assert set(tally.votes(SoftWorth(), options=None)) == {"b"}
 
 
-def test_plain_data_holds_a_tally():
-    tally = SoftTally([("a", SoftVote("a", (("a", 0.6), ("b", 0.4))))])
-    tally.add("b", None)
-    again = SoftTally.from_plain(tally.to_plain())
-    assert (again.ballots, again.plain) == (tally.ballots, tally.plain)
-
-
 def batch(rng, questions, traces, said, *, options=4):
     """Questions with known theta; ``said(theta, answer)`` is what a trace reports."""
     tallies = []

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betaincc, betaln, gammainc, gammaincc, gammaln, ndtr
 
-from pets.core.weighted import Belief, R_plus, U, p_argmax
+from pets.core.weighted import Belief, R_plus, p_argmax
 from pets.errors import InputError
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+
+def U(belief):
+    """The value of a belief: max_m P(argmax = m | belief)."""
+    return float(p_argmax(belief).max())
 
 
 def panels(edges):

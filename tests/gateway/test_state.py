@@ -16,20 +16,13 @@ def state():
     asyncio.run(state.close())
 
 
-def test_requests_are_counted_while_they_are_open(state):
-    with pytest.raises(ZeroDivisionError), state.open_request():
-        assert state.open_requests == 1
-        raise ZeroDivisionError
-    assert state.open_requests == 0
-
-
 def test_a_stopping_gateway_is_not_ready_and_opens_no_request(state):
     assert state.readiness() == {"ledger": True, "queue": True, "running": True}
     state.stopping = True
     assert not state.readiness()["running"]
     with pytest.raises(ApiError) as error, state.open_request():
         pass
-    assert (error.value.status, error.value.code, state.open_requests) == (503, "stopping", 0)
+    assert (error.value.status, error.value.code) == (503, "stopping")
 
 
 def test_closing_twice_does_no_harm(state):

@@ -6,7 +6,7 @@ It holds tallies, pending traces, the budget and a policy, and knows no clock, s
 - a trace counts once, whatever is told twice, late or out of order (``tell`` then returns False);
 - beliefs see only the launch-order prefix of a question that has fully come back (those that finish first are
   short, and short traces vote differently); the rest is pending;
-- the same questions, seed, asks and tells give the same launches, also across ``to_plain`` / ``restore``.
+- the same questions, seed, asks and tells give the same launches.
 
 >>> from pets.core.budget import Budget
 >>> from pets.policies.okg import OKG
@@ -23,11 +23,9 @@ True
 import math
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import astuple
-from typing import Any
 
 from pets.core.budget import Budget
-from pets.core.policy import Policy, View, frozen, plain
+from pets.core.policy import Policy, View
 from pets.core.queues import queue_for
 from pets.core.queues.quotas import QuotaQueue, StreamShare
 from pets.core.queues.waves import WaveQueue
@@ -39,7 +37,6 @@ from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
 
-SNAPSHOT_VERSION = 3
 WORTH_GROWTH = 1.1  # of the traces told, after which the worth of soft votes is learned again
 MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
@@ -291,11 +288,6 @@ class Allocator:
             return None
         return sum(sum(record.votes.values()) for record in records) / sum(r.returned - r.nulls for r in records)
 
-    def top_up(self, amount: int) -> None:
-        """More budget: what had stopped for want of it goes on."""
-        self.budget.grow(amount)
-        self._queue.reopen()
-
     def tell(self, trace: Trace) -> bool:
         """Take what came back for a launch, in any order; False if that launch has been told or cancelled before.
 
@@ -391,11 +383,6 @@ class Allocator:
         """Traces that the budget pays for beyond what was promised to questions here and to come."""
         return max(0, self.budget.affordable - self._queue.promised)
 
-    @property
-    def debt(self) -> int:
-        """Traces that were paid for beside the plan and that it has yet to make up for."""
-        return len(self._debt)
-
     def merge(self, question: str, answer: str, into: str) -> None:
         """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
 
@@ -443,10 +430,6 @@ class Allocator:
             self._leaving.add(question)
             self._drain(record)
 
-    def in_flight(self) -> list[Launch]:
-        """Launches that have neither been told nor cancelled, question by question."""
-        return [Launch(record.id, number) for record in self._records.values() for number in record.in_flight()]
-
     def pending(self, question: str) -> list[Launch]:
         """The launches of one question that have neither been told nor cancelled."""
         record = self._record(question)
@@ -477,75 +460,6 @@ class Allocator:
     def verdicts(self) -> list[Verdict]:
         """Every question's verdict, in the order of arrival."""
         return [self.verdict(question) for question in self._records]
-
-    def to_plain(self) -> dict[str, Any]:
-        """All that :meth:`restore` needs, as dicts, lists, strings, numbers and None: JSON can hold it."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "policy": type(self.policy).__name__,
-            "options": self.policy.to_plain(),
-            "budget": self.budget.to_plain(),
-            "horizon": self.horizon,
-            "seed": self.seed,
-            "soft": self.soft,
-            "worth": list(astuple(self.worth)),
-            "worth_at": self._worth_at,
-            "past_soft": [tally.to_plain() for tally in self._past_soft],
-            "prices": list(self.prices),
-            "told": self.told,
-            "refit_at": None if self._refit_at == math.inf else self._refit_at,
-            "fitted": self._fitted,
-            "arrived": self._arrived,
-            "records": [record.to_plain() for record in self._records.values()],
-            "leaving": sorted(self._leaving),
-            "given_up": sorted(self._given_up),
-            "debt": [plain(astuple(trace)) for trace in self._debt],
-            "past": [plain(astuple(tally)) for tally in self._past],
-            "order": self._queue.order(),
-            "queue": self._queue.to_plain(),
-        }
-
-    @classmethod
-    def restore(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
-        """The allocator that :meth:`to_plain` described; ``policy`` is the policy's class, the rest is in the data."""
-        if data.get("version") != SNAPSHOT_VERSION:
-            raise StateError(
-                f"this allocator state has version {data.get('version')!r}; this pets reads {SNAPSHOT_VERSION}."
-            )
-        if data.get("policy") != policy.__name__:
-            raise StateError(f"this state was saved by policy {data.get('policy')}, not by {policy.__name__}.")
-        try:
-            return cls._restored(data, policy)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise StateError(f"this allocator state is damaged ({error!r}); restore an earlier one.") from error
-
-    @classmethod
-    def _restored(cls, data: dict[str, Any], policy: type[Policy]) -> "Allocator":
-        self = cls(
-            policy.from_plain(data["options"]),
-            Budget.from_plain(data["budget"]),
-            seed=data["seed"],
-            horizon=data["horizon"],
-            soft=data["soft"],
-            prices=tuple(data.get("prices", ())),
-        )
-        self.worth, self._worth_at = SoftWorth(*data["worth"]), data["worth_at"]
-        self._past_soft.extend(SoftTally.from_plain(row) for row in data["past_soft"])
-        self.told = data["told"]
-        self._refit_at = math.inf if data["refit_at"] is None else data["refit_at"]
-        self._fitted = data["fitted"]
-        self._queue.only_warmup = self._waits_for_warmup()
-        records = [Record.from_plain(row) for row in data["records"]]
-        self._records = {record.id: record for record in records}
-        self._arrived, self._leaving = data["arrived"], set(data["leaving"])
-        self._given_up = set(data.get("given_up", ()))
-        self._debt.extend(Trace(*row) for row in data.get("debt", ()))
-        self._past.extend(Tally(*map(frozen, row)) for row in data["past"])
-        placed = {record.position: record for record in records}
-        for position in data["order"]:
-            self._queue.add(placed[position])
-        self._queue.restore(data["queue"])
-        return self
 
     def _record(self, question: str) -> Record:
         try:

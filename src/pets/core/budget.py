@@ -4,7 +4,7 @@ All amounts are whole numbers of the smallest unit (traces, tokens, or picodolla
 
     total >= spent + reserved        at every moment, as long as no trace costs more than its hold
 
-A trace that costs more than was held for it is charged in full (the money is gone): ``overrun`` then says how far
+A trace that costs more than was held for it is charged in full (the money is gone): ``spent - total`` then says how far
 over the total that went, and nothing more is granted.
 """
 
@@ -205,11 +205,6 @@ class Budget:
     def free(self) -> int:
         """Neither spent nor reserved; negative only after an overrun."""
         return self.total - self.spent - self.reserved
-
-    @property
-    def overrun(self) -> int:
-        """How far traces that cost more than their hold took the spend over the total."""
-        return max(0, self.spent - self.total)
 
     @property
     def affordable(self) -> int:

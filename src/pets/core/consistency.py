@@ -7,8 +7,6 @@ which is simulated from a recorded pool. Where theta has tied maxima the populat
 by symmetry each gives the same curve. (Liu et al., PETS)
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, gammaln, xlogy
@@ -22,13 +20,11 @@ __all__ = [
     "complement_curve",
     "gains",
     "log_gain_binary",
-    "simulated_weighted_SC",
     "win_curve",
 ]
 
 Floats = NDArray[np.float64]
 _B_MAX_MULTINOMIAL = 1900  # the Poisson terms span e^(B_max / e), which leaves float64 at 1927
-_BLOCK = 4_000_000  # floats in one block of simulated orders: 32 MB
 
 
 def check_theta(theta: ArrayLike) -> Floats:
@@ -174,49 +170,6 @@ def log_gain_binary(theta: float, n: ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
         even = np.log(abs(theta - 0.5)) + log_binomial + xlogy(k, theta * (1 - theta))
     return np.where(counts % 2 == 0, even, -np.inf)
-
-
-def simulated_weighted_SC(
-    answers: Sequence[str | None], weights: ArrayLike, B_max: int, draws: int, rng: np.random.Generator
-) -> Floats:
-    """SC^W(q; B) for B = 0..B_max, shape (B_max + 1,), by simulation (Liu et al., PETS, Setup).
-
-    Each of ``draws`` random orders of the pool gives a whole curve: B traces without replacement, right where
-    their weighted vote is the whole pool's. A tie goes to the tied answer launched first: in that order, and
-    for the pool as recorded. ``None`` and weight 0 use budget and cast no vote; where none was cast it is
-    wrong. SC^W(q; 0) = 1 / (number of distinct answers that voted); a pool without any vote gives zeros.
-
-    >>> simulated_weighted_SC(["a", "a", "b", None], [1, 1, 0.5, 1], 4, 1000, np.random.default_rng(0))
-    array([0.5  , 0.49 , 0.824, 1.   , 1.   ])
-    """
-    votes, rates = _vote_matrix(answers, weights), np.zeros(_check_B_max(B_max) + 1)
-    if B_max > len(answers):
-        raise InputError(f"B_max = {B_max}; the pool holds {len(answers)} traces. Lower B_max to that.")
-    if draws < 1:
-        raise InputError(f"draws = {draws}; expected >= 1. 1000 draws give a standard error under 0.016.")
-    if votes.size == 0:
-        return rates
-    target = _leaders(votes.cumsum(axis=0)[None])[0, -1]
-    block = max(1, _BLOCK // votes.size)
-    for start in range(0, draws, block):
-        order = rng.random((min(block, draws - start), len(answers))).argsort(axis=1)
-        rates[1:] += (_leaders(votes[order[:, :B_max]].cumsum(axis=1)) == target).sum(axis=0)
-    rates /= draws
-    rates[0] = 1 / votes.shape[1]
-    return rates
-
-
-def _vote_matrix(answers: Sequence[str | None], weights: ArrayLike) -> Floats:
-    """What each trace adds to each answer that has any vote, shape (traces, answers)."""
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (len(answers),):
-        raise InputError(f"weights have shape {w.shape}; expected ({len(answers)},). Pass one for each answer.")
-    if not np.all(np.isfinite(w)) or np.any(w < 0):
-        raise InputError(f"weights = {w.tolist()}; expected finite values >= 0. Weigh 0 what must not vote.")
-    cast = [answer if weight > 0 else None for answer, weight in zip(answers, w, strict=True)]
-    distinct = [answer for answer in dict.fromkeys(cast) if answer is not None]
-    same = np.array([[answer == label for label in distinct] for answer in cast], dtype=np.float64)
-    return w[:, None] * same.reshape(len(answers), len(distinct))
 
 
 def _leaders(sums: Floats) -> NDArray[np.intp]:

@@ -21,7 +21,6 @@ __all__ = [
     "Probit",
     "fit_probit_l1",
     "fit_probit_regression",
-    "l1_loss",
     "smooth_theta",
     "sup_error",
 ]
@@ -107,24 +106,14 @@ def _probit_points(SC: Floats) -> tuple[Floats, Floats, Floats]:
     return x, z, np.exp(-(z**2)) / (SC * (1 - SC))
 
 
-def l1_loss(probit: Probit, curves: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """sum_q w_q mean_{B >= 1} |SC_q(B) - Phi(a sqrt(B) + b)| with the weights scaled to sum 1.
-
-    ``curves`` has shape (Q, B_max + 1) or (B_max + 1,), ``weights`` shape (Q,) (Liu et al., PETS).
-
-    >>> l1_loss(Probit(0, 0), [0.5, 0.75, 0.75, 1])
-    0.3333333333333333
-    """
-    SC = _check_curves(curves)
-    return float(_check_weights(weights, len(SC)) @ _mean_errors(probit.a, probit.b, SC))
-
-
 def _mean_errors(a: float, b: float, SC: Floats) -> Floats:
     return np.asarray(np.abs(SC[:, 1:] - ndtr(a * np.sqrt(np.arange(1, SC.shape[1])) + b)).mean(axis=1))
 
 
 def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit:
-    """Fit (a, b), a >= 0, to one curve or to a grid of them by the paper's loss, ``l1_loss``.
+    """Fit (a, b), a >= 0, to one curve or to a grid of them by the paper's loss.
+
+    It is ``sum_q w_q mean_{B >= 1} |SC_q(B) - Phi(a sqrt(B) + b)|``, the weights scaled to sum 1.
 
     Nelder-Mead from the regression fit of the mean curve, a line through the origin and a flat one, and again
     from the best: never worse than that regression. ``curves`` has shape (Q, B_max + 1) or (B_max + 1,). Like

@@ -1,12 +1,10 @@
 """What the allocator keeps of one question: its votes so far and what is in flight."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pets.core.soft import SoftTally, SoftWorth
 from pets.core.tally import Tally
-from pets.types import SoftVote, Trace
+from pets.types import Trace
 
 __all__ = ["NULL", "Record"]
 
@@ -170,39 +168,6 @@ class Record:
             self.extra,
         )
 
-    def to_plain(self) -> list[Any]:
-        """Plain data for :meth:`from_plain`."""
-        late = [[number, None if t is None else _trace_to_plain(t)] for number, t in (self.late or {}).items()]
-        traces = None if self.traces is None else [_trace_to_plain(trace) for trace in self.traces]
-        votes = [[answer, count] for answer, count in self.votes.items()]
-        numbers = [self.launched, self.told, self.cancelled, self.nulls, self.tokens]
-        soft = None if self.soft is None else self.soft.to_plain()
-        return [self.id, self.position, self.options, *numbers, votes, late, traces, self.returned, soft]
-
-    @classmethod
-    def from_plain(cls, row: Sequence[Any]) -> "Record":
-        """The record that :meth:`to_plain` described."""
-        id, position, options, launched, told, cancelled, nulls, tokens, votes, late, traces, returned, soft = row
-        record = cls(id, position, options, keep_traces=False)
-        record.soft = None if soft is None else SoftTally.from_plain(soft)
-        record.launched, record.told, record.cancelled, record.nulls = launched, told, cancelled, nulls
-        record.votes, record.tokens, record.returned = dict(votes), tokens, returned
-        record.late = {number: None if t is None else _trace_from_plain(id, t) for number, t in late} or None
-        record.traces = None if traces is None else [_trace_from_plain(id, t) for t in traces]
-        return record
-
 
 def _renamed(trace: Trace, answer: str, into: str) -> Trace:
     return replace(trace, answer=into) if trace.answer == answer else trace
-
-
-def _trace_to_plain(trace: Trace) -> list[Any]:
-    soft = None if trace.soft is None else trace.soft.to_plain()
-    counted = (trace.tokens, trace.prompt_tokens, trace.model, trace.cached_tokens)
-    return [trace.number, trace.answer, trace.confidence, *counted, soft]
-
-
-def _trace_from_plain(question: str, row: Sequence[Any]) -> Trace:
-    *values, soft = row
-    trace = Trace(question, *values)
-    return trace if soft is None else replace(trace, soft=SoftVote.from_plain(soft))

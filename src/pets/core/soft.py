@@ -167,17 +167,6 @@ class SoftTally:
             votes = {answer: count if answer in answers else min(count, most) for answer, count in votes.items()}
         return _whole(votes, round(total) + self.plain.total())
 
-    def to_plain(self) -> list[Any]:
-        """Plain data for :meth:`from_plain`."""
-        return [[[answer, soft.to_plain()] for answer, soft in self.ballots], dict(self.plain)]
-
-    @classmethod
-    def from_plain(cls, data: Sequence[Any]) -> "SoftTally":
-        """The tally that :meth:`to_plain` described."""
-        self = cls((answer, SoftVote.from_plain(soft)) for answer, soft in data[0])
-        self.plain.update(data[1])
-        return self
-
 
 def learn_worth(tallies: Iterable[SoftTally]) -> SoftWorth:
     """The worth of soft votes on the questions of a batch that have two votes or more.

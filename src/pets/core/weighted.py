@@ -1,4 +1,4 @@
-"""The Dirichlet-Normal belief of the confidence-weighted vote: P(argmax_m theta_m mu_m = m | S), U and R+.
+"""The Dirichlet-Normal belief of the confidence-weighted vote: P(argmax_m theta_m mu_m = m | S) and R+.
 
 theta ~ Dir(alpha), mu_m ~ N(beta_m, v_m) independent. With theta_m = G_m / sum G and Z_m = G_m mu_m,
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Belief", "R_plus", "U", "p_argmax"]
+__all__ = ["Belief", "R_plus", "p_argmax"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,10 @@ def p_argmax(belief: Belief) -> "Array":
     return P
 
 
-def U(belief: Belief) -> float:
-    """U(S) = max_m P(argmax theta mu = m | S), the posterior chance that the terminal rule is right.
-
-    >>> round(U(Belief((1.0,) * 4, (8.0,) * 4, (1.0,) * 4)), 6)
-    0.25
-    """
-    return float(p_argmax(belief).max())
-
-
 def R_plus(belief: Belief) -> float:
     """R+ = max_m U(Upd(S; m, beta_m)) - U(S), OKG's optimistic gain of one more trace.
+
+    U(S) = max_m P(argmax theta mu = m | S) is the posterior chance that the terminal rule is right.
 
     Taken from complements, 1 - U = sum of P over all but the leader, so it does not drown in the rounding of two
     numbers near 1. Equal options are computed once.

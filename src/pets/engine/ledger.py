@@ -99,8 +99,6 @@ class RunLedger(Ledger):
     """
 
     def __init__(self, run: Run) -> None:
-        self.writes = 0
-        """Transactions so far."""
         self._run = run
         self._opened: dict[Launch, int] = {}  # holds of launches that are neither back nor given up
         self._charged: set[Launch] = set()  # those of them that have lost an attempt
@@ -220,6 +218,5 @@ class RunLedger(Ledger):
                 transaction.durable.set_exception(error)  # whoever waits hears of it
                 transaction.durable.exception()  # heard, also if every waiter is gone
                 continue
-            self.writes += 1
             transaction.durable.set_result(None)
         self._writer = None

@@ -26,7 +26,7 @@ order or the finite batch says something of the questions that remain. Trace len
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
@@ -44,7 +44,6 @@ __all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "states_of",
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Stop = Callable[[tuple[int, ...]], bool]
 
 MAX_ANSWERS = 8  # different answers of one question
 MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
@@ -69,10 +68,6 @@ class Frontier:
         if not 0.0 <= level <= 1.0:
             raise InputError(f"a self-consistency lies between 0 and 1; got {level}.")
         return float(np.interp(level, self.consistency, self.traces))
-
-    def consistency_at(self, traces: float) -> float:
-        """The highest self-consistency for these mean traces per question."""
-        return float(np.interp(traces, self.traces, self.consistency))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,16 +149,6 @@ class Lattice:
             later = here[::-1]
         return later[0][0, 1], later[0][0, 0]
 
-    def follow(self, stop: Stop) -> tuple[float, float]:
-        """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
-        consistency = self.layers[-1].vote
-        traces = np.zeros_like(consistency)
-        for layer in self.layers[-2::-1]:
-            stops = np.array([stop(_tally(row)) for row in layer.votes.tolist()])
-            consistency = np.where(stops, layer.vote, layer.step @ consistency)
-            traces = np.where(stops, 0.0, 1.0 + layer.step @ traces)
-        return float(traces[0]), float(consistency[0])
-
 
 def optimal_frontier(
     counts: Sequence[Sequence[int]],
@@ -243,10 +228,6 @@ def votes_alone(pool: LabelledPool, size: int) -> tuple[list[tuple[int, ...]], f
             votes = tuple(sorted(whole.tolist(), reverse=True))
         counts.append(votes)
     return counts, float(np.mean(ratios))
-
-
-def _tally(votes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted((n for n in votes if n), reverse=True))
 
 
 def states_of(answers: int, size: int, ordered: bool = True) -> int:

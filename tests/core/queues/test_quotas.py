@@ -100,12 +100,3 @@ def test_the_warm_up_of_a_question_that_has_just_arrived_is_kept():
         for launch in launches:
             allocator.tell(Trace(*launch, "A"))
     assert [verdict.traces for verdict in allocator.verdicts()] == [8, 4]
-
-
-def test_a_top_up_gives_a_one_shot_policy_one_shot_more():
-    allocator = stream(Fixed(more=2, rounds=1), Budget(2), 1)
-    allocator.top_up(20)
-    while launches := allocator.ask(4):
-        for launch in launches:
-            allocator.tell(Trace(*launch, "A"))
-    assert (allocator.verdict("q0").traces, allocator.stopped("q0")) == (4, True)

@@ -89,17 +89,6 @@ def test_a_resumed_run_knows_how_many_waves_were_begun():
     assert len(allocator.ask(1000)) == 36 and allocator.ask(1) == []
 
 
-def test_a_top_up_brings_as_many_waves_again():
-    allocator, rng = made(2, total=24), np.random.default_rng(0)
-    while launches := allocator.ask(1000):
-        answered(allocator, launches, rng)
-    allocator.top_up(24)
-    assert allocator.waves_left == 2
-    while launches := allocator.ask(1000):
-        answered(allocator, launches, rng)
-    assert allocator.budget.spent == 48 and allocator.wave == 3
-
-
 def test_streams_and_policies_without_waves_say_so():
     with pytest.raises(InputError, match="over all questions at once"):
         Allocator(OKG(waves=2), Budget(9), horizon=3)

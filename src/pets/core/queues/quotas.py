@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,6 @@ class QuotaQueue:
         self._seed = seed
         self._grants: dict[int, _Grant] = {}  # by position
         self._arrived = 0  # questions ever
-        self._gone = 0  # those of them that were removed
         self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
         self._short: list[_Grant] = []  # wait for money that is held by traces in flight
         self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
@@ -145,7 +143,6 @@ class QuotaQueue:
         self._close(grant)
         self._owed -= grant.owed
         self._owed_final -= grant.owed
-        self._gone += 1
         for waiting in (self._fresh, self._short):
             if grant in waiting:
                 waiting.remove(grant)
@@ -154,15 +151,6 @@ class QuotaQueue:
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
         return self._grants[record.position].stopped
 
-    def reopen(self) -> None:
-        """After a top-up: every question that was stopped is looked at again."""
-        for grant in self._grants.values():
-            if grant.stopped:
-                grant.stopped = grant.final = False
-                self._finals -= 1
-                self._open += grant.record.spent
-                self._short.append(grant)
-
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``; it decides from the next grant on."""
         self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
@@ -170,34 +158,6 @@ class QuotaQueue:
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
         return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
-
-    def order(self) -> list[int]:
-        """Positions in the order that :meth:`add` must see them again."""
-        return list(self._grants)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Grants and past stops, for :meth:`restore`."""
-        fresh = {grant.record.position for grant in self._fresh}
-        rows = [[g.total, g.rounds, g.final, g.stopped, g.record.position in fresh] for g in self._grants.values()]
-        short = [grant.record.position for grant in self._short]
-        counts = {"arrived": self._arrived, "gone": self._gone}
-        return {"grants": rows, "stops": list(self._stops), "short": short, **counts}
-
-    def restore(self, data: dict[str, Any]) -> None:
-        """Put back what :meth:`to_plain` told, after every question was added."""
-        self._fresh.clear()
-        self._stops.extend(data["stops"])
-        self._arrived, self._gone = data["arrived"], data["gone"]
-        self._finals += self._gone
-        for grant, (total, rounds, final, stopped, fresh) in zip(self._grants.values(), data["grants"], strict=True):
-            grant.total, grant.rounds, grant.stopped = total, rounds, stopped
-            self._owed += grant.owed
-            if fresh:
-                self._fresh.append(grant)
-            if final:
-                self._close(grant)
-            self._offer(grant)
-        self._short = [self._grants[position] for position in data["short"]]
 
     def share(self) -> StreamShare:
         """What this queue has taken of the plan, without others'."""

@@ -89,19 +89,6 @@ class RankQueue:
         """Every question's tally."""
         return {record.tally(): 1 for record in self._records.values()}
 
-    def reopen(self) -> None:
-        """After a top-up: an index policy simply goes on."""
-
-    def to_plain(self) -> None:
-        """Nothing beyond the records and their order."""
-
-    def restore(self, data: None) -> None:
-        """Nothing to put back."""
-
-    def order(self) -> list[int]:
-        """Positions in the order that :meth:`add` must see them again."""
-        return list(self._records)
-
     def _rank(self, record: Record) -> None:
         version = self._versions[record.position] = self._versions.get(record.position, 0) + 1
         if record.spent >= self._cap or (self.only_warmup and record.spent >= self.policy.warmup):

@@ -153,19 +153,6 @@ class StateQueue:
                 batch[Tally(*key[:3], key[3] or None)] += len(members)
         return batch
 
-    def reopen(self) -> None:
-        """After a top-up: an index policy simply goes on."""
-
-    def to_plain(self) -> None:
-        """Nothing beyond the records and their order."""
-
-    def restore(self, data: None) -> None:
-        """Nothing to put back."""
-
-    def order(self) -> list[int]:
-        """Positions of all questions, each state's in the order that :meth:`add` must see them again."""
-        return [record.position for record in self._records()]
-
     def _records(self) -> list[Record]:
         """Every question, state by state in the order of their keys: a restored queue lists them alike."""
         states = sorted(range(len(self._keys)), key=self._keys.__getitem__)

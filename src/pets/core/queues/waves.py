@@ -9,7 +9,6 @@ that of a question that is served no more is dropped. Planning costs one call of
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, View
@@ -146,28 +145,10 @@ class WaveQueue:
             states[tally] = states.get(tally, 0) + 1
         return states
 
-    def reopen(self) -> None:
-        """After a top-up: it is spent in as many waves again."""
-        self.waves_left = self.policy.waves
-
-    def to_plain(self) -> dict[str, Any]:
-        """Waves begun and left, and what the one under way has not launched yet."""
-        return {"begun": self._begun, "left": self.waves_left, "parts": [list(part) for part in self._parts.items()]}
-
-    def restore(self, data: dict[str, Any]) -> None:
-        """Put back what :meth:`to_plain` told, after every question was added."""
-        self._begun, self.waves_left = data["begun"], data["left"]
-        for position, owed in data["parts"]:
-            self._owe(self._records[position], owed)
-
     def spend(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
         self._begun += waves
         self.waves_left = max(0, self.waves_left - waves)
-
-    def order(self) -> list[int]:
-        """Positions in the order that :meth:`add` must see them again."""
-        return list(self._records)
 
     def _owe(self, record: Record, owed: int) -> None:
         """Set what a question has yet to get in this wave."""
