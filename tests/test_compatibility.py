@@ -1,8 +1,14 @@
-"""Stores and plans that version 0.1.0 wrote are read and resumed; ``fixtures/v0_1_0/README.md`` says how they came."""
+"""Stores and plans of before are read and resumed.
+
+``fixtures/v0_1_0/README.md`` and ``fixtures/schema_15/make.py`` say how they came.
+"""
 
 import asyncio
+import gzip
 import json
+import re
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,12 +16,20 @@ from click.testing import CliRunner
 
 from pets import Engine
 from pets.cli.main import cli
+from pets.errors import StateError
+from pets.gateway import shared_store
 from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.shared_ledger import SharedLedger, SharedWriter
+from pets.mock import MockModel, running, synthetic
+from pets.openai.batch import BatchReplies, custom_id
 from pets.plans import read_plan
 from pets.samplers import Completion, Sampler
+from pets.samplers.batch import BatchLimits, BatchSampler, JobOutcome
 from pets.store import Store
+
+from .waiting import until
 
 FIXTURES = Path(__file__).parent / "fixtures" / "v0_1_0"
 SECRET = "pets-JrljRxWUYS5Gj2iwB9LmeSoV5m1z78Ccs41aofL8Nsk"
@@ -97,3 +111,206 @@ def test_an_old_gateways_spend_and_key_count(path):
 def test_an_old_plan_is_read():
     plan = read_plan(FIXTURES / "plan.json")
     assert (plan.mean_budget, plan.rounds, plan.provenance.questions) == (8.0, 2, 300)
+
+
+GOLDEN = Path(__file__).parent / "fixtures" / "schema_15"
+HELD = json.loads((GOLDEN / "golden.json").read_text())
+RUNS = [(database, kind) for database in ("sqlite", "postgres") for kind in HELD[database]]
+UNFINISHED = [(database, kind) for database, kind in RUNS if HELD[database][kind]["state"] == "stopped"]
+ASKED_ON = [case for case in UNFINISHED if case[1] not in ("shared", "batch jobs, killed")]
+REPEATED = [case for case in RUNS if not case[1].startswith("stream") and case not in UNFINISHED]
+
+
+@pytest.fixture
+def golden(request, tmp_path):
+    """``golden(database)`` is where a copy of its golden store is."""
+
+    def copy(database):
+        if database != "postgres":
+            path = tmp_path / f"{database}.db"
+            path.write_bytes(
+                gzip.decompress((GOLDEN / f"{'runs' if database == 'sqlite' else database}.db.gz").read_bytes())
+            )
+            return str(path)
+        import psycopg
+
+        url = request.getfixturevalue("postgres_url")
+        server, _, schema = url.rpartition("schema=")
+        dump = gzip.decompress((GOLDEN / "postgres.sql.gz").read_bytes()).decode()
+        with psycopg.connect(server[:-1], autocommit=True) as connection:
+            connection.execute(re.sub(r"\bgolden\b", schema, dump))
+        return url
+
+    return copy
+
+
+@pytest.fixture
+def served():
+    """The mock that the golden runs asked, and how to ask it."""
+    mock = MockModel(synthetic(6, strength=0.4, tokens=12))
+    with running(mock) as url:
+        yield mock, ("--endpoint", url)
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def summary_of(location, run):
+    with Store.open(location, create=False) as store:
+        return store.view(run).summary()
+
+
+def numbers_of(location, run):
+    """The numbers of the traces of each question."""
+    with Store.open(location, create=False) as store:
+        rows = [(trace.question, trace.number) for trace in store.view(run).traces(texts=False)]
+    return {id: [number for other, number in rows if other == id] for id, _ in rows}
+
+
+def check_answers(rows, held):
+    fields = ("answer", "votes", "traces")
+    found = {row["id"]: {name: row[name] for name in fields} for row in rows}
+    assert found == {id: {name: row[name] for name in fields} for id, row in held["answers"].items()}
+
+
+@pytest.mark.parametrize(("database", "kind"), RUNS)
+def test_a_golden_run_is_read_as_it_was_written(golden, database, kind):
+    location, held = golden(database), HELD[database][kind]
+    run = held["run"]
+    (listed,) = [row for row in invoke("runs", "--store", location, "--format", "json") if row["run"] == run]
+    (shown,) = invoke("runs", "show", run, "--store", location, "--format", "json")
+    for facts in (listed, shown):
+        names = ("state", "questions", "traces", "lost", "spent")
+        assert {name: facts[name] for name in names} == {name: held[name] for name in names}
+    check_answers(invoke("runs", "export", run, "--store", location), held)
+    numbers = {id: row["numbers"] for id, row in held["answers"].items() if row["numbers"]}
+    assert numbers_of(location, run) == numbers
+    texts = [row["text"] for row in invoke("runs", "export", run, "--as", "traces", "--store", location)]
+    assert len(texts) == held["traces"] and any(texts) == ("weighted" not in kind)
+
+
+def check_resumed(location, held, sampled):
+    """Nothing was paid twice: beyond what came and what was lost, there is what was sampled, each trace once."""
+    after, numbers = summary_of(location, held["run"]), numbers_of(location, held["run"])
+    assert after.state == "finished" and after.lost == 0
+    assert after.traces == held["traces"] + held["lost"] + sampled
+    for id, row in held["answers"].items():
+        assert set(row["numbers"]) <= set(numbers[id]) and len(set(numbers[id])) == len(numbers[id])
+    assert held["spent"] <= after.spent <= after.settings.total * 1.1
+    if after.settings.currency.flat:
+        assert after.spent == held["spent"] + sampled <= after.settings.total
+
+
+@pytest.mark.parametrize(("database", "kind"), ASKED_ON)
+def test_a_golden_run_that_was_killed_goes_on_to_its_end(golden, served, database, kind):
+    location, held, (mock, at) = golden(database), HELD[database][kind], served
+    verb = ("stream", GOLDEN / "questions.jsonl") if kind.startswith("stream") else ("solve",)
+    rows = invoke(*verb, "--resume", "--run", held["run"], "--store", location, *at)
+    assert mock.stats.traces > 0
+    check_resumed(location, held, mock.stats.traces)
+    if not kind.startswith("stream"):
+        assert summary_of(location, held["run"]).spent >= 0.9 * summary_of(location, held["run"]).settings.total
+        assert len(rows) == 6 and all(row["answer"] for row in rows)
+
+
+class Provider:
+    """Answers every request of a job with A; counts what it sampled, by the name of the request."""
+
+    limits = BatchLimits()
+
+    def __init__(self):
+        self.sampled, self.jobs = Counter(), []
+
+    async def run(self, job, lines, journal, *, new):
+        self.jobs.append(job.id)
+        replies = BatchReplies({custom_id(line) for line in job.lines})
+        for row in map(json.loads, lines):
+            n = row["body"].get("n", 1)
+            choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "The answer is A."}}
+            usage = {"prompt_tokens": 5, "completion_tokens": 6 * n}
+            body = {"choices": [{"index": place, **choice} for place in range(n)], "usage": usage}
+            reply = {"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}}
+            replies.add_line(json.dumps(reply).encode(), "the job")
+            self.sampled[row["custom_id"]] += n
+        return JobOutcome(job, replies)
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_golden_run_by_batch_jobs_reads_what_is_with_its_provider_and_goes_on(golden, database):
+    location, held = golden(database), HELD[database]["batch jobs, killed"]
+    with Store.open(location, create=False) as store:
+        last_job = store.view(held["run"]).jobs()[-1]
+    provider = Provider()
+    resume(location, held["run"], BatchSampler("http://127.0.0.1:1/v1", "mock", provider))
+    assert provider.jobs.count(last_job.id) == bool(held["lost"])  # those launches are in it, not lost
+    assert sum(provider.sampled[custom_id(line)] for line in last_job.lines) == held["lost"]
+    check_resumed(location, {**held, "lost": 0, "spent": held["spent"] - held["lost"]}, provider.sampled.total())
+
+
+def test_a_golden_run_that_processes_shared_is_read_and_does_not_go_on(golden, served):
+    location, (mock, at) = golden("postgres"), served
+    result = CliRunner().invoke(cli, ["solve", "--resume", "--run", "13", "--store", location, *at])
+    assert isinstance(result.exception, StateError) and "--join" in str(result.exception)
+    assert mock.stats.traces == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_golden_run_takes_another_top_up(golden, served, database):
+    location, held, (mock, at) = golden(database), HELD[database]["topped up"], served
+    invoke("top-up", held["run"], "--budget", "+12", "--store", location, *at)
+    assert mock.stats.traces == 12 and summary_of(location, held["run"]).spent == held["spent"] + 12
+
+
+@pytest.mark.parametrize(("database", "kind"), REPEATED)
+def test_the_command_of_a_golden_run_that_is_finished_pays_for_nothing(golden, served, monkeypatch, database, kind):
+    location, held, (mock, at) = golden(database), HELD[database][kind], served
+    monkeypatch.chdir(GOLDEN)
+    of_both = ("--endpoint", f"mock={at[1]}", "--endpoint", f"other={at[1]}", "--model", "mock=2", "--model", "other")
+    rows = invoke(*held["command"], *(of_both if kind == "mixture" else (*at, "--model", "mock")), "--store", location)
+    check_answers(rows, held)
+    assert mock.stats.traces == 0
+
+
+def test_the_keys_and_the_spend_of_a_golden_gateway_count(golden):
+    held = HELD["gateway"]
+    writer = LedgerWriter(golden("gateway"))
+    try:
+        keys, ledger = KeyStore(writer.database), GatewayLedger(writer, total=5000)
+        check_gateway(held, keys, ledger)
+    finally:
+        writer.close()
+
+
+def test_the_keys_and_the_spend_of_a_golden_shared_ledger_count(golden, monkeypatch):
+    monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
+    held, url = HELD["shared gateway"], golden("postgres")
+    writer = SharedWriter(url, "the next")
+    ledger = SharedLedger(writer, total=5000)
+    assert ledger.total.spent == sum(spent for spent, _ in held["spent and held"].values())
+    assert ledger.total.held == sum(on_its_way for _, on_its_way in held["spent and held"].values())
+    writer.start()
+
+    async def find_the_killed_replica_dead():
+        await ledger.begin()
+        await until(lambda: ledger.total.held == 0)
+
+    try:
+        asyncio.run(find_the_killed_replica_dead())
+        check_gateway(held, KeyStore(writer.database), ledger)
+    finally:
+        writer.close()
+
+
+def check_gateway(held, keys, ledger):
+    """What was on its way when the gateway was killed counts as spent."""
+    assert keys.find(held["secrets"]["alice"]) == ApiKey("alice", budget=500, unit="traces")
+    assert keys.find(held["secrets"]["bob"]) == ApiKey("bob") and keys.find(held["secrets"]["carol"]) is None
+    for name, (spent, on_its_way) in held["spent and held"].items():
+        assert on_its_way > 0 and keys.spent(name) == {"traces": spent + on_its_way}
+    assert ledger.total.spent == sum(map(sum, held["spent and held"].values()))
