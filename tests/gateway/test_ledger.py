@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sqlite3
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,8 @@ from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.database import open_database
 from pets.types import Trace
+
+from ..waiting import PATIENCE_S, until
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
 
@@ -154,6 +157,27 @@ def test_a_new_window_brings_a_new_allowance_and_says_when(file_writer):
         assert ledger.affordable_traces(BOB, 1) == 5
         ledger.settle(reservation, cost=5, delivered=5)  # counts where it was held
         assert ledger.affordable_traces(BOB, 1) == 5
+
+    run(file_writer, work, rate_limit=SpendRateLimit(5, 60), clock=clock)
+
+
+@pytest.mark.parametrize("windows_later", [1, 2, 7])
+def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(file_writer, windows_later):
+    clock = Clock()
+
+    async def work(ledger):
+        with contextlib.closing(sqlite3.connect(file_writer.database.path)) as other:
+            other.execute("BEGIN IMMEDIATE")  # as a backup, or another process, may for a while
+            late = asyncio.create_task(ledger.reserve(BOB, 3, 1, "late"))
+            await until(lambda: file_writer._queued)
+            clock.now += 60 * windows_later
+            assert ledger.left(BOB) == 5  # of the present window
+            other.rollback()
+            reservation = await asyncio.wait_for(late, PATIENCE_S)
+        assert reservation is not None and ledger.left(BOB) == 2
+        ledger.settle(reservation, cost=3, delivered=3)
+        assert await ledger.reserve(BOB, 3, 1, "too much") is None
+        assert (ledger.total.spent, ledger.total.held) == (3, 0)
 
     run(file_writer, work, rate_limit=SpendRateLimit(5, 60), clock=clock)
 

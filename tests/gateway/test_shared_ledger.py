@@ -274,6 +274,71 @@ def test_old_windows_go_when_another_opens(replica, rows):
     asyncio.run(work())
 
 
+@contextlib.contextmanager
+def stalled_before_the_server(ledger, url):
+    """No transaction of the ledger reaches its server."""
+    writer, resumed = ledger._shared_writer, threading.Event()
+    commit = writer.commit
+
+    def wait(operations, snapshot):
+        assert resumed.wait(PATIENCE_S)
+        commit(operations, snapshot)
+
+    writer.commit = wait
+    try:
+        yield
+    finally:
+        writer.commit = commit
+        resumed.set()
+
+
+@contextlib.contextmanager
+def stalled_in_the_server(ledger, url):
+    """Every transaction of the ledger waits for its first lock."""
+    with contextlib.closing(open_database(url, create=True)) as database, database.transaction() as transaction:
+        transaction.execute("SELECT 1 FROM replicas WHERE id = ? FOR UPDATE", (ledger._shared_writer.replica,))
+        yield
+
+
+@pytest.mark.parametrize("windows_later", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("stalled", "known"),
+    [(stalled_before_the_server, True), (stalled_before_the_server, False), (stalled_in_the_server, True)],
+)
+def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
+    replica, rows, postgres_url, stalled, known, windows_later
+):
+    hours = [0.0]
+    limits = {"rate_limit": SpendRateLimit(50, 3600), "clock": lambda: time.time() + hours[0] * 3600}
+    slow, quick = replica(**limits), replica(**limits)
+
+    async def spend(ledger, amount):
+        if (reservation := await ledger.reserve(BOB, amount, 1, "r")) is not None:
+            ledger.settle(reservation, amount, delivered=amount)
+        await until(lambda: not ledger._operations)
+        return 0 if reservation is None else amount
+
+    async def work():
+        await slow.begin()
+        if known:
+            await spend(slow, 1)
+        with stalled(slow, postgres_url):
+            late = asyncio.create_task(spend(slow, 20))
+            await asyncio.sleep(0)
+            for hours[0] in range(windows_later + 1):
+                assert await spend(quick, 49 if hours[0] < windows_later else 25) > 0
+        assert await asyncio.wait_for(late, PATIENCE_S) == 20  # of the 25 that the present window has left
+        assert await spend(slow, 6) == 0 and await spend(slow, 5) == 5 and await spend(quick, 1) == 0
+        hours[0] += 1
+        assert await spend(slow, 30) == 30
+
+    asyncio.run(work())
+    by_window = dict(rows("SELECT rate_window, sum(spent) FROM ledger GROUP BY rate_window"))
+    assert len(by_window) == windows_later + 2 and max(by_window.values()) <= 50
+    assert rows("SELECT sum(held) FROM balances") == [(0,)]
+    check_sums(rows)
+
+
 def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatch):
     monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
     ledger = replica(total=100)

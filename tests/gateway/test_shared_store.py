@@ -18,6 +18,14 @@ def test_a_balance_that_is_gone_pays_for_nothing(replica_writer):
     assert commit(replica_writer, entry(2, 1, ("window 1 1", 9), ("total", 9))) == (set(), {"total": (0, 1)})
 
 
+def test_a_window_that_may_have_been_dropped_is_not_begun_again(replica_writer):
+    made = [
+        bool(commit(replica_writer, entry(id, 1, (name, 9), ("total", 99)))[0])
+        for id, name in enumerate(["window 1 10", "window 1 9", "window 1 8", "window 60 1", "key window 1 2"], 1)
+    ]
+    assert made == [True, True, False, True, True]  # of the one before the last nobody has dropped anything
+
+
 def test_a_replica_that_was_ended_joins_again_and_writes_then(replica_writer):
     before = replica_writer.replica
     replica_writer._charge(before, beat=None)

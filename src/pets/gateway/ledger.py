@@ -345,25 +345,32 @@ class GatewayLedger(Ledger):
         prompt_tokens: int = 0,
         model: str = "",
     ) -> Reservation | None:
-        """Hold the most that these traces may cost; None where that is not free. Durable when it returns."""
-        balances = () if kind == "fallback" else self._balances(key)
-        amount = traces * trace_cost
-        if amount > min((balance.free for balance in balances), default=MAX_AMOUNT) or amount > MAX_AMOUNT:
-            return None
-        for balance in balances:
-            balance.held += amount
-        most = traces * max_tokens, traces * prompt_tokens
-        reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most, model)
-        self._next_id += 1
-        try:
-            return reservation if await self._write_reservation(reservation, request, kind) else None
-        except asyncio.CancelledError:
-            self.settle(reservation, cost=0)
-            raise
-        except StateError as error:
-            reservation.open = False  # it has no row to settle
-            message = f"The ledger cannot be written ({error}); nothing was spent."
-            raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
+        """Hold the most that these traces may cost; None where that is not free. Durable when it returns.
+
+        What took so long to write that its window is over is taken back, and held in the present one.
+        """
+        amount, most = traces * trace_cost, (traces * max_tokens, traces * prompt_tokens)
+        while True:
+            balances = () if kind == "fallback" else self._balances(key)
+            if amount > min((balance.free for balance in balances), default=MAX_AMOUNT) or amount > MAX_AMOUNT:
+                return None
+            for balance in balances:
+                balance.held += amount
+            reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most, model)
+            self._next_id += 1
+            try:
+                made = await self._write_reservation(reservation, request, kind)
+            except asyncio.CancelledError:
+                self.settle(reservation, cost=0)
+                raise
+            except StateError as error:
+                reservation.open = False  # it has no row to settle
+                message = f"The ledger cannot be written ({error}); nothing was spent."
+                raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
+            if not balances or self._balances(key)[1] is balances[1]:
+                return reservation if made else None
+            if made:
+                self.settle(reservation, cost=0)
 
     def settle_traces(
         self, reservation: Reservation, traces: Sequence[Trace], estimated: int = 0, claimed_more: int = 0

@@ -20,7 +20,7 @@ from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import TOTALS, Balance, GatewayLedger, Reservation, Settlement, SpendRateLimit, prices_of
 from pets.gateway.ledger_function import Entry, Operation
 from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.shared_store import TOTAL, SharedWriter, StoreSnapshot
+from pets.gateway.shared_store import TOTAL, WINDOW, SharedWriter, StoreSnapshot
 from pets.gateway.telemetry import LOGGER
 
 __all__ = ["SharedBalance", "SharedLedger", "SharedWriter"]
@@ -100,7 +100,7 @@ class SharedLedger(GatewayLedger):
             reservation.held,
             reservation.tokens,
             reservation.prompt_tokens,
-            next((balance.name for balance in balances if balance.name.startswith("window")), None),
+            next((balance.name for balance in balances if balance.name.startswith(WINDOW)), None),
             tuple((balance.name, balance.limit) for balance in balances),
         )
         operation = Operation(entry, made=loop.create_future())
@@ -169,7 +169,7 @@ class SharedLedger(GatewayLedger):
     def _begin_window(self, limit: SpendRateLimit, number: int) -> None:
         self._window_number = number
         self._by_name.pop(getattr(self._window, "name", ""), None)
-        self._window = window = self._balance(f"window {limit.seconds:g} {number}", limit.amount)
+        self._window = window = self._balance(f"{WINDOW}{limit.seconds:g} {number}", limit.amount)
         self._shared_writer.window = (window.name, number * limit.seconds)
 
     def balance_of(self, name: str) -> Balance:

@@ -8,6 +8,9 @@ of the connection's own (:mod:`pets.gateway.ledger_function`):
     rows of ``balances``        FOR UPDATE in the order of their names; what does not fit is refused
     new rows of ``ledger``      then the balances are moved, and the transaction committed
 
+New balances are begun before it, one replica at a time; an old window's, which may have been dropped, is not: a
+reservation that was on its way for so long is refused, and tried again in the present window.
+
 The server decides what fits, first come, first served: while the balances are locked, nobody waits for a client. Every
 transaction takes its locks in this order, so none waits for another in a circle. It commits without waiting for the
 disk, which frees the balances for the other replicas at once; the beat that follows waits for the disk, and with it
@@ -45,7 +48,7 @@ from pets.gateway.telemetry import LOGGER
 from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
 
-__all__ = ["TOTAL", "SharedWriter", "StoreSnapshot"]
+__all__ = ["TOTAL", "WINDOW", "SharedWriter", "StoreSnapshot"]
 
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
 DEAD_AFTER_S = 30.0
@@ -54,14 +57,20 @@ STALLED_AFTER_S = 5.0  # that a transaction may take before requests are refused
 CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server
 MAX_BATCH = 500  # operations in one transaction
 TOTAL = "total"
+WINDOW = "window "  # how the names of windows' balances begin
 FAILURE = "its PostgreSQL fails; the gateway's log says why"
 
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
 LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
-MAKE_BALANCES = (  # by a replica that has not ended: one that has may not begin a window again
-    "INSERT INTO balances SELECT name, 0, 0 FROM unnest($1::text[]) AS t (name) "
-    "WHERE EXISTS (SELECT 1 FROM replicas WHERE id = $2 AND ended IS NULL FOR SHARE) "
+# By a replica that has not ended: one that has may not begin a window again. Nor is a window begun that may have been
+# dropped: one that another follows by two or more ($2: the next of each that is a window's). Longer names are of later
+# windows.
+MAKE_BALANCES = (
+    "INSERT INTO balances SELECT name, 0, 0 FROM unnest($1::text[], $2::text[]) AS t (name, next) "
+    "WHERE EXISTS (SELECT 1 FROM replicas WHERE id = $3 AND ended IS NULL FOR SHARE) "
+    "AND NOT EXISTS (SELECT 1 FROM balances b WHERE starts_with(b.name, regexp_replace(t.next, '[0-9]+$', '')) "
+    'AND (length(b.name), b.name COLLATE "C") > (length(t.next), t.next COLLATE "C")) '
     "ORDER BY name ON CONFLICT DO NOTHING"
 )
 DROP_WINDOWS = (  # $1: their prefix; $2: the first that stays. Longer names are of later windows
@@ -309,13 +318,18 @@ class SharedWriter:
             self._prepared = self.database.connection
 
     def _make_balances(self, names: Sequence[str]) -> None:
-        """Begin balances that may not be there; with the present window, those before the last one go."""
-        connection = self.database.connection
-        connection.execute(MAKE_BALANCES, (names, self.replica))
+        """Begin balances that may not be there; with the present window, those before the last one go.
+
+        One replica at a time: what others have dropped is seen, however long this transaction was on its way.
+        """
+        later = [_window_name(name, 1) if name.startswith(WINDOW) else None for name in names]
+        with self.database.transaction() as transaction:
+            transaction.execute(REPLICA_LOCK)
+            transaction.execute(MAKE_BALANCES, (names, later, self.replica))
+            if self.window is not None and self.window[0] in names:
+                last = _window_name(self.window[0], -1)
+                transaction.execute(DROP_WINDOWS, (last.rpartition(" ")[0] + " ", last))
         self._known.update(names)
-        if self.window is not None and self.window[0] in names:
-            prefix, _, number = self.window[0].rpartition(" ")
-            connection.execute(DROP_WINDOWS, (f"{prefix} ", f"{prefix} {int(number) - 1}"))
 
     def _look(self, snapshot: StoreSnapshot) -> None:
         """Beat, and see what others did: balances, keys, the common plan, replicas that are dead."""
@@ -448,6 +462,16 @@ def balance_names(key: str, window: str | None) -> tuple[str, ...]:
     ('key alice', 'total', 'window 3600 4')
     """
     return (f"key {key}", TOTAL) if window is None else (f"key {key}", TOTAL, window)
+
+
+def _window_name(name: str, steps: int) -> str:
+    """The name of the window so many after (or, negative, before) this one.
+
+    >>> _window_name("window 3600 4", 1)
+    'window 3600 5'
+    """
+    prefix, _, number = name.rpartition(" ")
+    return f"{prefix} {int(number) + steps}"
 
 
 def _share_of(text: str) -> StreamShare:
