@@ -37,14 +37,19 @@ class GatewayState:
         self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
         self.questions = Places(settings.queue, lambda: keys.several)
         """Voted requests that are open."""
+        self.open_requests = 0
         self.stopping = False
 
     @contextmanager
     def open_request(self) -> Iterator[None]:
-        """Let a request in; a stopping gateway refuses it with 503."""
+        """Count a request while it is open; a stopping gateway refuses it with 503."""
         if self.stopping:
             raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
-        yield
+        self.open_requests += 1
+        try:
+            yield
+        finally:
+            self.open_requests -= 1
 
     @contextmanager
     def place(self, places: Places, key: ApiKey, number: int = 1, what: str = "requests") -> Iterator[None]:
