@@ -22,12 +22,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pets.answers.recorded import Recorded
 from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.engine import Answer, RunConfig
 from pets.plans import Stream, StreamSettings, fit_plan
 from pets.plans.plan import SLACK_DIVISOR
-from pets.plans.stream import RecordedAnswer, RecordedStream
+from pets.plans.stream import RecordedStream
 from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
@@ -81,7 +82,7 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
     else:
         budget, horizon = Budget(int(mean * len(arrivals)), drawn.size), len(arrivals)
     answers: dict[str, Answer] = {}
-    config = RunConfig(answer=RecordedAnswer(), concurrency=4096)
+    config = RunConfig(answer=Recorded(), concurrency=4096)
     settings = StreamSettings(policy, budget, config, horizon, way.at_once, options={"text": drawn.pool.options})
     source = RecordedStream(drawn.traces, config.seeds(0).cap)
     stream = Stream(settings, [source], lambda answer: answers.update({answer.id: answer}))

@@ -16,6 +16,7 @@ from pathlib import Path
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import AnswerType
 from pets.answers.gold import gold_label
+from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
@@ -24,7 +25,6 @@ from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.question import OpenQuestion, answer_type_of
 from pets.errors import InputError, PetsError, PoolError
-from pets.plans.stream import RecordedAnswer
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
 from pets.prompts import is_cut
@@ -140,7 +140,7 @@ async def record(
             sampling=recording.sampling,
             seeds=Seeds(recording.seed, cap=max(4096, recording.traces)),
             concurrency=recording.open_questions * min(MAX_CHOICES, recording.traces),
-            answer=RecordedAnswer(),  # texts are read when the question is whole
+            answer=Recorded(),  # texts are read when the question is whole
             keep_traces=True,
         ),
         positions={problem.id: place for place, problem in waiting},

@@ -148,7 +148,7 @@ def answer_types() -> Catalog[AnswerType]:
     """Every answer type by name: the files of ``pets.answers`` and the entry points of group ``pets.answers``.
 
     >>> sorted(answer_types())
-    ['auto', 'choice', 'json', 'judge', 'math', 'number', 'python', 'regex', 'text', 'yesno']
+    ['auto', 'choice', 'json', 'judge', 'math', 'number', 'python', 'recorded', 'regex', 'text', 'yesno']
     """
     return Catalog("answer type", pets.answers, AnswerType)  # type: ignore[type-abstract]
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from pets.answers.recorded import Recorded
 from pets.confidence import Confidence
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -12,7 +13,7 @@ from pets.core.tally import majority
 from pets.engine import RunConfig, TokenPrice, solve
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, Stream, StreamSettings, left_by_windows, stream_budget
-from pets.plans.stream import RecordedAnswer, RecordedStream
+from pets.plans.stream import RecordedStream
 from pets.policies.price import Price
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -27,7 +28,7 @@ SEEDS_PER_QUESTION = RunConfig().seeds(0).cap
 
 def settings_of(policy, budget, horizon=None, open_questions=8, answer=None, options=4, **config):
     """A stream of questions that are known by their ids, four options each."""
-    config = RunConfig(answer=answer or RecordedAnswer(), backoff=0, **config)
+    config = RunConfig(answer=answer or Recorded(), backoff=0, **config)
     return StreamSettings(policy, budget, config, horizon, open_questions, options={"text": options})
 
 
@@ -296,7 +297,7 @@ def test_no_more_questions_are_open_and_traces_in_flight_than_allowed(plan):
     assert sum(asked.values()) == 6
 
 
-class AnyCase(RecordedAnswer):
+class AnyCase(Recorded):
     """B and b turn out to be one answer."""
 
     def same(self, one, other):

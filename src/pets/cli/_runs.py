@@ -215,7 +215,7 @@ def comparison_facts(first: RunView, second: RunView) -> dict[str, Any]:
         answers = list(results(view, restored(view), texts=False))
         sides.append((answers, _side(view, answers)))
     problems = {problem.id: problem for problem in first.problems()}
-    compared = compare_runs(problems, sides[0][0], sides[1][0], config_of(first.settings).answer)
+    compared = compare_runs(problems, sides[0][0], sides[1][0], config_of(first.settings, first.code).answer)
     if not compared.shared:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
     return {"runs": [side for _, side in sides], **_comparison(compared)}

@@ -13,6 +13,7 @@ from pets.cli._groups import option, verb_group
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._run import kept_words, write_answers
 from pets.cli.options import (
+    CODE,
     DEFAULT_STORE,
     FILE,
     HEADER,
@@ -70,6 +71,7 @@ class StoredWaveOptions:
 
     store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
     run: str = option('Which run: its number, or "last".', "last")
+    answer: str | None = CODE
 
 
 @batch.verb(
@@ -136,7 +138,7 @@ def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptio
     with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
         _read_lines(lines, replies)
         sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
-        engine = Engine.resume(source.store, source.run, sampler=sampler)
+        engine = Engine.resume(source.store, source.run, sampler=sampler, answer=source.answer)
         asyncio.run(_run(engine, brings_home=True, then=lambda: write_answers(engine, result.output)))
     solution, left = engine.solution(), sampler.left
     click.echo(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.", err=True)
@@ -164,6 +166,7 @@ class ProviderOptions:
     endpoint: str | None = option("Another address than the run began with.", metavar="URL")
     key_env: str = option("The environment variable that holds the provider's key.", "OPENAI_API_KEY", metavar="NAME")
     header: tuple[str, ...] = HEADER
+    answer: str | None = CODE
 
 
 @batch.verb()
@@ -186,7 +189,8 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     options: dict[str, Any] = {"key": os.environ.get(provider.key_env), "headers": parse_headers(provider.header)}
     jobs = OpenAIBatches(url, **options)
     jobs.cancels = True
-    engine = Engine.resume(provider.store, run, sampler=BatchSampler(url, stored.settings.model, jobs, **options))
+    sampler = BatchSampler(url, stored.settings.model, jobs, **options)
+    engine = Engine.resume(provider.store, run, sampler=sampler, answer=provider.answer)
     asyncio.run(_run(engine, brings_home=True))
     solution = engine.solution()
     words = f"{count(stored.traces_out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."

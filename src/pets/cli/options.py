@@ -29,6 +29,7 @@ from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
 __all__ = [
+    "CODE",
     "DEFAULT_STORE",
     "FILE",
     "HEADER",
@@ -43,6 +44,7 @@ __all__ = [
     "QuestionOptions",
     "SamplingOptions",
     "StoreOptions",
+    "StoredAnswerOptions",
     "StoredRunOptions",
     "parse_json_option",
     "read_keys",
@@ -56,6 +58,9 @@ KEY_ENV: Any = option(
     "as MODEL=NAME for one of several models.",
     ("OPENAI_API_KEY",),
     metavar="NAME",
+)
+CODE: Any = option(
+    "The code that reads the run's answers, named again; a store alone names none.", metavar="python:MODULE:FUNCTION"
 )
 KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 HEADER: Any = option(
@@ -365,3 +370,12 @@ class StoreOptions:
     title: ClassVar[str] = "Store"
 
     store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswerOptions:
+    """How the answers of a stored run are compared."""
+
+    title: ClassVar[str] = "Answers"
+
+    answer: str | None = CODE

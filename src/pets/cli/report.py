@@ -8,7 +8,7 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output
-from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
+from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.errors import InputError
 from pets.report.look import charts_library
 from pets.report.replay_report import read_rows, replay_page
@@ -29,7 +29,7 @@ class ReportOptions:
 
 @verb()
 @click.argument("what", default="last", metavar="RUN|ROWS")
-def report(what: str, source: StoreOptions, page: ReportOptions) -> None:
+def report(what: str, source: StoreOptions, answers: StoredAnswerOptions, page: ReportOptions) -> None:
     """Write a page about RUN, a number of `pets runs` or "last", or about ROWS, a file that `pets replay -o` wrote.
 
     \b
@@ -45,7 +45,7 @@ def report(what: str, source: StoreOptions, page: ReportOptions) -> None:
         html = replay_page(read_rows(Path(what)))
     else:
         with Store.open(source.store or DEFAULT_STORE, create=False) as store:
-            html = run_page(store.view(what))
+            html = run_page(store.view(what, code=answers.answer))
     try:
         page.output.write_text(html, "utf-8")
     except OSError as error:

@@ -23,7 +23,7 @@ from pets.cli._runs import (
 )
 from pets.cli._tables import print_table
 from pets.cli._terminal import json_line, terminal_text
-from pets.cli.options import DEFAULT_STORE, FILE, StoreOptions
+from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
 from pets.engine.question import answer_type_of
 from pets.engine.resume import config_of, restored, results, total_so_far
@@ -104,7 +104,12 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
 @click.argument("run", default="last")
 @click.pass_context
 def show(
-    context: click.Context, run: str, source: StoreOptions, output: RunFormatOptions, selection: ShowOptions
+    context: click.Context,
+    run: str,
+    source: StoreOptions,
+    answers: StoredAnswerOptions,
+    output: RunFormatOptions,
+    selection: ShowOptions,
 ) -> None:
     """Show how RUN was set up, how far it is, its accuracy where there is gold, and its least certain questions.
 
@@ -112,7 +117,7 @@ def show(
     what every trace said.
     """
     with Store.open(source.store or context.obj, create=False) as store:
-        view = store.view(run)
+        view = store.view(run, code=answers.answer)
         facts = run_facts(view) if selection.question is None else question_facts(view, selection.question)
     if output.format == "json":
         click.echo(json_line(facts))
@@ -126,13 +131,20 @@ def show(
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="OTHER")
 @click.pass_context
-def compare(context: click.Context, first: str, second: str, source: StoreOptions, output: RunFormatOptions) -> None:
+def compare(
+    context: click.Context,
+    first: str,
+    second: str,
+    source: StoreOptions,
+    answers: StoredAnswerOptions,
+    output: RunFormatOptions,
+) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
     with Store.open(source.store or context.obj, create=False) as store:
-        facts = comparison_facts(store.view(first), store.view(second))
+        facts = comparison_facts(store.view(first, code=answers.answer), store.view(second, code=answers.answer))
     if output.format == "json":
         click.echo(json_line(facts))
     else:
@@ -142,7 +154,9 @@ def compare(context: click.Context, first: str, second: str, source: StoreOption
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def export(context: click.Context, run: str, source: StoreOptions, output: ExportOptions) -> None:
+def export(
+    context: click.Context, run: str, source: StoreOptions, answers: StoredAnswerOptions, output: ExportOptions
+) -> None:
     """Write what RUN has found so far.
 
     results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers
@@ -152,7 +166,7 @@ def export(context: click.Context, run: str, source: StoreOptions, output: Expor
     if not pooled:
         check_rows_output(output.output)
     with Store.open(source.store or context.obj, create=False) as store:
-        view = store.view(run)
+        view = store.view(run, code=answers.answer)
         if pooled:
             written = _write_pool(view, output.output, output.texts)
         else:
@@ -194,7 +208,7 @@ def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
 
 
 def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
-    answer = config_of(view.settings).answer
+    answer = config_of(view.settings, view.code).answer
     questions = tuple(pooled_questions(view, lambda problem: answer_type_of(problem, answer), texts=texts))
     if not questions:
         raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")

@@ -13,6 +13,7 @@ from pets.cli._output import check_rows_output
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
 from pets.cli.options import (
+    CODE,
     DEFAULT_STORE,
     HEADER,
     KEEP_GOING,
@@ -45,6 +46,7 @@ __all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
+    "answer",
 }  # fmt: skip
 OF_ACTORS = {"ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads"}
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
@@ -180,7 +182,7 @@ def solve(
     check_rows_output(result.output, questions)
     ray.check(model)
     if storage.resume:
-        run_engine(_resumed(questions, selection, model, local, ray, storage, pace), result.output)
+        run_engine(_resumed(questions, selection, model, local, ray, answers, storage, pace), result.output)
         return
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
@@ -319,6 +321,7 @@ def _resumed(
     model: ModelOptions,
     local: LocalModelOptions,
     ray: RayOptions,
+    answers: AnswerOptions,
     storage: StoredRunOptions,
     pace: PaceOptions,
 ) -> Engine:
@@ -334,6 +337,7 @@ def _resumed(
         concurrency=storage.concurrency,
         waves=pace.waves,
         patience=pace.patience,
+        answer=answers.answer,
         keep_going=storage.keep_going,
     )
     if questions is not None:
@@ -355,6 +359,7 @@ class TopUpOptions:
     budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
                          required=True)  # fmt: skip
     store: str = option("The file that holds the run.", DEFAULT_STORE, metavar="FILE")
+    answer: str | None = CODE
     keep_going: bool = KEEP_GOING
 
 
@@ -389,6 +394,7 @@ def top_up(run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOpt
         concurrency=servers.concurrency,
         waves=pace.waves,
         patience=pace.patience,
+        answer=amount.answer,
         top_up=amount.budget,
         keep_going=amount.keep_going,
     )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import click
 
 from pets.answers.base import AnswerType
+from pets.answers.recorded import Recorded
 from pets.cli._groups import option, refuse_others, verb
 from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
@@ -47,7 +48,7 @@ from pets.engine.sources import check_resent, make_samplers
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
-from pets.plans.stream import RecordedAnswer, RecordedStream, longest_prompt
+from pets.plans.stream import RecordedStream, longest_prompt
 from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
@@ -65,6 +66,7 @@ MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "fields", "first", "plan", "alarm_rate", "output", "keep_going",
+    "answer",
 }  # fmt: skip
 ALLOWED_WITH_POOL = {
     "plan", "cold", "rounds", "zone", "alarm_rate", "budget", "horizon", "budget_window", "max_traces", "price",
@@ -325,7 +327,7 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     # Whatever pets.toml says of a model is said of none here.
     limits = replace(options.budget, max_traces=min(cap, traces.size))
     options = replace(options, budget=limits, model=ModelOptions(), answers=AnswerOptions())
-    config = replace(_config(options, RecordedAnswer(), Sampling()), keep_going=True)  # nothing is paid for
+    config = replace(_config(options, Recorded(), Sampling()), keep_going=True)  # nothing is paid for
     settings = _settings(plan, config, options, problems, {"text": pool.options})
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
     return _RunningStream(
@@ -355,6 +357,7 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
                 timeout=settings.config.timeout,
             ),
             on_answer,
+            answer=options.answers.answer,
             keep_going=options.storage.keep_going,
             drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from pets._version import __version__
+from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency, amount_words
 from pets.engine.batch import NO_JUDGE
@@ -20,9 +21,10 @@ from pets.engine.progress import Certifier, tallies_of
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem
+from pets.registry import as_answer_type
 from pets.samplers import Sampler
 from pets.store import LostLaunch, Run, RunSettings, RunSummary, RunView, Store, StoredTrace
-from pets.store.records import LOST, question_row
+from pets.store.records import LOST, question_row, reader_of
 from pets.types import Launch, Question, Trace
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "answers",
     "bounded_config",
     "config_of",
+    "config_to_read",
     "earlier_run",
     "identity_of",
     "kept_going",
@@ -147,19 +150,39 @@ def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
     return same
 
 
-def config_of(settings: RunSettings) -> RunConfig:
-    """The configuration that a stored run was begun with, and the answer type that its first traces chose."""
+def config_of(settings: RunSettings, code: str | None = None) -> RunConfig:
+    """The configuration that a stored run was begun with, and the answer type that its first traces chose.
+
+    Answers that were read by code are taken as they are recorded, unless the user named it again: ``code``.
+    """
     try:
-        config = RunConfig.from_plain(settings.more["plan"])
+        plan = settings.more["plan"]
+        answer = plan["answer"]
+        by_questions = answer is None and code is not None and reader_of(code, None) != code
+        if code not in (None, answer) and not by_questions:
+            raise InputError(f"this run reads its answers as {answer or 'they come'}, not as {code}: leave it out.")
+        config = RunConfig.from_plain({**plan, "answer": answer and reader_of(answer, code)})
         return config.settled(settings.more["answer_type"]) if "answer_type" in settings.more else config
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
+
+
+def config_to_read(run: RunView) -> RunConfig:
+    """The configuration of a run that goes on; refused where its texts are read by code that nobody named again."""
+    config = config_of(run.settings, run.code)
+    own = (answer_type_of(problem, config.answer) for problem in run.problems())
+    for reader in (None if config.answer is None else as_answer_type(config.answer), *own):
+        if isinstance(reader, Recorded) and reader.reader:
+            raise InputError(
+                f"run {run.id} reads its answers with {reader.reader}, and a store alone names no code: give "
+                f"--answer {reader.reader} to run that code."
+            )
+    return config
 
 
 def kept_going(settings: RunSettings) -> RunSettings:
     """The settings of a run that goes on whatever its first traces said."""
-    config = replace(config_of(settings), keep_going=True)
-    return replace(settings, more={**settings.more, "plan": config.to_plain()})
+    return replace(settings, more={**settings.more, "plan": {**settings.more["plan"], "keep_going": True}})
 
 
 def total_so_far(settings: RunSettings, questions: int) -> int:
@@ -244,7 +267,7 @@ def adopt_run(
 
 def restored(view: RunView) -> Allocator:
     """The allocator of a stored run, everything paid for adopted."""
-    config, problems = config_of(view.settings), list(view.problems())
+    config, problems = config_of(view.settings, view.code), list(view.problems())
     by_id = {problem.id: problem for problem in problems}
 
     def labels(id: str, forms: list[str]) -> dict[str, str]:
@@ -257,7 +280,7 @@ def restored(view: RunView) -> Allocator:
 
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
-    config = config_of(view.settings)
+    config = config_of(view.settings, view.code)
     price = mixture_price(view.settings.model, config.models, config.price)
     totals = stored_totals(view.traces(texts=texts), config.kind)
     return answers(list(view.problems()), allocator, totals, config, price)

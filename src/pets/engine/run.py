@@ -45,6 +45,7 @@ from pets.engine.resume import (
     answers,
     bounded_config,
     config_of,
+    config_to_read,
     earlier_run,
     identity_of,
     kept_going,
@@ -202,8 +203,8 @@ class Engine(Session):
             if opened is not None and self._identity is not None:
                 earlier = None if new else earlier_run(opened, self._identity, config.budget)
                 if earlier is not None:
-                    run = stack.enter_context(opened.open_run(earlier.id))
-                    self._take_up(config, run, opened, sources, on_trace)
+                    run = stack.enter_context(opened.open_run(earlier.id, code=config.to_plain()["answer"]))
+                    self._take_up(config, problems, run, opened, sources, on_trace)
                     if config.keep_going and earlier.state != "finished":
                         run.change(kept_going(run.settings))
                     stack.pop_all()  # all is well: it stays open
@@ -229,6 +230,7 @@ class Engine(Session):
     def _take_up(
         self,
         config: RunConfig,
+        problems: Sequence[Problem],
         run: Run,
         store: Store,
         sources: Sequence[Source],
@@ -236,8 +238,8 @@ class Engine(Session):
     ) -> None:
         """Go on with a run of the store, its servers asked as ``config`` says."""
         operational = {name: getattr(config, name) for name in OPERATIONAL}
-        config = replace(config_of(run.settings), **operational)
-        self._begin(config, tuple(run.problems()), run.settings, sources, store, on_trace, run)
+        config = replace(config_of(run.settings, run.code), **operational)
+        self._begin(config, problems, run.settings, sources, store, on_trace, run)
 
     @classmethod
     def resume(
@@ -252,23 +254,26 @@ class Engine(Session):
         concurrency: int | None = None,
         waves: int | None = None,
         patience: float | None = None,
+        answer: str | None = None,
         top_up: str | None = None,
         keep_going: bool = False,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> Self:
         """The run of that number, or the last, taken up where it stopped; ``top_up`` gives it more budget.
 
-        ``keep_going``: also where its first traces cast no vote.
+        ``keep_going``: also where its first traces cast no vote. ``answer`` is the code that reads its answers, named
+        again (``python:...``): a store alone names none.
         What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
         """
         self = cls.__new__(cls)
         with ExitStack() as stack:
             opened = stack.enter_context(Store.open(store, create=False))
-            stored = stack.enter_context(opened.open_run(run))
+            stored = stack.enter_context(opened.open_run(run, code=answer))
             if "stream" in stored.settings.more:
                 raise StateError(f"run {stored.id} is a stream; `pets stream --resume` goes on with it.")
+            config = config_to_read(stored)
+            config = replace(config, keep_going=config.keep_going or keep_going)
             settings = kept_going(stored.settings) if keep_going else stored.settings
-            config = config_of(settings)
             if concurrency is not None:
                 config = replace(config, concurrency=concurrency)
             if waves is not None or patience is not None:

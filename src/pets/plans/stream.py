@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pets._version import __version__
-from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.cost import CostEstimator
@@ -28,17 +27,17 @@ from pets.engine.fetch import Fetcher
 from pets.engine.judging import judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import LOST, adopt_run, config_of, kept_going, lost_traces, note_end
+from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end
 from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
 from pets.questions import Problem
 from pets.registry import policies
 from pets.samplers import Completion, Prompt, Sampler, Sampling
-from pets.store import Run, RunSettings, Store
+from pets.store import Run, RunSettings, RunView, Store
 from pets.types import Trace
 
-__all__ = ["RecordedAnswer", "RecordedStream", "Stream", "StreamSettings", "longest_prompt", "stream_budget"]
+__all__ = ["RecordedStream", "Stream", "StreamSettings", "longest_prompt", "stream_budget"]
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
@@ -139,9 +138,9 @@ class StreamSettings:
         )
 
     @classmethod
-    def from_run(cls, settings: RunSettings) -> Self:
-        """The settings that :meth:`to_run` described."""
-        config = config_of(settings)
+    def from_run(cls, run: RunView) -> Self:
+        """The settings that :meth:`to_run` described; refused where answers cannot be read any more."""
+        settings, config = run.settings, config_to_read(run)
         try:
             more: Mapping[str, Any] = settings.more["stream"]
             policy = policies()[more["policy"]["name"]].from_plain(more["policy"]["options"])
@@ -194,6 +193,7 @@ class Stream(Session):
         samplers: Callable[[StreamSettings], Sequence[Sampler]],
         on_answer: Callable[[Answer], None],
         *,
+        answer: str | None = None,
         keep_going: bool = False,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
@@ -201,14 +201,15 @@ class Stream(Session):
         """The stream of that number, or the last, taken up where it stopped.
 
         Questions that were not answered are asked on; those that come again are not asked again. ``keep_going``: also
-        where its first traces cast no vote.
+        where its first traces cast no vote. ``answer`` is the code that reads its answers, named again.
         """
         with ExitStack() as stack:
             opened = stack.enter_context(Store.open(store, create=False))
-            stored = stack.enter_context(opened.open_run(run))
+            stored = stack.enter_context(opened.open_run(run, code=answer))
+            settings = StreamSettings.from_run(stored)
             if keep_going:
                 stored.change(kept_going(stored.settings))
-            settings = StreamSettings.from_run(stored.settings)
+                settings = replace(settings, config=replace(settings.config, keep_going=True))
             self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm)
             self._store, self.stored_run = opened, stored
             self._adopt(stored)
@@ -311,19 +312,6 @@ class Stream(Session):
                 driver.allocator.withdraw(id)
             else:
                 driver.reopen(question)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer(AnswerType):
-    """The answers of a recorded pool, which have been read already."""
-
-    def canonical(self, answer: str) -> str | None:
-        """As it stands."""
-        return answer or None
-
-    def extract(self, text: str) -> str | None:
-        """The whole text."""
-        return self.canonical(text)
 
 
 class RecordedStream(Sampler):

@@ -19,7 +19,6 @@ __all__ = ["QUESTIONS", "commands_of", "is_stream"]
 
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
 FLAGS = {
-    "answer": "--answer",
     "system": "--system",
     "confidence": "--confidence",
     "max_traces": "--max-traces",
@@ -78,6 +77,8 @@ def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterat
     models = [f"{share.name}={share.weight:g}" for share in config.models] or [settings.model]
     for model in filter(None, models):
         yield from ("--model", model)
+    if config.answer is not None:
+        yield from ("--answer", str(config.answer).removeprefix("recorded:"))
     yield from _differing(FLAGS, config, RunConfig())
     yield from _sampling_options(config.sampling, _own_sampling(settings.name))
     yield from (flag for name, flag in SWITCHES.items() if getattr(config, name))

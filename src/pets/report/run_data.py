@@ -52,7 +52,7 @@ class RunData:
 
 def read_run(view: RunView) -> RunData:
     """All of it; a run at work is read as it stands."""
-    config, problems, allocator = config_of(view.settings), list(view.problems()), restored(view)
+    config, problems, allocator = config_of(view.settings, view.code), list(view.problems()), restored(view)
     answers = list(results(view, allocator, texts=False))
     if not any(answer.traces for answer in answers):
         raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")

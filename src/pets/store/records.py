@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, Self
 
 from pets.confidence import Confidence
@@ -11,6 +12,7 @@ from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
 from pets.questions import Problem
+from pets.registry import answer_types
 from pets.types import Launch, SoftVote, Trace
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "job_row",
     "problem_of",
     "question_row",
+    "reader_of",
     "text_rows",
     "trace_of",
     "trace_row",
@@ -181,14 +184,25 @@ def question_row(run: int, position: int, problem: Problem) -> Row:
     return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 
-def problem_of(row: Row) -> Problem:
-    """The question of a row of ``QUESTIONS``."""
+@lru_cache(maxsize=1024)
+def reader_of(spec: str, code: str | None) -> str:
+    """The answer type that a store names; as ``recorded`` if it runs other code than what the user named, ``code``.
+
+    >>> reader_of("number", None), reader_of("python:os:system", None), reader_of("python:a:b", "python:a:b")
+    ('number', 'recorded:python:os:system', 'python:a:b')
+    """
+    named = answer_types().get(spec.partition(":")[0])
+    return f"recorded:{spec}" if spec != code and named is not None and named.runs_code else spec
+
+
+def problem_of(row: Row, code: str | None = None) -> Problem:
+    """The question of a row of ``QUESTIONS``; of its code the store alone names none."""
     _, id, content, form, answer, gold, level, options = row
     if form == USER:
         content = (Message("user", content),)
     elif form == CHAT:
         content = tuple(Message(role, text) for role, text in json.loads(content))
-    return Problem(id, Prompt(content), answer, gold, level, options)
+    return Problem(id, Prompt(content), reader_of(answer, code), gold, level, options)
 
 
 def _prompt_text(content: str | tuple[Message, ...]) -> tuple[str, int]:

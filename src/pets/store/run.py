@@ -37,12 +37,14 @@ TRACES_PER_PAGE = 500  # a text may be long
 class RunView:
     """A run as it stands, to read; what another process adds meanwhile is seen.
 
-    Reading goes page by page, so memory is flat and nothing is held open in between.
+    Reading goes page by page, so memory is flat and nothing is held open in between. ``code`` is what the user named
+    again that reads its answers, ``python:...``: a store alone names no code.
     """
 
-    def __init__(self, database: Database, id: int, settings: RunSettings) -> None:
+    def __init__(self, database: Database, id: int, settings: RunSettings, code: str | None = None) -> None:
         self.id = id
         self.settings = settings
+        self.code = code
         self._database = database
 
     @property
@@ -54,7 +56,7 @@ class RunView:
         """The questions of the run, in their order."""
         last = -1
         while rows := self._database.all(sql.QUESTIONS, self.id, last, QUESTIONS_PER_PAGE):
-            yield from map(problem_of, rows)
+            yield from (problem_of(row, self.code) for row in rows)
             last = rows[-1][0]
 
     def traces(self, *, texts: bool = True, first: int = 0) -> Iterator[StoredTrace]:
@@ -112,8 +114,10 @@ class Run(RunView):
     A write is durable when it returns, and is whole or not at all. Calls may come from any thread, one at a time.
     """
 
-    def __init__(self, database: Database, id: int, settings: RunSettings, lock: LockedRun) -> None:
-        super().__init__(database, id, settings)
+    def __init__(
+        self, database: Database, id: int, settings: RunSettings, lock: LockedRun, code: str | None = None
+    ) -> None:
+        super().__init__(database, id, settings, code)
         self._lock = lock
         row = database.one(sql.GET_RUN, id)
         database.size_cache_for(0 if row is None else row[4])

@@ -70,8 +70,11 @@ class Store:
             undo.pop_all()
         return Run(self._database, id, settings, lock)
 
-    def open_run(self, run: int | str = "last") -> Run:
-        """The run of that number, or the last, held by this process; refused while another process holds it."""
+    def open_run(self, run: int | str = "last", *, code: str | None = None) -> Run:
+        """The run of that number, or the last, held by this process; refused while another process holds it.
+
+        ``code`` is what the user named that reads its answers, ``python:...``.
+        """
         id, _ = self._find(run)
         if self.view(id).load(TEXTS_DELETED):
             raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
@@ -85,11 +88,14 @@ class Store:
             undo.callback(lock.release)
             _, settings = self._find(id)  # as the last holder left them
             undo.pop_all()
-        return Run(self._database, id, settings, lock)
+        return Run(self._database, id, settings, lock, code)
 
-    def view(self, run: int | str = "last") -> RunView:
-        """The run of that number, or the last, to read alone: also while another process works on it."""
-        return RunView(self._database, *self._find(run))
+    def view(self, run: int | str = "last", *, code: str | None = None) -> RunView:
+        """The run of that number, or the last, to read alone: also while another process works on it.
+
+        ``code`` as in :meth:`open_run`.
+        """
+        return RunView(self._database, *self._find(run), code)
 
     def runs(self) -> list[RunSummary]:
         """A summary of every run, oldest first."""

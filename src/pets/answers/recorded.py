@@ -1,0 +1,34 @@
+"""Answers that have been read already: those of a pool, or of a stored run whose reader is code that nobody named.
+
+A store never names code to run. What its run read with ``python:my_answers:read`` is shown as ``recorded:``, as it
+stands in the store, unless the user names that code again.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pets.answers.base import AnswerType
+
+__all__ = ["Recorded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(AnswerType):
+    """An answer as it stands; ``reader`` is the spec of what read it, which is not made.
+
+    >>> Recorded("python:my_answers:read").canonical(" 42")
+    ' 42'
+    """
+
+    files_may_name: ClassVar[bool] = False
+    spec_option: ClassVar[str] = "reader"
+
+    reader: str = ""
+
+    def canonical(self, answer: str) -> str | None:
+        """As it stands."""
+        return answer or None
+
+    def extract(self, text: str) -> str | None:
+        """The whole text."""
+        return self.canonical(text)

@@ -1,0 +1,132 @@
+"""Stores that came from elsewhere: no verb runs the code that one names."""
+
+import io
+import json
+import sqlite3
+import sys
+import uuid
+
+import pytest
+
+from pets.cli import main as module
+from pets.core.budget import Budget
+from pets.engine import RunConfig
+from pets.engine.resume import run_settings
+from pets.plans import StreamSettings
+from pets.policies.price import Price
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import Store, StoredTrace
+
+PROBLEMS = [Problem(f"q{n}", Prompt(f"{n} ="), "number", str(n)) for n in range(2)]
+SOLVED, BATCHED, STREAMED, OWN = 1, 2, 3, 4  # runs: by solve, by batch jobs, of a stream; whose questions name the code
+
+READING = [
+    "runs", "runs show {run}", "runs show {run} --question q1", "runs compare {run} {run}", "runs export {run}",
+    "runs export {run} --as traces", "runs export {run} --as pool", "report {run}", "forecast {run}",
+]  # fmt: skip
+COMPARING = [words for words in READING[1:] if not words.startswith("forecast") and "traces" not in words]
+GOING_ON = {
+    SOLVED: ["solve --resume --run {run}", "top-up {run} --budget +4x"],
+    OWN: ["solve --resume --run {run}", "top-up {run} --budget +4x"],
+    BATCHED: ["batch read replies.jsonl --run {run}", "batch cancel {run} --endpoint http://127.0.0.1:9/v1"],
+    STREAMED: ["stream --resume --run {run}"],
+}
+
+
+@pytest.fixture
+def code():
+    """Another module each time: what was imported once is kept."""
+    return f"python:foreign_{uuid.uuid4().hex}:read"
+
+
+@pytest.fixture
+def marker(tmp_path, code):
+    """Where the code leaves a file when it is imported."""
+    (tmp_path / f"{code.split(':')[1]}.py").write_text(
+        "import pathlib\npathlib.Path('imported').touch()\ndef read(text): return text[-1:]\n"
+    )
+    (tmp_path / "replies.jsonl").touch()
+    return tmp_path / "imported"
+
+
+@pytest.fixture
+def store(tmp_path, marker, code):
+    path = tmp_path / "runs.db"
+    config = RunConfig(budget="4x", answer="number", policy="uniform")
+    stream = StreamSettings(Price(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
+    own = run_settings(RunConfig(budget="4x", policy="uniform"), PROBLEMS, model="m", stored=True)
+    by_jobs = run_settings(RunConfig(budget="4x", answer="number", batch_api=True), PROBLEMS, model="m", stored=True)
+    solved = run_settings(config, PROBLEMS, model="m", endpoints=("http://127.0.0.1:9/v1",), stored=True)
+    with Store.open(path) as opened:
+        for settings in (solved, by_jobs, stream.to_run(), own):
+            with opened.create(settings, PROBLEMS) as run:
+                traces = [StoredTrace(p.id, n, p.gold, p.gold, "stop", 9) for p in PROBLEMS for n in range(2)]
+                run.write([trace.launch for trace in traces], traces)
+                if settings is by_jobs:
+                    run.write([StoredTrace("q0", 2).launch], [])
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "UPDATE runs SET settings = replace(settings, ?, ?)", ('"answer": "number"', f'"answer": "{code}"')
+        )
+        database.execute("UPDATE questions SET answer = ? WHERE run = ?", (code, OWN))
+    database.close()
+    return path
+
+
+def run_pets(monkeypatch, capfd, words):
+    monkeypatch.setattr(sys, "argv", ["pets", *words])
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a module of the current folder is looked for
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    return end.value.code, *capfd.readouterr()
+
+
+@pytest.mark.parametrize("run", [SOLVED, BATCHED, STREAMED, OWN])
+@pytest.mark.parametrize("words", READING)
+def test_what_reads_a_store_shows_its_answers_and_imports_nothing(store, marker, monkeypatch, capfd, words, run):
+    status, _, err = run_pets(monkeypatch, capfd, words.format(run=run).split())
+    assert status == 0, err
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(("run", "words"), [(run, words) for run, several in GOING_ON.items() for words in several])
+def test_what_goes_on_with_a_run_refuses_its_code_until_it_is_named(
+    store, marker, code, monkeypatch, capfd, words, run
+):
+    before = store.read_bytes()
+    status, out, err = run_pets(monkeypatch, capfd, words.format(run=run).split())
+    assert status == 2 and not out
+    assert err.splitlines()[-1].endswith(f"names no code: give --answer {code} to run that code.")
+    assert not marker.exists() and store.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", COMPARING)
+def test_code_that_is_named_again_is_run(store, marker, code, monkeypatch, capfd, words):
+    status, _, err = run_pets(monkeypatch, capfd, [*words.format(run=SOLVED).split(), "--answer", code])
+    assert status == 0, err
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("words", [*COMPARING, GOING_ON[SOLVED][0]])
+def test_another_type_than_the_runs_is_refused(store, marker, code, monkeypatch, capfd, words):
+    for answer in ("number", "python:os:getcwd"):
+        status, _, err = run_pets(monkeypatch, capfd, [*words.format(run=SOLVED).split(), "--answer", answer])
+        assert status == 2 and f"reads its answers as {code}, not as {answer}" in err
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("words", ["solve --resume --run 1", "top-up 1 --budget +1x", "stream --resume --run 3"])
+def test_a_run_goes_on_with_the_code_that_is_named(store, marker, code, monkeypatch, capfd, words):
+    monkeypatch.setattr("pets.cli.solve.run_engine", lambda engine, output: engine.close())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    run_pets(monkeypatch, capfd, [*words.split(), "--answer", code])
+    assert marker.exists()
+
+
+def test_what_was_read_by_code_is_shown_as_it_was(store, code, monkeypatch, capfd):
+    _, out, _ = run_pets(monkeypatch, capfd, ["runs", "export", "1", "--as", "results"])
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["answer"], row["right"]) for row in rows] == [("0", True), ("1", True)]
+    _, out, _ = run_pets(monkeypatch, capfd, ["report", "1", "-o", "page.html"])
+    assert f"--answer {code}" in (store.parent / "page.html").read_text()
