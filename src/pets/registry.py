@@ -227,7 +227,8 @@ def spec_of(value: Policy | AnswerType) -> str | None:
     if name is None:
         return None
     if whole := _whole_option(type(value)):
-        return f"{name}:{getattr(value, whole)}"
+        text = getattr(value, whole)
+        return f"{name}:{text}" if text else name
     settings = [
         f"{key}={_text(getattr(value, key))}"
         for key, option in _options(type(value)).items()

@@ -8,4 +8,4 @@ def test_an_answer_stays_as_it_was_recorded():
     recorded = make_answer_type("recorded:python:os:system")
     assert recorded == Recorded("python:os:system") and spec_of(recorded) == "recorded:python:os:system"
     assert recorded.labels([" 4", "4", "", None]) == [" 4", "4", None, None]
-    assert spec_of(Recorded()) == "recorded:"
+    assert spec_of(Recorded()) == "recorded"
