@@ -63,6 +63,31 @@ def test_the_tree_of_contributing_has_a_line_for_every_module_that_it_should():
     assert found == wanted
 
 
+WRITERS = {
+    "cli/_terminal.py": "the one way to a terminal, which shows what would steer it",
+    "cli/_messages.py": "the log, whose filter makes it safe",
+    "cli/serve.py": "the gateway's log: lines of JSON in ASCII",
+    "answers/_comparison_worker.py": "a pipe to the parent",
+    "samplers/_llama.py": "a pipe to the parent",
+}
+"""Modules that write to stdout or stderr themselves, and why."""
+
+
+def test_words_and_data_go_to_a_terminal_by_one_way():
+    """``pets.cli._terminal.echo``: text of files and servers never steers a terminal."""
+    calls, found = ("print", "Console", "click.echo", "click.secho", "click.echo_via_pager"), set()
+    streams = {"sys.stdout", "sys.stderr", "sys.stdout.buffer", "sys.stderr.buffer"}
+    for path in SOURCE.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call):
+                name, handed = ast.unparse(call.func), {ast.unparse(value) for value in call.args}
+                writes = name.startswith(("sys.stdout.", "sys.stderr.")) and not name.endswith(".isatty")
+                if name in calls or writes or streams & handed:
+                    found.add(str(path.relative_to(SOURCE)))
+    assert sorted(found - WRITERS.keys()) == [], "use echo of cli/_terminal.py"
+    assert sorted(WRITERS.keys() - found) == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_process_collects_the_same_tests():

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from pets.cli import main as module
+from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._output import SafeConsole
-from pets.cli._terminal import json_line, terminal_text
+from pets.cli._terminal import echo, json_line, terminal_text
 from pets.engine import RunConfig
 from pets.engine.resume import run_settings
 from pets.errors import RefusedError
@@ -76,6 +77,67 @@ def test_the_lines_of_a_pool_that_is_bad(tmp_path, monkeypatch, capfdbinary):
     path.write_text(json.dumps({"id": HOSTILE, "gold": "\x9b", "answers": [{"\x9b": HOSTILE}]}, ensure_ascii=False))
     code, out, err = run_pets(monkeypatch, capfdbinary, "pools", "check", path)
     assert code == 2 and out and not STEERING.search(out + err)
+
+
+NAME = HOSTILE.replace("\n", "")  # of files and models
+
+VERBS = [
+    ["questions", "mine.jsonl"],
+    ["questions", NAME],
+    ["questions", "mine.jsonl", "--field", HOSTILE],
+    ["pools", "show", f"{NAME}.jsonl"],
+    ["pools", "show", f"{NAME}.jsonl", "--format", "json"],
+    ["pools", "check", f"{NAME}.jsonl", NAME],
+    ["pools", "convert", f"{NAME}.jsonl", f"{NAME}.csv"],
+    ["replay", f"{NAME}.jsonl", "--policy", "uniform", "--repetitions", "2", "--format", "csv"],
+    ["replay", f"{NAME}.jsonl", "--policy", HOSTILE],
+    ["solve", "mine.jsonl", "--model", NAME, "--endpoint", "http://127.0.0.1:9/v1", "--dry-run"],
+    ["solve", "mine.jsonl", "--answer", HOSTILE],
+    ["solve", "--budget"],
+    ["solve", HOSTILE, HOSTILE],
+    ["solve", f"--{NAME}"],
+    ["solve", "mine.jsonl", "--max-traces", HOSTILE],
+    ["doctor", "--model", NAME, "--endpoint", "http://127.0.0.1:9/v1"],
+    ["keys", "add", NAME, "--store", "gateway.db"],
+    ["runs", "--store", NAME],
+    ["report", NAME],
+    ["forecast", NAME],
+    ["plan", "show", NAME],
+    ["--config", NAME, "runs"],
+    ["--config", "pets.toml", "solve", "--help"],
+    ["--config", "pets.toml", "doctor"],
+    ["doctor", "--trust"],
+    ["runs", "show"],
+    [NAME],
+]
+
+
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
+def test_every_verb_shows_what_would_steer_a_terminal(tmp_path, monkeypatch, capfdbinary, words):
+    record = {"id": HOSTILE, "prompt": HOSTILE, "answer_type": "text", "gold": HOSTILE}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(record), "utf-8")
+    pool = {"id": HOSTILE, "gold": HOSTILE, "answers": [HOSTILE, "b", "b", HOSTILE]}
+    (tmp_path / f"{NAME}.jsonl").write_text(json.dumps(pool), "utf-8")
+    hostile = json.dumps(HOSTILE)  # escapes that TOML knows too
+    (tmp_path / "pets.toml").write_text(f"model = {hostile}\nendpoint = {hostile}\n", "utf-8")
+    monkeypatch.setattr("click.get_app_dir", lambda _: str(tmp_path / "user"))
+    if words[0] not in ("--config", "doctor", "runs"):
+        (tmp_path / "pets.toml").unlink()
+    _, out, err = run_pets(monkeypatch, capfdbinary, *words)
+    assert out + err and not STEERING.search(out + err)
+
+
+def test_a_line_stays_one_line(capsys):
+    echo("first\n\x1b[2Jsecond\tcell", "third")
+    echo(HOSTILE, err=True)
+    out, err = capsys.readouterr()
+    assert out == r"first\u000a\u001b[2Jsecond" + "\tcell\nthird\n"
+    assert err.count("\n") == 1 and not STEERING.search(err)
+
+
+def test_the_names_in_a_chart():
+    lines = [ChartLine(name, [1.0, 2.0], [0.5, 0.9]) for name in (HOSTILE, "okg")]
+    assert not STEERING.search(draw_chart("curves", lines, 80, colour=False))
 
 
 def test_a_table():

@@ -1,11 +1,12 @@
 """Curves of self-consistency in a terminal: round numbers on both axes, the legend above the curves, not on them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 import plotext
 
+from pets.cli._terminal import terminal_text
 from pets.report.look import FIXED, PALETTE
 
 __all__ = ["ChartLine", "draw_chart"]
@@ -31,6 +32,7 @@ def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bo
     """The curves under their title and legend, at most ``width`` columns wide."""
     plotext.clear_figure()
     plotext.theme("clear")  # the terminal's own background
+    lines = [replace(line, label=terminal_text(line.label)) for line in lines]
     colours = [_terminal_colour(line.label, place) for place, line in enumerate(lines)]
     for line, mark, number in zip(lines, MARKS, colours, strict=False):
         plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=number)

@@ -31,7 +31,7 @@ from click.core import ParameterSource
 
 from pets.cli._config_file import ConfigFile
 from pets.cli._messages import Messages, message_options
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo, terminal_text
 from pets.errors import InputError
 
 __all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "refuse_others", "verb", "verb_group"]
@@ -111,6 +111,10 @@ class Verb(click.Command):
         for title in sorted(sections, key=LAST_TITLE.__eq__):
             with formatter.section(title if len(sections) > 1 else "Options"):
                 formatter.write_dl(sections[title])
+
+    def get_help(self, ctx: click.Context) -> str:
+        """As click's; a default that a file says does not steer the terminal."""
+        return terminal_text(super().get_help(ctx), keep="\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
@@ -239,7 +243,7 @@ def _print_defaults(ctx: click.Context) -> None:
     file, source = ctx.find_object(ConfigFile), ParameterSource.DEFAULT_MAP
     flags = [option.opts[-1] for option in ctx.command.params if ctx.get_parameter_source(option.name or "") is source]
     if file is not None and flags:
-        click.echo(f"{', '.join(flags)}: as {terminal_text(str(file.path))} says.", err=True)
+        echo(f"{', '.join(flags)}: as {file.path!s} says.", err=True)
 
 
 def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:

@@ -1,5 +1,6 @@
 """What verbs print beside their data: tables, progress, amounts, and a check that a file can be written at all."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pets.cli._terminal import json_line, terminal_text
+from pets.cli._terminal import echo, json_line, terminal_text
 from pets.errors import InputError
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
@@ -72,9 +72,11 @@ def print_rows(rows: Iterable[Mapping[str, Any]], form: Literal["json", "csv"]) 
     if form == "json":
         write_output(rows, None)
         return
-    with open_rows(sys.stdout.buffer, ".csv") as writer:
+    table = io.BytesIO()
+    with open_rows(table, ".csv") as writer:
         for row in rows:
             writer.write(row)
+    echo(*table.getvalue().decode().rstrip("\n").split("\n"))
 
 
 def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns: Sequence[str] | None = None) -> int:
@@ -83,7 +85,7 @@ def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns
         return write_rows(rows, output, columns)
     number = 0
     for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is how many there were)
-        click.echo(json_line(row))
+        echo(json_line(row))
     return number
 
 
@@ -96,7 +98,7 @@ def growing_output(
     With ``resume`` the rows of a stream that goes on are added to those that a JSONL file holds.
     """
     if output is None:
-        yield lambda row: click.echo(json_line(row))
+        yield lambda row: echo(json_line(row))
         return
     grows = output.suffix.lower() in (".jsonl", ".csv", ".tsv")
     if resume and output.exists() and output.suffix.lower() != ".jsonl":
@@ -127,7 +129,7 @@ def count(number: int, noun: str) -> str:
 def progress_bar() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr with the time that is left; call it with what is done and what there is to do."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task("reading answers", total=None)
 

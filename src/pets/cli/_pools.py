@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import click
-
 from pets.cli._groups import option
 from pets.cli._output import count
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.errors import InputError
 from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
@@ -97,14 +95,14 @@ class PoolOptions:
             left_out = max(len(pool.questions) for pool in own) - len(mixed.questions)
             if left_out:
                 words = f"{mixed.name}: {count(left_out, 'question')} left out that not all of its pools have."
-                click.echo(terminal_text(words), err=True)
+                echo(words, err=True)
         return pools, mixtures
 
     def read(self, path: Path, confidence: Metric = "tail") -> Pool:
         """The pool at ``path``; how many of its lines were skipped goes to stderr."""
         pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_pool_fields(self.fields))
         if pool.skipped:
-            click.echo(f"{terminal_text(pool.name)}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
+            echo(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
         return pool
 
     def label(self, pool: Pool, min_traces: int = 1) -> LabelledPool:
@@ -113,5 +111,5 @@ class PoolOptions:
         short = [question for question in read.questions if len(question.labels) < min_traces]
         read = read.without(short, f"has fewer than {min_traces} traces")
         if read.note:
-            click.echo(terminal_text(f"{read.name}: {read.note}."), err=True)
+            echo(f"{read.name}: {read.note}.", err=True)
         return read

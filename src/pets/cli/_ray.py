@@ -11,6 +11,7 @@ import click
 
 from pets.cli._groups import named_options, option
 from pets.cli._output import count
+from pets.cli._terminal import echo
 from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
 from pets.cluster import RayCluster
 from pets.engine.resume import config_of
@@ -101,7 +102,7 @@ class RayOptions:
         make = _maker(name, local, size, settings)
         samplers = start_actors(cluster, make, size, self.ray_actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
-        click.echo(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.", err=True)
+        echo(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.", err=True)
         return samplers
 
 

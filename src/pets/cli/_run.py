@@ -12,13 +12,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.live import Live
 from rich.table import Table
 
 from pets.answers.auto import ChosenType
 from pets.cli._output import SafeConsole, count, write_output
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
@@ -77,7 +76,7 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
             running.cancel()
             return
         pressed = True
-        click.echo(f"\n{words} Ctrl-C again stops at once.", err=True)
+        echo("", f"{words} Ctrl-C again stops at once.", err=True)
         drain()
 
     try:
@@ -96,14 +95,12 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
 def print_choice(chosen: ChosenType) -> None:
     """Say how answers are read that nobody said how to read."""
     if chosen.traces:
-        click.echo(str(chosen), err=True)
+        echo(str(chosen), err=True)
 
 
 def print_job(job: BatchJob) -> None:
     """Say that a wave was handed in."""
-    click.echo(
-        f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {terminal_text(str(job.id))}.", err=True
-    )
+    echo(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.", err=True)
 
 
 def start_words(engine: Engine) -> str:
@@ -143,7 +140,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
     """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
     engine.on_choice = print_choice
     engine.watch_jobs(print_job)
-    click.echo(start_words(engine), err=True)
+    echo(start_words(engine), err=True)
     try:
         solution, summary = asyncio.run(_run(engine, output))
     except PetsError as error:
@@ -151,7 +148,7 @@ def run_engine(engine: Engine, output: Path | None) -> Solution:
         raise
     except asyncio.CancelledError:
         flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.abandoned)
-        click.echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
+        echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
@@ -166,7 +163,7 @@ def add_kept_words(error: PetsError, session: Session, *, spent: bool) -> None:
     A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
     """
     if isinstance(error, FirstTracesError) and error.excerpt:
-        click.echo(f"One of the traces:\n{terminal_text(error.excerpt, keep=chr(10))}\n", err=True)
+        echo("One of the traces:", *error.excerpt.split("\n"), "", err=True)
     if session.stored_run is not None and (spent or not isinstance(error, RefusedError)):
         error.say_more(kept_words(session))
 
@@ -223,9 +220,9 @@ async def watch_outages(outage: Callable[[], Outage | None]) -> None:
         now = outage()
         if now is not None and (before is None or before.is_unreachable != now.is_unreachable):
             label = "Unreachable" if now.is_unreachable else "Nothing but errors"
-            click.echo(f"{label} {terminal_text(outage_words(now, time.time()))}", err=True)
+            echo(f"{label} {outage_words(now, time.time())}", err=True)
         elif now is None and before is not None:
-            click.echo("Reachable again." if before.is_unreachable else "The servers serve again.", err=True)
+            echo("Reachable again." if before.is_unreachable else "The servers serve again.", err=True)
         before = now
 
 
@@ -306,7 +303,7 @@ def write_answers(engine: Engine, output: Path | None) -> AnswerSummary:
 
     write_output(rows(), output, ANSWER_COLUMNS)
     if output is not None:
-        click.echo(f"{output}: {answered_words(summary)}.", err=True)
+        echo(f"{output}: {answered_words(summary)}.", err=True)
     return summary
 
 
@@ -318,9 +315,7 @@ def _spared(output: Path | None, answered: int) -> Path | None:
     name, suffix = output.name[:dot], output.name[dot:]
     free = (output.with_name(f"{name}.{number}{suffix}") for number in itertools.count(2))
     beside = next(path for path in free if not path.exists())
-    click.echo(
-        f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.", err=True
-    )
+    echo(f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.", err=True)
     return beside
 
 
@@ -345,9 +340,9 @@ def remarks(summary: AnswerSummary) -> Iterator[str]:
     if summary.questions and not summary.answered:
         yield f"NOT ONE QUESTION WAS ANSWERED: {_reasons(summary)}"
     if not summary.answered and summary.excerpt:
-        yield f"One of the traces: {terminal_text(summary.excerpt)}"
+        yield f"One of the traces: {summary.excerpt}"
     if not summary.answered and summary.error:
-        yield f"The last error: {terminal_text(summary.error)}"
+        yield f"The last error: {summary.error}"
     if summary.judged:
         yield accuracy_words(summary)
     if summary.disagrees:
@@ -455,4 +450,4 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     elif solution.run is not None:
         words.append(f"Run {solution.run} of {engine.store_name}.")
     for line in words:
-        click.echo(line, err=True)
+        echo(line, err=True)

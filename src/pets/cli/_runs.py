@@ -7,12 +7,11 @@ from heapq import nsmallest
 from itertools import takewhile
 from typing import Any
 
-import click
 from rich.table import Table
 
 from pets.cli._output import count
 from pets.cli._tables import print_table
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.core.budget import amount_words
 from pets.core.certificate import expected_consistency
 from pets.engine.models import ModelShare, shares_from_plain
@@ -139,7 +138,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def _print_fact(label: str, words: str) -> None:
-    click.echo(f"{label:<{LABEL_CHARACTERS}} {terminal_text(words)}")
+    echo(f"{label:<{LABEL_CHARACTERS}} {words}")
 
 
 def _fact_words(key: str, value: Any, facts: Mapping[str, Any]) -> str:
@@ -187,8 +186,7 @@ def print_question(facts: Mapping[str, Any]) -> None:
     """The question, its votes and its traces, for a person; what would steer the terminal is shown."""
     prompt = facts["prompt"]
     texts = prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
-    click.echo(terminal_text(texts, keep="\n"))
-    click.echo()
+    echo(*texts.split("\n"), "")
     votes = sorted(facts["votes"].items(), key=lambda vote: -vote[1])
     _print_fact("answer", "none" if facts["answer"] is None else facts["answer"])
     if facts.get("gold") is not None:
@@ -201,11 +199,9 @@ def print_question(facts: Mapping[str, Any]) -> None:
     for trace in facts["sampled"]:
         answer = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
         finish = ", ".join(filter(None, (trace["error"] or trace["finish"] or "-", trace.get("model"))))
-        click.echo(
-            terminal_text(f"\ntrace {trace['number']}: {answer}, {count(trace['tokens'], 'token')}, {finish}", "\n")
-        )
+        echo("", f"trace {trace['number']}: {answer}, {count(trace['tokens'], 'token')}, {finish}")
         for line in trace["text"].splitlines():
-            click.echo(f"    {terminal_text(line)}")
+            echo(f"    {line}")
 
 
 def comparison_facts(first: RunView, second: RunView) -> dict[str, Any]:
@@ -271,10 +267,10 @@ def print_comparison(facts: Mapping[str, Any]) -> None:
     print_table(table)
     different = len(facts["differences"])
     verb = "differs" if different == 1 else "differ"
-    click.echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
+    echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
     if (paired := facts["paired_accuracy"]) is not None:
         low, high = paired["interval"]
-        click.echo(
+        echo(
             f"Accuracy of the second less the first: {paired['difference']:+.3f} ({low:+.3f} to {high:+.3f}), p = "
             f"{paired['p_value']:.3f} (exact McNemar: {paired['first_only']} right in the first alone, "
             f"{paired['second_only']} in the second alone, of {paired['judged']})."
@@ -292,4 +288,4 @@ def _print_differences(differences: list[dict[str, Any]]) -> None:
         table.add_row(*("-" if cell is None else cell for cell in cells))
     print_table(table)
     if len(differences) > DIFFERENCES_SHOWN:
-        click.echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)
+        echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)

@@ -3,7 +3,9 @@
 import json
 import re
 
-__all__ = ["json_line", "terminal_text"]
+import click
+
+__all__ = ["echo", "echo_drawing", "json_line", "terminal_text"]
 
 # C0 and C1 controls, line and paragraph separators, what turns the direction of writing or hides in it.
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -16,6 +18,19 @@ def terminal_text(text: str, keep: str = "") -> str:
     \u001b[2Jgone\u000a\u009b31m\u202e
     """
     return STEERING.sub(lambda match: match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}", text)
+
+
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines on stdout, or with ``err`` on stderr: the one way by which words and data of verbs go there.
+
+    Whatever text of a file or server is in a line, it ends no line and steers no terminal.
+    """
+    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), err=err)
+
+
+def echo_drawing(drawing: str, *, err: bool = False) -> None:
+    """Print what pets drew itself, with its colours; names in it have been made safe before."""
+    click.echo(drawing, err=err)
 
 
 def json_line(plain: object) -> str:

@@ -12,6 +12,7 @@ import click
 from pets.cli._groups import option, verb_group
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._run import kept_words, write_answers
+from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
     DEFAULT_STORE,
@@ -117,9 +118,9 @@ def write(
     if not files.requests:
         assert engine.stored_run is not None  # batch jobs need a store
         name = f"Run {engine.stored_run.id} of {engine.store_name}"
-        click.echo(f"{name} is finished: there is no wave to write.", err=True)
+        echo(f"{name} is finished: there is no wave to write.", err=True)
         raise click.exceptions.Exit(NOTHING_LEFT)
-    click.echo(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}", err=True)
+    echo(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}", err=True)
 
 
 @batch.verb()
@@ -141,9 +142,9 @@ def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptio
         engine = Engine.resume(source.store, source.run, sampler=sampler, answer=source.answer)
         asyncio.run(_run(engine, brings_home=True, then=lambda: write_answers(engine, result.output)))
     solution, left = engine.solution(), sampler.left
-    click.echo(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.", err=True)
+    echo(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.", err=True)
     if left:
-        click.echo(f"Still out: {count(left, 'request')}. Read their replies, or write the wave again.", err=True)
+        echo(f"Still out: {count(left, 'request')}. Read their replies, or write the wave again.", err=True)
 
 
 def _read_lines(lines: BatchReplies, paths: Sequence[Path]) -> None:
@@ -184,7 +185,7 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     if url is None:
         raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
     if not stored.traces_out:
-        click.echo(f"Run {stored.run} has no job out: there is nothing to cancel.", err=True)
+        echo(f"Run {stored.run} has no job out: there is nothing to cancel.", err=True)
         return
     options: dict[str, Any] = {"key": os.environ.get(provider.key_env), "headers": parse_headers(provider.header)}
     jobs = OpenAIBatches(url, **options)
@@ -194,7 +195,7 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     asyncio.run(_run(engine, brings_home=True))
     solution = engine.solution()
     words = f"{count(stored.traces_out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."
-    click.echo(f"{words} {kept_words(engine)}", err=True)
+    echo(f"{words} {kept_words(engine)}", err=True)
 
 
 async def _run(engine: Engine, *, brings_home: bool = False, then: Callable[[], object] = lambda: None) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import click
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._tables import print_table
+from pets.cli._terminal import echo_drawing
 from pets.engine import Answer
 from pets.errors import InputError
 from pets.pools import Pool
@@ -184,7 +184,7 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
         for curve in recorded.curves
     ]
     title = "\nquestions with the vote of all traces, against traces per question"
-    click.echo(draw_chart(title, lines, console.width, colour=console.is_terminal))
+    echo_drawing(draw_chart(title, lines, console.width, colour=console.is_terminal))
     table = Table(title=_given(recorded), title_justify="left")
     table.add_column("agreement", overflow="fold")
     for name in ("questions", *POLICIES):

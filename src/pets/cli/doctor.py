@@ -10,7 +10,7 @@ import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, verb
-from pets.cli._terminal import json_line, terminal_text
+from pets.cli._terminal import echo, json_line
 from pets.cli.options import (
     AnswerOptions,
     LocalModelOptions,
@@ -97,16 +97,16 @@ def doctor(
     problems = _chosen(question_set, examination.traces)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
-    click.echo(_announcement(config, served, prices, problems), err=True)
+    echo(_announcement(config, served, prices, problems), err=True)
     diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, config))
     for diagnosis in diagnoses:
         alone = replace(config, price=prices.get(diagnosis.model, price))
         forecast = None if question_set is None else _forecast(diagnosis, question_set, alone)
         if examination.json:
-            click.echo(json_line(_plain(diagnosis, forecast)))
+            echo(json_line(_plain(diagnosis, forecast)))
         else:
             for line in _report(diagnosis, forecast, config):
-                click.echo(terminal_text(line))
+                echo(line)
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
 
@@ -116,9 +116,9 @@ def _trust(file: ConfigFile | None) -> None:
     if file is None:
         raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
     for name, setting in file.risky.items():
-        click.echo(terminal_text(f"{name} = {setting!r}"), err=True)
+        echo(f"{name} = {setting!r}", err=True)
     words = f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".'
-    click.echo(terminal_text(words), err=True)
+    echo(words, err=True)
 
 
 def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:

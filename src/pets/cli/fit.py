@@ -9,6 +9,7 @@ import click
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output
 from pets.cli._pools import PoolOptions
+from pets.cli._terminal import echo
 from pets.cli.options import FILE
 from pets.core.patterns import K0
 from pets.errors import InputError
@@ -67,11 +68,11 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
     labelled = reading.label(reading.read(path), min_traces=K0)
     plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)
     if result.output is None:
-        click.echo(plan_text(plan), nl=False)
+        echo(*plan_text(plan).rstrip("\n").split("\n"))
         return
     write_plan(plan, result.output)
     source = plan.provenance
-    click.echo(
+    echo(
         f"{result.output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
         f"with {source.traces:,} traces.",
         err=True,

@@ -12,6 +12,7 @@ import numpy as np
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, verb
 from pets.cli._output import SafeConsole
+from pets.cli._terminal import echo, echo_drawing
 from pets.cli.options import DEFAULT_STORE
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
@@ -78,13 +79,13 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     for target, mean in budgets.items():
         total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
         words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
-        click.echo(f"self-consistency {target}: {words}", err=True)
+        echo(f"self-consistency {target}: {words}", err=True)
     if sys.stdout.isatty():
         return
     points = [
         [round(float(x), 3), round(float(y), 4)] for x, y in zip(curve.mean_budget, curve.consistency, strict=True)
     ]
-    click.echo(json.dumps({"questions": questions, "mean_budget_for": budgets, "curve": points}))
+    echo(json.dumps({"questions": questions, "mean_budget_for": budgets, "curve": points}))
 
 
 def _played_on(path: str, run: str, question: ForecastOptions, simulation: SimulationOptions) -> tuple[Forecast, int]:
@@ -124,4 +125,4 @@ def _draw(curve: Forecast, policy: str) -> None:
     console = SafeConsole(stderr=True)
     line = ChartLine(policy, curve.mean_budget.tolist(), curve.consistency.tolist())
     title = "expected self-consistency against mean traces per question"
-    click.echo(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)
+    echo_drawing(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)

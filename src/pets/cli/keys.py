@@ -10,7 +10,7 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb_group
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
@@ -64,8 +64,8 @@ def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
     if is_new:
         name = shown_location(gateway.store)
         words = f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.'
-        click.echo(terminal_text(words), err=True)
-    click.echo(secret)
+        echo(words, err=True)
+    echo(secret)
 
 
 @keys.verb("list")
@@ -80,7 +80,7 @@ def list_keys(gateway: KeyStoreOptions) -> None:
             if key.budget is not None:
                 notes.append(f"budget {amount_words(key.budget, key.unit or next(iter(spent), 'units'))}")
             notes += ["admin"] * key.admin + ["revoked"] * (revoked is not None)
-            click.echo("\t".join([terminal_text(key.name), str(day), ", ".join(notes)]))
+            echo("\t".join([key.name, str(day), ", ".join(notes)]))
 
 
 @keys.verb()
@@ -89,7 +89,7 @@ def revoke(name: str, gateway: KeyStoreOptions) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
     with _keys(gateway.store) as key_store:
         key_store.revoke(name)
-    click.echo(terminal_text(f"The key of {name} is revoked."), err=True)
+    echo(f"The key of {name} is revoked.", err=True)
 
 
 def _parse_budget(text: str) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """``pets``: one verb per file; words on stderr, data on stdout; a user's mistake is one line and exit 2."""
 
 import importlib
+import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from pets._version import __version__
 from pets.cli._config_file import ConfigFile
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.errors import PetsError
 
 __all__ = ["VERBS", "cli", "main"]
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nStopped.", err=True)
+            echo("", "Stopped.", err=True)
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -115,7 +116,16 @@ def cli(context: click.Context, config: Path | None) -> None:
 def main() -> None:
     """The ``pets`` entry point."""
     try:
-        cli(prog_name="pets")  # also where `python -m pets` was typed
+        status = cli(prog_name="pets", standalone_mode=False)  # also where `python -m pets` was typed
+    except click.ClickException as error:
+        words = io.StringIO()
+        error.show(words)
+        echo(*words.getvalue().rstrip("\n").split("\n"), err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        echo("", "Stopped.", err=True)
+        sys.exit(INTERRUPTED)
     except PetsError as error:
-        click.echo(f"pets: {terminal_text(str(error))}", err=True)
+        echo(f"pets: {error!s}", err=True)
         sys.exit(2)
+    sys.exit(status or 0)

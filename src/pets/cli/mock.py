@@ -9,7 +9,7 @@ import click
 
 import pets.mock
 from pets.cli._groups import option, verb
-from pets.cli._terminal import json_line
+from pets.cli._terminal import echo, json_line
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.mock.strict import Flavour
@@ -93,12 +93,12 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         model,
         server.host,
         server.port,
-        ready=lambda url: click.echo(f"{url} (model {model.model}); Ctrl-C stops.", err=True),
+        ready=lambda url: echo(f"{url} (model {model.model}); Ctrl-C stops.", err=True),
     )
     stats = model.stats
     counts = "".join(f", {name} {number}" for name, number in sorted(stats.faults.items()))
     unmatched = f", prompts that name no question: {stats.unmatched}" if stats.unmatched else ""
-    click.echo(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.", err=True)
+    echo(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.", err=True)
 
 
 def _starter_prompts() -> dict[str, str]:
@@ -109,7 +109,7 @@ def _starter_prompts() -> dict[str, str]:
 
 def _warn(prompt: str) -> None:
     shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
-    click.echo(
+    echo(
         f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
         "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on.",
         err=True,

@@ -13,6 +13,7 @@ from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import verb_group
 from pets.cli._output import table_console
 from pets.cli._tables import print_table
+from pets.cli._terminal import echo_drawing
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.plans import StreamPlan, read_plan
@@ -37,7 +38,7 @@ def show(path: Path) -> None:
     console = table_console(PIPE_WIDTH)
     console.print(_title(fitted), soft_wrap=True)
     print_table(_grids(fitted), console)
-    console.file.write(_curves(fitted, console.width, colour=sys.stdout.isatty()) + "\n")
+    echo_drawing(_curves(fitted, console.width, colour=sys.stdout.isatty()))
     if fitted.prices is not None:
         print_table(_prices(fitted), console)
     print_table(_prior(fitted), console)

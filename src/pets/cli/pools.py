@@ -12,7 +12,7 @@ from pets.cli._groups import option, verb_group
 from pets.cli._output import count, print_rows
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._tables import print_table
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
 from pets.replay import relabelled
 
@@ -96,7 +96,7 @@ def convert(source: Path, target: Path, reading: PoolOptions, measure: Confidenc
     if not content.texts:
         pool = replace(pool, questions=tuple(replace(question, texts=None, cut=None) for question in pool.questions))
     write_pool(pool, target)
-    click.echo(f"{target}: {count(len(pool.questions), 'question')} written.", err=True)
+    echo(f"{target}: {count(len(pool.questions), 'question')} written.", err=True)
 
 
 @pools.verb()
@@ -108,9 +108,9 @@ def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOpt
     problems = 0
     for path in files:
         for problem in check_pool(path, fields=reading.columns):
-            click.echo(terminal_text(problem))
+            echo(problem)
             problems += 1
-    click.echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
+    echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
     context.exit(2 if problems else 0)
 
 

@@ -1,6 +1,5 @@
 """``pets questions``: the named question sets, as JSONL."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -8,9 +7,12 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
+from pets.cli._output import write_output
+from pets.cli._terminal import echo
 from pets.cli.options import QuestionOptions
 from pets.errors import InputError
-from pets.questions import named_sets, question_set, write_questions
+from pets.questions import named_sets, question_set
+from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
 
 __all__ = ["questions"]
@@ -50,11 +52,11 @@ def questions(name: str | None, origin: SetOptions, selection: QuestionOptions) 
             raise InputError(f'--from is a copy of a named set, and "{name}" is none. Name the file instead of it.')
         else:
             problems = selection.load(name).problems
-        write_questions(problems, sys.stdout)
+        write_output(map(question_record, problems), None)
         return
     for set_name in named_sets():
         published = BENCHMARKS.get(set_name)
         if published is None:
-            click.echo(f"{set_name}\t{len(question_set(set_name).problems)} questions, made for small models")
+            echo(f"{set_name}\t{len(question_set(set_name).problems)} questions, made for small models")
         else:
-            click.echo(f"{set_name}\t{published.about} ({published.hub})")
+            echo(f"{set_name}\t{published.about} ({published.hub})")

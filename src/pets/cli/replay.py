@@ -19,7 +19,7 @@ from pets.cli._output import (
 from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._tables import print_table
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.confidence import Kind
 from pets.errors import InputError
 from pets.pools import Pool
@@ -169,7 +169,7 @@ def replay(
         print_rows(map(asdict, table), result.format)
     if result.output is not None:
         written = write_output(map(asdict, table), result.output)
-        click.echo(f"{result.output}: {count(written, 'row')} written.", err=True)
+        echo(f"{result.output}: {count(written, 'row')} written.", err=True)
     if result.plots is not None:
         _plot(result.plots, pools, results, reading.answer)
 
@@ -200,20 +200,20 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
         for pool in pools:
             protocol.train_of(len(pool.questions))
     except InputError as error:
-        click.echo(f"Online policies are left out: {error}", err=True)
+        echo(f"Online policies are left out: {error}", err=True)
         return DEFAULT
     return DEFAULT + DEFAULT_ONLINE
 
 
 def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
     if result.note:
-        click.echo(terminal_text(f"{result.pool}: {result.note}."), err=True)
+        echo(f"{result.pool}: {result.note}.", err=True)
     if result.size < pool_size:
         uneven = len({len(question.answers) for question in pool.questions}) > 1
         hint = " (--min-traces leaves short ones out)" if uneven else ""
         halves = result.config.target == "disjoint"
         why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
-        click.echo(terminal_text(f"{result.pool}: {result.size} traces per question, {why}."), err=True)
+        echo(f"{result.pool}: {result.size} traces per question, {why}.", err=True)
 
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
@@ -237,7 +237,7 @@ def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | No
             seed=protocol.seed,
         )
     except InputError as error:  # without gold there is no accuracy
-        click.echo(terminal_text(str(error)), err=True)
+        echo(str(error), err=True)
         return
     print_table(mixture_table(lab, shown=len(weights) + 1))
     print_table(choice_table(lab, [choose_and_score(lab, size, protocol.seed) for size in lab.sizes]))
@@ -257,4 +257,4 @@ def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], an
 
 
 def _save(picture: Chart, path: Path) -> None:
-    click.echo(f"{', '.join(map(str, save(picture, path)))} written.", err=True)
+    echo(f"{', '.join(map(str, save(picture, path)))} written.", err=True)

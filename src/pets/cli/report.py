@@ -8,6 +8,7 @@ import click
 
 from pets.cli._groups import option, verb
 from pets.cli._output import check_output
+from pets.cli._terminal import echo
 from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.errors import InputError
 from pets.report.look import charts_library
@@ -50,4 +51,4 @@ def report(what: str, source: StoreOptions, answers: StoredAnswerOptions, page: 
         page.output.write_text(html, "utf-8")
     except OSError as error:
         raise InputError(f'"{page.output}" cannot be written ({error.strerror}); name another with -o.') from None
-    click.echo(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.", err=True)
+    echo(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.", err=True)

@@ -22,7 +22,7 @@ from pets.cli._runs import (
     when,
 )
 from pets.cli._tables import print_table
-from pets.cli._terminal import json_line, terminal_text
+from pets.cli._terminal import echo, json_line
 from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
 from pets.engine.question import answer_type_of
@@ -95,7 +95,7 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
         summaries = store.runs()
     if output.format == "json":
         for summary in summaries:
-            click.echo(json_line(summary_facts(summary)))
+            echo(json_line(summary_facts(summary)))
         return
     _print_list(summaries)
 
@@ -120,7 +120,7 @@ def show(
         view = store.view(run, code=answers.answer)
         facts = run_facts(view) if selection.question is None else question_facts(view, selection.question)
     if output.format == "json":
-        click.echo(json_line(facts))
+        echo(json_line(facts))
     elif selection.question is None:
         print_facts(facts)
     else:
@@ -146,7 +146,7 @@ def compare(
     with Store.open(source.store or context.obj, create=False) as store:
         facts = comparison_facts(store.view(first, code=answers.answer), store.view(second, code=answers.answer))
     if output.format == "json":
-        click.echo(json_line(facts))
+        echo(json_line(facts))
     else:
         print_comparison(facts)
 
@@ -174,9 +174,9 @@ def export(
             written = write_output(_records(view, output.what), output.output, columns)
         unvoted = view.summary().questions - written if pooled else 0
     noun = "trace" if output.what == "traces" else "question"
-    click.echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
+    echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
     if unvoted:
-        click.echo(f"{unvoted:,} without a vote left out.", err=True)
+        echo(f"{unvoted:,} without a vote left out.", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteO
     """
     with Store.open(source.store or context.obj, create=False) as store:
         id = store.delete(run, texts=what.texts)
-    click.echo(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.", err=True)
+    echo(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.", err=True)
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
@@ -216,13 +216,13 @@ def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
         write_pool(Pool(output.name, questions), output)
     else:
         for question in questions:
-            click.echo(terminal_text(line_of(question)))
+            echo(line_of(question))
     return len(questions)
 
 
 def _print_list(summaries: list[RunSummary]) -> None:
     if not summaries:
-        click.echo("The store holds no run yet.", err=True)
+        echo("The store holds no run yet.", err=True)
         return
     table = Table("run", "when", "state")
     for name in ("questions", "spent", "budget"):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli._groups import option, verb
-from pets.cli._output import count
+from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
+from pets.cli._terminal import echo
 from pets.cli.options import FILE, NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
 from pets.recording import Recording, RecordingSummary, record, summarize_recording
@@ -86,25 +86,25 @@ def sample(
     try:
         sampled = asyncio.run(_record(recording, samplers, output, model))
     except KeyboardInterrupt:
-        click.echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
+        echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
         sys.exit(INTERRUPTED)
-    click.echo(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.", err=True)
+    echo(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.", err=True)
     _print_summary(summarize_recording(output, recording.problems), goal)
 
 
 def _print_summary(summary: RecordingSummary, goal: RecordingOptions) -> None:
     if summary.judged:
-        click.echo(
+        echo(
             f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
             f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f}.",
             err=True,
         )
     if summary.cut:
         cut = f"{summary.cut:,} traces were" if summary.cut > 1 else "1 trace was"
-        click.echo(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.", err=True)
+        echo(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.", err=True)
     if summary.unanswered:
         anew = " `pets pools convert --answer TYPE` reads their texts anew." if goal.texts and not summary.cut else ""
-        click.echo(f"No trace answers {count(summary.unanswered, 'question')}.{anew}", err=True)
+        echo(f"No trace answers {count(summary.unanswered, 'question')}.{anew}", err=True)
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -122,7 +122,7 @@ def _model_name(samplers: Sequence[Sampler], model: ModelOptions) -> str:
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path, model: ModelOptions) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
-        progress = stack.enter_context(Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)))
+        progress = stack.enter_context(Progress(*columns, TimeRemainingColumn(), console=SafeConsole(stderr=True)))
         bar = progress.add_task("starting", total=None)
 
         def show(done: int, total: int) -> None:

@@ -16,7 +16,7 @@ import click
 
 import pets.gateway
 from pets.cli._groups import option, verb
-from pets.cli._terminal import terminal_text
+from pets.cli._terminal import echo
 from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.budget import Currency
 from pets.core.policy import Policy
@@ -237,24 +237,22 @@ def serve(
     )
     models = asyncio.run(state.upstream.find_models(upstream.wait)) if upstream.check else []
     if gateway.store is None:
-        click.echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
+        echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
     pets.gateway.serve(
         state,
         gateway.host,
         gateway.port,
         grace=gateway.grace,
-        ready=lambda url: click.echo(
-            _welcome(url, models, keys=state.keys.required, settings=state.settings), err=True
-        ),
+        ready=lambda url: echo(*_welcome(url, models, keys=state.keys.required, settings=state.settings), err=True),
     )
 
 
-def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings) -> str:
+def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings) -> list[str]:
     """What an operator wants to know of a gateway that has begun: addresses, models, who may ask, how to try it."""
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     access = "Requests need a key." if keys else "Everybody may ask (pets keys add)."
     lines = [f"{url}/v1  {access} Ctrl-C stops.", f"Dashboard: {url}/"]
-    names = [terminal_text(name) for name in models[:SHOWN_MODELS]]
+    names = models[:SHOWN_MODELS]
     if names:
         more = f" and {len(models) - len(names)} more" if len(models) > len(names) else ""
         plain = f"; without {settings.prefix} they pass through" if settings.passthrough else ""
@@ -263,7 +261,7 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
     body = json.dumps({"model": settings.prefix + (models[0] if models else "NAME"), "messages": [message]})
     key = """ -H "Authorization: Bearer $PETS_KEY\"""" if keys else ""
     lines.append(f"Try: curl {url}/v1/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:

@@ -12,6 +12,7 @@ from pets.cli._groups import option, verb
 from pets.cli._output import check_rows_output
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
+from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
     DEFAULT_STORE,
@@ -141,7 +142,7 @@ class NewRunOptions:
         """The file that keeps the run, of which the user hears before it is written."""
         if not self.no_store and storage.store is None:
             words = f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing."
-            click.echo(words, err=True)
+            echo(words, err=True)
         if self.no_store and storage.store is not None:
             raise InputError("--store keeps the run and --no-store does not: leave one out.")
         return None if self.no_store else storage.store or DEFAULT_STORE
@@ -233,10 +234,10 @@ def _print_origin(engine: Engine) -> None:
         return
     name = f"Run {engine.stored_run.id} of {engine.store_name} asks the same"
     if engine.origin == "unfinished":
-        click.echo(f"{name} and is unfinished: going on with it; --new starts anew.", err=True)
+        echo(f"{name} and is unfinished: going on with it; --new starts anew.", err=True)
     elif engine.origin == "finished":
         more = f"`pets top-up {engine.stored_run.id} --budget +AMOUNT` adds to it"
-        click.echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
+        echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
 
 
 def run_config(
@@ -282,11 +283,11 @@ def _print_estimate(
     policy = config.policy if isinstance(config.policy, str) else type(config.policy).__name__
     if is_terminal():
         for name, value in _estimate_rows(expected, policy, texts):
-            click.echo(f"{name:<12} {value}")
+            echo(f"{name:<12} {value}")
     else:
-        click.echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
+        echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
     if config.max_traces is not None and expected.traces >= config.max_traces * expected.questions:
-        click.echo(
+        echo(
             f"The budget takes every question to {config.max_traces} traces, those that all agree on too: "
             "--target-consistency 0.99 would stop earlier.",
             err=True,

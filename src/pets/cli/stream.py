@@ -29,6 +29,7 @@ from pets.cli._run import (
     watched_by,
 )
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
+from pets.cli._terminal import echo
 from pets.cli.options import (
     FILE,
     NO_DIALECT,
@@ -230,7 +231,7 @@ class _RunningStream:
             raise
         except asyncio.CancelledError:
             lost = lost_words(self._stream.driver.abandoned)
-            click.echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
+            echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
             sys.exit(INTERRUPTED)
         self._print_summary()
         return not self._stream.driver.draining
@@ -280,7 +281,7 @@ class _RunningStream:
         if self._stream.stored_run is not None:
             words.append(f"Run {self._stream.stored_run.id} of {self._stream.store_name}.")
         for line in words:
-            click.echo(line, err=True)
+            echo(line, err=True)
 
 
 def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
@@ -435,7 +436,7 @@ def _settings(
 
 
 def _print_alarm(drift: Drift) -> None:
-    click.echo(
+    echo(
         f"Drift: after {drift.seen:,} questions the warm-up patterns no longer fit the plan (p = {drift.p_value:.2g}). "
         "The budget is kept; fit a new plan on recent answers to spend it well.",
         err=True,

@@ -29,6 +29,7 @@ __all__ = ["AUTO", "LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type"
 __all__ += [
     "problem_from",
     "problems_of",
+    "question_record",
     "read_questions",
     "read_records",
     "stdin_records",
@@ -137,12 +138,16 @@ def _without_cycle_collector() -> Iterator[None]:
 def write_questions(problems: Iterable[Problem], file: TextIO) -> None:
     """Write one line of JSON per question, as :func:`read_questions` reads it."""
     for problem in problems:
-        content = problem.prompt.content
-        prompt = content if isinstance(content, str) else [asdict(message) for message in content]
-        record: Record = {"id": problem.id, "prompt": prompt, "answer_type": problem.answer_type, "gold": problem.gold}
-        optional = {"level": problem.level or None, "options": problem.options}
-        record |= {key: value for key, value in optional.items() if value is not None}
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        file.write(json.dumps(question_record(problem), ensure_ascii=False) + "\n")
+
+
+def question_record(problem: Problem) -> Record:
+    """A question as a line of a file holds it."""
+    content = problem.prompt.content
+    prompt = content if isinstance(content, str) else [asdict(message) for message in content]
+    record: Record = {"id": problem.id, "prompt": prompt, "answer_type": problem.answer_type, "gold": problem.gold}
+    optional = {"level": problem.level or None, "options": problem.options}
+    return record | {key: value for key, value in optional.items() if value is not None}
 
 
 def parse_fields(texts: Iterable[str]) -> dict[str, str]:
