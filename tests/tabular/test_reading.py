@@ -52,6 +52,61 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path):
         rows(tmp_path / "a.parquet", max_unpacked_bytes=5_000)
 
 
+TEXT = "a" * (1 << 20)
+USUAL = pyarrow.default_memory_pool()
+MEASURED = pyarrow.proxy_memory_pool(USUAL)  # it outlives what is read by it
+
+
+def repeated(count):
+    """One text in so many cells."""
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * count, "int32"), [TEXT])
+
+
+BOMBS = {
+    "a text in every cell": lambda: repeated(1_000),
+    "a text in every cell of a list": lambda: pyarrow.ListArray.from_arrays([0, 1_000], repeated(1_000)),
+    "a text in every cell of a struct": lambda: pyarrow.StructArray.from_arrays([repeated(1_000)], names=["b"]),
+    "cells without a value": lambda: pyarrow.nulls(10_000_000),
+    "a long list without a value": lambda: pyarrow.ListArray.from_arrays([0, 9_000_000], pyarrow.nulls(9_000_000)),
+    "bytes of one length": lambda: pyarrow.array([TEXT.encode()] * 100, pyarrow.binary(1 << 20)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_parquet_file_of_much_is_refused_before_it_is_unpacked(tmp_path, name):
+    path, options = tmp_path / "bomb.parquet", {"compression": "zstd", "compression_level": 19, "store_schema": False}
+    table = pyarrow.table({"a": BOMBS[name]()})
+    pyarrow.parquet.write_table(table, path, dictionary_pagesize_limit=1 << 30, **options)
+    assert path.stat().st_size < 100_000
+    pyarrow.set_memory_pool(MEASURED)
+    try:
+        with pytest.raises(InputError, match=r"unpacks to over 67108864 bytes"):
+            rows(path)
+    finally:
+        pyarrow.set_memory_pool(USUAL)
+    assert MEASURED.max_memory() < 64 << 20
+
+
+def test_texts_that_begin_alike_are_not_unpacked(tmp_path):
+    table = pyarrow.table({"a": [TEXT] * 100})
+    options = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", **options)
+    with pytest.raises(InputError, match="is encoded as DELTA_BYTE_ARRAY, which is not read"):
+        rows(tmp_path / "a.parquet")
+
+
+def test_parquet_of_every_shape_is_read_as_it_is(tmp_path):
+    pairs = pyarrow.array([[("k", "v")], None], pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    records = [
+        {"id": "a", "n": 1, "x": 0.5, "ok": True, "many": ["p", None], "deep": {"b": ["q"]}},
+        {"id": "a", "n": None, "x": None, "ok": None, "many": [], "deep": None},
+    ]
+    table = pyarrow.Table.from_pylist(records).append_column("pairs", pairs)
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    read = [value for _, value, _ in rows(tmp_path / "a.parquet")]
+    assert read == [{**records[0], "pairs": [("k", "v")]}, {**records[1], "pairs": None}]
+
+
 def test_a_folder_and_a_missing_file_say_so(tmp_path):
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         rows(tmp_path)

@@ -32,6 +32,8 @@ SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 SEPARATORS = (",", ";", "\t", "|")
 LINE_COLUMN = "question"  # what a line of plain text holds
 PARQUET_BATCH_ROWS = 1_000
+MIN_CELL_BYTES = 8  # that a cell counts for, however it is packed
+PREFIXED = "DELTA_BYTE_ARRAY"
 SNIFFED_BYTES = 1 << 16
 MAX_CELL_CHARS = 2**31 - 1  # of a CSV file; the library's own limit, 131,072, is less than a long prompt
 MAX_UNPACKED_RATIO = 100  # of unpacked to packed bytes; recorded pools reach 5 to 20
@@ -228,19 +230,53 @@ def _separated(file: Iterable[str]) -> Iterator[FileRow]:
 
 
 def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
+    """The rows of a Parquet file; one text that stands for millions of cells is counted as often as it stands there.
+
+    Texts come as dictionaries, so that a batch is measured before it is unpacked.
+    """
     arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     try:
-        with parquet.ParquetFile(file) as table:
-            groups = (table.metadata.row_group(at) for at in range(table.metadata.num_row_groups))
-            if sum(group.total_byte_size for group in groups) > limit:
-                raise OSError(_too_large(limit))
+        metadata = parquet.read_metadata(file)
+        texts = _check_declared(metadata, limit)
+        with parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as table:
             number = size = 0
             for batch in table.iter_batches(batch_size=PARQUET_BATCH_ROWS):
-                size += batch.nbytes
-                if size > limit:  # whatever the file says of itself
+                size += sum(_unpacked_bytes(arrow, column) for column in batch.columns)
+                if size > limit:
                     raise OSError(_too_large(limit))
                 for record in batch.to_pylist():
                     number += 1
                     yield FileRow(f"row {number}", record)
     except arrow.ArrowException as error:
         raise _UnreadableFileError(f"this is not Parquet ({error}). Check the file or copy it again.") from None
+
+
+def _check_declared(metadata: Any, limit: int) -> list[str]:
+    """Refuse a file that says of itself that it unpacks to more than ``limit`` bytes; the paths of its texts."""
+    columns = [metadata.schema.column(place) for place in range(metadata.num_columns)]
+    size = 0
+    for place in range(metadata.num_row_groups):
+        group = metadata.row_group(place)
+        parts = [group.column(at) for at in range(len(columns))]
+        cells = zip(parts, columns, strict=True)
+        size += max(group.total_byte_size, sum(p.num_values * max(c.length, MIN_CELL_BYTES) for p, c in cells))
+        if any(PREFIXED in part.encodings for part in parts):  # one long text could be the start of millions
+            raise _UnreadableFileError(f"it is encoded as {PREFIXED}, which is not read. Write it with another.")
+    if size > limit:
+        raise OSError(_too_large(limit))
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+
+
+def _unpacked_bytes(arrow: Any, array: Any) -> int:
+    """The bytes of a column of a batch, each text counted as often as it stands there."""
+    kind = array.type
+    if arrow.types.is_dictionary(kind):
+        lengths = require("pyarrow.compute", "parquet").binary_length(array.dictionary).take(array.indices)
+        return int(lengths.sum().as_py() or 0) + MIN_CELL_BYTES * len(array)
+    if arrow.types.is_map(kind):
+        return _unpacked_bytes(arrow, array.keys) + _unpacked_bytes(arrow, array.items)
+    if arrow.types.is_struct(kind):
+        return sum(_unpacked_bytes(arrow, part) for part in array.flatten())
+    if arrow.types.is_nested(kind):  # lists of all kinds
+        return _unpacked_bytes(arrow, array.flatten())
+    return max(int(array.nbytes), MIN_CELL_BYTES * len(array))
