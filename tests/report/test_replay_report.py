@@ -8,7 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from pets.errors import InputError
-from pets.replay import rows
+from pets.replay import ReplayConfig, replay, rows
+from pets.replay.metrics import traces_at_mean
 from pets.report.replay_report import read_rows, replay_page
 from pets.tabular import write_rows
 
@@ -82,6 +83,26 @@ def test_nothing_is_compared_with_zero_traces(tmp_path):
     equal = {**level, "policy": "uniform"}
     assert "the same votes for" in page_of(tmp_path / "rows.jsonl", level, equal)
     assert "the same votes for" not in page_of(tmp_path / "rows.jsonl", level, {**equal, "mean": 0.0})
+
+
+@pytest.mark.parametrize("others", [(), ("online_grid",), ("online_grid", "asc", "okg:waves=4")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_headline_compares_okg_with_the_uniform_of_its_own_setting(pool, others, turned):
+    (result,) = replay([pool], ["okg", "uniform", *others], config=ReplayConfig(3, 16, train=4))
+    table = rows([result])
+    ours, equal = (traces_at_mean(result.result(policy, "offline"), 0.95) for policy in ("okg", "uniform"))
+    if others:
+        assert traces_at_mean(result.result("uniform", "online"), 0.95) != equal
+    page = replay_page(table[::-1] if turned else table)
+    assert f"{ours:.1f} per question with okg, {equal:.1f} with uniform" in page
+    assert f"{ours / equal:.0%} of the traces" in page
+
+
+def test_the_command_that_makes_it_again_names_the_files(tmp_path):
+    rows = [{**ROW, "files": "my pools/p.jsonl\n$(rm).jsonl"}, {**POINT, "files": "my pools/p.jsonl\n$(rm).jsonl"}]
+    assert "pets replay 'my pools/p.jsonl' '$(rm).jsonl' --policy okg" in html.unescape(
+        page_of(tmp_path / "rows.jsonl", *rows)
+    )
 
 
 def test_the_command_that_makes_it_again_is_quoted_for_a_shell(tmp_path):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -160,7 +160,8 @@ def replay(
         )
     for pool, result_of_pool in zip(pools, results, strict=True):
         _print_notes(result_of_pool, pool, draws.pool_size)
-    table = rows(results)
+    files = "\n".join(map(str, paths))
+    table = [replace(row, files=files) for row in rows(results)]
     if result.format == "table":
         _print_tables(results, table)
         for mixture in mixtures:

@@ -28,7 +28,7 @@ class Row:
     has more than ``against``, ``low`` and ``high`` its 95 % interval ``over`` draws (the same questions again:
     Student's t of the repetitions' differences) or over questions (others of their kind: a paired bootstrap, for what
     is read off the mean curve). Traces and tokens are means per question: times ``questions`` they are totals.
-    ``seed`` is what all draws came from.
+    ``seed`` is what all draws came from, ``files`` where `pets replay` read the pools, one in a line.
     """
 
     pool: str
@@ -49,6 +49,7 @@ class Row:
     high: float | None = None
     over: str | None = None
     seed: int = 0
+    files: str = ""
 
 
 def rows(pools: Sequence[PoolResult], *, against: str | None = None, matched: str = "okg") -> list[Row]:

@@ -6,9 +6,11 @@ are drawn by vl-convert, an extra, imported only when something is drawn.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -92,20 +94,25 @@ class LineStyle:
 def line_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
     """The style of each policy: options of one policy share its colour and differ in their dashes.
 
-    >>> styles = line_styles(["okg:prior=1", "okg", "mine"])
+    A user's own policy gets a colour that no other policy here has, as long as there is one.
+
+    >>> styles = line_styles(["okg:prior=1", "okg", "uniform", "mine"])
     >>> styles["okg"].colour == styles["okg:prior=1"].colour, styles["okg:prior=1"].dashes
     (True, (6, 3))
+    >>> styles["mine"].colour in (styles["okg"].colour, styles["uniform"].colour)
+    False
     """
+    names = {policy: NAME.match(policy).group() for policy in policies}  # type: ignore[union-attr]
+    taken = {FIXED[name][0] for name in names.values() if name in FIXED}
+    free = cycle([colour for colour in PALETTE if colour not in taken] or PALETTE)
+    known = {name: FIXED.get(name) or (next(free), DOTTED) for name in dict.fromkeys(names.values())}
     styles: dict[str, LineStyle] = {}
-    variants: dict[str, int] = {}
-    for policy in policies:
-        name = NAME.match(policy).group()  # type: ignore[union-attr]
-        colour, dashes = FIXED.get(name, (PALETTE[len(variants) % len(PALETTE)], DOTTED))
-        if policy != name and policy not in FIXED:
-            variants[name] = variants.get(name, 0) + 1
+    variants = Counter[str]()
+    for policy, name in names.items():
+        colour, dashes = known[name]
+        if policy != name:
+            variants[name] += 1
             dashes = DASHES[variants[name] % len(DASHES)]
-        elif name not in FIXED:
-            variants[name] = variants.get(name, 0)
         styles[policy] = LineStyle(colour, dashes)
     return styles
 

@@ -38,7 +38,7 @@ WORDS = (
     "Traces and tokens are per question, for so much self-consistency; ± is one standard deviation over draws. "
     "* At the spend where okg first reaches 100 %."
 )
-TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over"}
+TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over", "files"}
 COUNTS = {"reached", "repetitions", "questions", "seed"}
 
 
@@ -67,7 +67,7 @@ def _value(name: str, value: Any) -> Any:
     if name in TEXTS:
         if not isinstance(value, str | None):
             raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a text.')
-        return value or ("" if name in ("pool", "policy", "setting") else None)
+        return value or ("" if name in ("pool", "policy", "setting", "files") else None)
     try:
         number = math.nan if value in (None, "") else float(value)
     except (ValueError, TypeError, OverflowError):
@@ -96,18 +96,22 @@ def replay_page(rows: Sequence[Row]) -> str:
         options += ["--repetitions", str(draws)]
     if seed := max((row.seed for row in rows), default=0):
         options += ["--seed", str(seed)]
-    page.code(f"{shlex.join(['pets', 'replay', *pools, *options, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
+    files = next((row.files.splitlines() for row in rows if row.files), pools)
+    page.code(f"{shlex.join(['pets', 'replay', *files, *options, '-o', 'rows.jsonl'])}\npets report rows.jsonl")
     return page.html()
 
 
 def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
-    """What okg needs of uniform's traces on each pool, as far as both are there."""
-    at = {
-        (row.pool, row.policy): row.mean for row in rows if row.metric == "traces_at_mean_0.95" and row.option is None
-    }
+    """What okg needs of uniform's traces on each pool, as far as both are there in the same setting.
+
+    Beside an online policy uniform is replayed once more, on fewer questions and at fixed budgets: okg is not.
+    """
+    level = [row for row in rows if row.metric == "traces_at_mean_0.95" and row.option is None]
+    equals = {(row.pool, row.setting): row.mean for row in level if row.policy == EQUAL}
+    compared = {row.pool: (row.mean, equals.get((row.pool, row.setting))) for row in level if row.policy == OURS}
     tiles = []
     for pool in pools:
-        ours, equal = at.get((pool, OURS)), at.get((pool, EQUAL))
+        ours, equal = compared.get(pool, (None, None))
         if ours is not None and equal:
             note = f"{ours:.1f} per question with {OURS}, {equal:.1f} with {EQUAL}: 95 % self-consistency"
             name = f"{pool}: the same votes for" if len(pools) > 1 else "the same votes for"
