@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from pets.prompts import Prompt
+from pets.registry import make_answer_type
 from pets.report.run_data import read_run
 from pets.report.run_report import run_page
 from pets.store import Store
@@ -41,6 +43,24 @@ def test_bars_and_counts_of_the_table_agree(run_store):
     for row in rows:
         counts = sum(map(int, re.findall(r"×(\d+)", re.search(r"<td>([^<]*×[^<]*)<div", row)[1])))
         assert counts == sum(map(int, re.findall(r'data-votes="(\d+)"', row)))
+
+
+@pytest.mark.parametrize("prompt", ["What is {}?", "A story.\n\nWhat is {}?"])
+def test_the_instruction_that_all_questions_share_stands_in_none_of_them(tmp_path, prompt):
+    instruction = Prompt.question("x").instructed(make_answer_type("choice").instruction).content[-1].content[1:]
+    assert instruction.strip()
+    with Store.open(tmp_path / "runs.db") as store:
+        run = write_run(store, {"a": "AAB"}, prompt=prompt + instruction)
+        text = words_of(run_page(store.view(run)))
+    shown = " ".join(prompt.format("a").split())
+    assert f"<p>{shown}</p>" in text and instruction.strip() not in html.unescape(text)
+
+
+def test_the_bar_of_a_wrong_answer_does_not_look_right(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        page = run_page(store.view(write_run(store, {"a": "AAB", "b": "CCC"}, gold="A")))
+    assert re.search(r"<td>C</td><td>A</td>[^\n]*?C ×3<div class=\"bar wrong\"", page)
+    assert re.search(r"<td>A</td><td>A</td>[^\n]*?A ×2, B ×1<div class=\"bar\"", page)
 
 
 def test_without_gold_nothing_is_said_of_accuracy(tmp_path):

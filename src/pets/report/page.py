@@ -69,7 +69,8 @@ class VotedQuestion:
         shown = self.shown()
         total = sum(number for _, number in shown)
         parts = (f'<i style="width:{100 * number / total:.6g}%" data-votes="{number:g}"></i>' for _, number in shown)
-        return f'<div class="bar" aria-hidden="true">{"".join(parts)}</div>'
+        kind = "bar wrong" if self.wrong else "bar"
+        return f'<div class="{kind}" aria-hidden="true">{"".join(parts)}</div>'
 
     def counts(self) -> str:
         """The votes in words."""

@@ -1,12 +1,13 @@
 """The report of a run: what was bought, what it saved, where the budget went, and the questions to look at."""
 
 import time
+from dataclasses import replace
 
 from pets.core.budget import amount_words
 from pets.engine.question import Answer
 from pets.engine.resume import total_so_far
 from pets.engine.summary import AnswerSummary
-from pets.questions import Problem
+from pets.prompts import Prompt
 from pets.report.again import QUESTIONS, commands_of, is_stream
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.reliability import FEW, wilson
@@ -171,13 +172,17 @@ def _certificate_section(page: Page, run: RunData) -> None:
         page.notes([f"{faint} A certificate speaks of the model's vote: a model can be sure and wrong."])
 
 
-def _text_of(problem: Problem) -> str:
-    """What was asked: the text, or the last message of a user."""
+def _text_of(run: RunData, place: int) -> str:
+    """What was asked: the text, or the last message of a user; without the instruction, which all questions share."""
+    problem = run.problems[place]
     content = problem.prompt.content
-    if isinstance(content, str):
-        return content
-    texts = [message.content for message in content if message.role == "user"]
-    return str(texts[-1] if texts else content[-1].content)
+    texts = [] if isinstance(content, str) else [message.content for message in content if message.role == "user"]
+    text = content if isinstance(content, str) else texts[-1] if texts else content[-1].content
+    question = text.rpartition("\n\n")[0]
+    if not question.strip():
+        return text
+    bare = replace(problem, prompt=Prompt.question(question))
+    return question if run.config.asked(bare).prompt == Prompt.chat(text) else text
 
 
 def _voted(run: RunData, place: int) -> VotedQuestion:
@@ -194,7 +199,7 @@ def _voted(run: RunData, place: int) -> VotedQuestion:
         traces.append((f"trace {trace.number}: {name}, {trace.tokens} tokens", text[:TRACE_CHARACTERS]))
     return VotedQuestion(
         answer.id,
-        cut_head(_text_of(problem), 2 * TEXT_CHARACTERS),
+        cut_head(_text_of(run, place), 2 * TEXT_CHARACTERS),
         answer.answer,
         tuple(answer.votes.items()),
         answer.certificate,
@@ -225,7 +230,7 @@ def _row(run: RunData, place: int, judged: bool) -> list[Cell]:
     chance = answer.certificate
     return [
         Cell(answer.id),
-        Cell(cut_head(_text_of(run.problems[place]), TEXT_CHARACTERS)),
+        Cell(cut_head(_text_of(run, place), TEXT_CHARACTERS)),
         Cell("no answer" if answer.answer is None else cut(answer.answer)),
         *gold,
         Cell(question.counts(), html=question.bar()),
