@@ -1,6 +1,7 @@
 """Hostile requests get a 4xx and cost nothing."""
 
 import json
+import re
 import socket
 from urllib.parse import urlsplit
 
@@ -50,6 +51,7 @@ BAD = {
     "an option that is none": (voted(pets={"budget": 10**9}), 400),
     "pets of another type": (voted(pets="all"), 400),
     "functions": (voted(functions=[{"name": "weather"}]), 400),
+    "a vote of no model": (voted(model="pets/"), 400),
     "an unknown field": (voted(frobnicate=1), 400),
     "another price": (voted(service_tier="priority"), 400),
     "too large": (voted(user="x" * (1 << 20)), 413),
@@ -179,6 +181,12 @@ def test_a_client_chooses_how_answers_are_read_but_not_what_that_may_cost(monkey
     with pytest.raises(ApiError, match="answer type 'number' is the operator's"):
         answer_spec("number")
     assert answer_spec("number", "number") == answer_spec(None, "number") == "number"
+
+
+def test_a_client_that_names_no_answer_type_hears_of_those_that_it_may_choose():
+    with pytest.raises(ApiError, match=r"There is no answer type 'poem'\. Types: choice, .*, yesno\.$") as caught:
+        answer_spec("poem")
+    assert not {"python", "regex", "judge"} & set(re.findall(r"\w+", caught.value.message))
 
 
 def test_a_type_that_does_not_say_otherwise_is_the_operators():

@@ -105,10 +105,18 @@ def test_what_is_given_beyond_the_budget_has_tokens_and_costs_nothing(stats):
     assert stats.by_model["m"]["traces"] == 1
 
 
+def test_errors_that_are_the_same_are_one_row_of_the_latest_with_their_number(stats):
+    for status, reason in [(503, "full"), (400, "wrong"), (503, "full"), (503, "away"), (503, "full")]:
+        stats.record_request(finished(status, reason=reason))
+    assert [(row["status"], row["reason"], row["times"]) for row in stats.errors] == [
+        (400, "wrong", 1), (503, "away", 1), (503, "full", 3),
+    ]  # fmt: skip
+
+
 def test_lists_and_models_are_bounded(stats):
     for number in range(500):
         stats.record_vote(metadata(), {"id": str(number)})
-        stats.record_request(finished(500))
+        stats.record_request(finished(500, reason=f"reason {number}"))
         stats.record_settlement(reservation(model=f"m{number}"), (1, 1, 1, 1, 0, 0))
     assert len(stats.questions) == len(stats.errors) == LATEST_ROWS and stats.questions[-1]["id"] == "499"
     assert len(stats.by_model) == MAX_MODELS + 1 and sum(m["spent"] for m in stats.by_model.values()) == 500

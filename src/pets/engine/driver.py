@@ -757,7 +757,7 @@ class Driver:
         question: OpenQuestion = batch.owner
         self._note(batch, error)
         if charged or not self.draining:  # else a run that goes on asks again
-            self.fetcher.faults["given up"] += batch.size
+            self.fetcher.faults["trace given up after its last try"] += batch.size
         lost, attempt = self._lost_before(batch), self._lost(batch)
         if charged or batch.lost:
             traces = [

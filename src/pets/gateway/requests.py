@@ -151,7 +151,7 @@ def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -
     fields = json_object(body)
     limits = settings.limits
     model = fields.get("model")
-    if not isinstance(model, str) or not model or len(model) > 256:
+    if not isinstance(model, str) or not model.removeprefix(settings.prefix) or len(model) > 256:
         raise ApiError("'model' is the name of a model, such as pets/NAME to vote.", param="model")
     messages = fields.get("messages")
     if not isinstance(messages, list) or not 1 <= len(messages) <= limits.messages:
@@ -280,15 +280,17 @@ def _answer_spec(spec: object, default: str) -> str:
     if not isinstance(spec, str) or len(spec) > ANSWER_SPEC_CHARACTERS:
         raise ApiError("'pets.answer' is an answer type, such as number or choice:options=4.", param="pets.answer")
     name, _, options = spec.partition(":")
-    cls = answer_types().get(name)
-    if cls is not None:
-        keys = [part.partition("=")[0] for part in options.split(",") if part]
-        refused = [key for key in keys if key not in cls.client_options]
-        if cls.operator_only or refused:
-            what = f"The option {refused[0]!r} of the answer type" if refused else "The answer type"
-            raise ApiError(f"{what} {name!r} is the operator's to choose, not a request's.", param="pets.answer")
-        if not options and not cls.client_options and name == default.partition(":")[0]:
-            return default  # with the operator's options
+    types = answer_types()
+    if (cls := types.get(name)) is None:
+        allowed = ", ".join(sorted(name for name, known in types.items() if not known.operator_only))
+        raise ApiError(f"There is no answer type {name[:40]!r}. Types: {allowed}.", param="pets.answer")
+    keys = [part.partition("=")[0] for part in options.split(",") if part]
+    refused = [key for key in keys if key not in cls.client_options]
+    if cls.operator_only or refused:
+        what = f"The option {refused[0]!r} of the answer type" if refused else "The answer type"
+        raise ApiError(f"{what} {name!r} is the operator's to choose, not a request's.", param="pets.answer")
+    if not options and not cls.client_options and name == default.partition(":")[0]:
+        return default  # with the operator's options
     try:
         cached_answer_type(spec)
     except PetsError as error:

@@ -17,6 +17,7 @@ from pets.gateway.timeseries import History, TimeSeries
 __all__ = ["CLIENT_GONE", "FinishedRequest", "ShareStats", "SpendPace", "question_row"]
 
 LATEST_ROWS = 12
+SAME = ("key", "model", "status", "reason")  # what errors have in common that are one row, the latest of them
 PREVIEW_CHARACTERS = 160
 REASON_CHARACTERS = 200  # it may quote what a client sent
 CERTIFICATE_BINS = 10
@@ -112,7 +113,7 @@ class ShareStats:
             self.history.observe(now, "vote" if request.kind == "vote" else "plain", request.seconds)
             self._model(request.model)["requests"] += 1
         else:
-            self.errors.append({
+            row = {
                 "at": now,
                 "id": request.id,
                 "key": request.key,
@@ -120,7 +121,11 @@ class ShareStats:
                 "status": request.status,
                 "reason": (request.reason or "returned by the upstream server")[:REASON_CHARACTERS],
                 "seconds": request.seconds,
-            })  # fmt: skip
+            }
+            earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
+            if earlier is not None:
+                self.errors.remove(earlier)
+            self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
         self._pace.sample(now, self._spent())
 
     def record_vote(self, metadata: dict[str, Any], row: dict[str, Any]) -> None:

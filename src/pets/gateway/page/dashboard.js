@@ -165,7 +165,7 @@ function showTables(d) {
   }, "Nothing was spent yet.", 5);
   text("models-note", `${d.replica ? "Of this replica, since" : "Since"} ${moment(d.started)}${d.of_key && d.viewer.admin ? `, key ${d.of_key}` : ""}.`);
   rows("models", d.models, (m) => make("tr", {}, cell(m.model), cell(number(m.requests), "number"), cell(number(m.traces), "number"), cell(compact(m.prompt_tokens), "number"), cell(compact(m.tokens), "number"), cell(bareAmount(m.spent), "number")), "No requests yet.", 6);
-  rows("errors", d.errors, (e) => make("tr", {}, cell(clock(e.at), "time"), cell(String(e.status)), cell(e.reason), cell(e.model ?? "–"), cell(e.key ?? "–"), cell(seconds(e.seconds), "number"), cell(e.id)), "None.", 7);
+  rows("errors", d.errors, (e) => make("tr", {}, cell(clock(e.at), "time"), cell(e.times > 1 ? `${e.status} ×${number(e.times)}` : String(e.status)), cell(e.reason), cell(e.model ?? "–"), cell(e.key ?? "–"), cell(seconds(e.seconds), "number"), cell(e.id)), "None.", 7);
 }
 
 function showVotes(d) {
