@@ -116,10 +116,10 @@ def play(pool: Sequence[Ballots], repetition: int, soft: bool, change: Change | 
 
 def _certificates(allocator: Allocator, targets: Sequence[str | None]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     allocator.learn_worth()
-    tallies = [allocator.tally(str(q)) for q in range(len(targets))]
-    certify = Certifier(tallies)
+    decisions = [allocator.decision(str(q)) for q in range(len(targets))]
+    certify = Certifier(decisions)
     right = [allocator.verdict(str(q)).answer == target for q, target in enumerate(targets)]
-    return np.array([certify(tally) for tally in tallies]), np.array(right)
+    return np.array([certify(decision) for decision in decisions]), np.array(right)
 
 
 def traces_at(runs: Sequence[NDArray[np.bool_]], level: float, questions: NDArray[np.int64]) -> float:

@@ -74,13 +74,17 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The vote on one question: ``answer`` is ``None`` when no trace voted; ``votes`` are in launch order."""
+    """The vote on one question: ``answer`` is ``None`` when no trace voted; ``votes`` are in launch order.
+
+    Where votes are weighted, ``weights`` are those of the votes that decided, answer by answer.
+    """
 
     question: str
     answer: str | None
     votes: tuple[tuple[str, float], ...]
     traces: int
     no_answer: int
+    weights: tuple[tuple[str, tuple[float, ...]], ...] | None = None
 
     @property
     def agreement(self) -> float | None:

@@ -804,3 +804,56 @@ def test_soft_votes_need_a_policy_of_votes():
 def test_prices_of_launches_are_refused_where_they_are_none():
     with pytest.raises(InputError, match="greater than 0"):
         Allocator(OKG(), Budget(20), prices=(0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Five(QuotaPolicy):
+    """Wants five traces of each question, whatever they say."""
+
+    solitary = True
+
+    def quota(self, tally, view):
+        return 5
+
+
+def spend(policy, budget, names=("q0", "q1"), cap=None):
+    allocator = Allocator(policy, Budget(budget, cap=cap), [Question(name, options=4) for name in names])
+    while launches := allocator.ask(9):
+        for launch in launches:
+            allocator.tell(Trace(*launch, "A"))
+    return allocator
+
+
+@pytest.mark.parametrize(
+    ("budget", "cap", "complete"), [(10, None, [True, True]), (7, None, [True, False]), (99, 3, [True, True])]
+)
+def test_a_question_is_complete_where_a_rule_of_its_own_had_enough(budget, cap, complete):
+    allocator = spend(Five(), budget, cap=cap)
+    for over in (False, True):  # a budget that ends too early makes nothing complete
+        assert [allocator.complete(id, over=over) for id in ("q0", "q1")] == complete
+
+
+@pytest.mark.parametrize("policy", [OKG(), Uniform(), Five()])
+def test_a_question_without_a_trace_or_with_one_missing_is_not_complete(policy):
+    allocator = Allocator(policy, Budget(10), questions(2))
+    assert not any(allocator.complete(id, over=True) for id in ("q0", "q1"))
+    first, *others = allocator.ask(10)
+    for launch in others:
+        allocator.tell(Trace(*launch, "A"))
+    assert not allocator.complete(first.question, over=True)  # in flight
+    allocator.give_up(first)
+    assert not allocator.complete(first.question, over=True)  # never came
+
+
+def test_what_the_budget_is_planned_for_is_complete_when_the_run_is_over():
+    for policy in (OKG(), Uniform()):
+        allocator = spend(policy, 10)
+        assert all(allocator.complete(id, over=True) for id in ("q0", "q1"))
+    assert not spend(OKG(), 10).complete("q0")  # an index has never had enough
+    assert spend(OKG(), 99, cap=4).complete("q0")  # but for the cap
+
+
+def test_an_adopted_run_is_as_complete_as_it_was():
+    allocator = Allocator(Five(), Budget(12), questions(2))
+    allocator.adopt(Trace(id, number, "A") for id, many in (("q0", 5), ("q1", 2)) for number in range(many))
+    assert [allocator.complete(id) for id in ("q0", "q1")] == [True, False]

@@ -12,15 +12,20 @@ from scipy.special import betainc
 from pets.core.certificate import (
     EXACT_QUESTIONS,
     EXACT_VOTES,
+    Decision,
     certificate,
+    decision_certificate,
     expected_consistency,
+    expected_share,
     p_good,
     p_leader_after,
 )
 from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
 from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
+from pets.core.weighted import Spread
 from pets.errors import InputError
+from pets.types import Verdict
 
 
 def every_continuation(counts, K, a, m):
@@ -264,3 +269,63 @@ def test_both_intervals_agree_where_they_meet():
 @pytest.mark.parametrize("zone", [0.02, 0.05, 0.3])
 def test_a_clear_leader_of_many_votes_is_certain(counts, options, zone):
     assert certificate(Tally(counts, options=options), LearnedPrior(), zone=zone) == pytest.approx(1.0, abs=1e-6)
+
+
+VOTES = [((3, 2), 4), ((5, 1, 1), 4), ((2, 2, 2), 3), ((4,), 4), ((7, 6), 2), ((3, 1), None), ((1, 1, 1), None)]
+
+
+@pytest.mark.parametrize(("counts", "options"), VOTES)
+def test_the_leaders_decision_has_the_leaders_certificate(counts, options):
+    tally = Tally(counts, options=options)
+    assert decision_certificate(Decision(tally), LearnedPrior()) == pytest.approx(certificate(tally, LearnedPrior()))
+    zoned = decision_certificate(Decision(tally), LearnedPrior(), zone=0.1)
+    assert zoned == pytest.approx(certificate(tally, LearnedPrior(), zone=0.1))
+    assert decision_certificate(Decision(tally, None), LearnedPrior()) == 0.0  # no answer is never right
+
+
+@pytest.mark.parametrize(("counts", "options"), VOTES)
+@pytest.mark.parametrize("spread_of_weights", [0.0, 0.3])
+def test_the_answers_share_one_certainty(counts, options, spread_of_weights):
+    weights = tuple(tuple(8.0 + spread_of_weights * (k + j) for j in range(n)) for k, n in enumerate(counts))
+    for groups in ((), weights):
+        decisions = [Decision(Tally(counts, options=options), place, groups) for place in range(len(counts))]
+        chances = [decision_certificate(decision, LearnedPrior()) for decision in decisions]
+        assert sum(chances) <= 1 + 1e-6
+        if options == len(counts):
+            assert sum(chances) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(("counts", "options"), VOTES)
+def test_votes_that_weigh_the_same_are_plain_votes(counts, options):
+    weights = tuple((7.0,) * n for n in counts)
+    for place in range(len(counts)):
+        plain, weighted = (
+            decision_certificate(Decision(Tally(counts, options=options), place, groups), LearnedPrior())
+            for groups in ((), weights)
+        )
+        assert weighted == pytest.approx(plain, abs=2e-3)
+
+
+def test_a_weighted_certificate_is_the_share_of_draws_in_which_theta_mu_is_largest():
+    weights, spread = ((4.0, 5.0, 4.5), (8.0, 9.0)), Spread(0.5, 10.0, 8.0)
+    tally, prior = Tally((3, 2), options=3), LearnedPrior()
+    rng = np.random.default_rng(0)
+    theta = np.array([prior.draw(tally, rng) for _ in range(20_000)])
+    beta, v = np.array([*(spread.posterior(group) for group in weights), (spread.beta_0, spread.v_0)]).T
+    winners = np.argmax(theta * rng.normal(beta, np.sqrt(v), size=theta.shape), axis=1)
+    for place in (0, 1):
+        said = decision_certificate(Decision(tally, place, weights), prior, spread)
+        assert said == pytest.approx((winners == place).mean(), abs=0.012)
+
+
+def test_a_decision_counts_the_votes_that_weigh_something():
+    votes, weights = (("A", 3.0), ("B", 2.0), ("C", 1.0)), (("A", (2.0,)), ("B", (8.0, 9.0)))
+    decision = Decision.of(Verdict("q", "B", votes, 6, 0, weights), options=2, mean_tokens=9.0)
+    assert decision == Decision(Tally((2, 1), options=2, mean_tokens=9.0), 0, ((8.0, 9.0), (2.0,)))
+    tied = Decision.of(Verdict("q", "C", (("A", 1.0), ("C", 1.0)), 2, 0), options=1)
+    assert (tied.place, tied.tally.options) == (0, 2)  # of equals the answer is the first
+    assert Decision.of(Verdict("q", None, (), 1, 1)).place is None
+
+
+def test_the_share_of_certain_answers_is_certain():
+    assert expected_share([1.0, 1.0, 0.0, 0.0]) == (0.5, 0.5, 0.5)

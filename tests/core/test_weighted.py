@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betaincc, betaln, gammainc, gammaincc, gammaln, ndtr
 
-from pets.core.weighted import Belief, R_plus, p_argmax
+from pets.core.weighted import Belief, R_plus, Spread, p_argmax, p_wins
 from pets.errors import InputError
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -287,3 +287,26 @@ def test_bad_updates_are_refused():
     for pending in (-1.0, math.inf, math.nan):
         with pytest.raises(InputError, match="pending"):
             belief.fantasy(pending)
+
+
+def test_the_spread_is_learned_within_answers_and_its_posterior_is_the_updates_one_by_one():
+    rng = np.random.default_rng(1)
+    groups = [rng.normal(12.0 + 3.0 * rng.normal(), 0.5, size=6) for _ in range(400)]
+    spread = Spread.learn(groups)
+    assert (spread.scale, spread.beta_0 * spread.scale) == pytest.approx((0.5, 12.0), rel=0.05)
+    assert spread.v_0 * spread.scale**2 == pytest.approx(9.0, rel=0.15)
+    belief = Belief((1.0,), (spread.beta_0,), (spread.v_0,))
+    for value in groups[0]:
+        belief = belief.update(0, value / spread.scale)
+    assert spread.posterior(groups[0]) == pytest.approx((belief.beta[0], belief.v[0]))
+
+
+@pytest.mark.parametrize("groups", [[], [[3.0]], [[3.0], [3.0]], [[3.0], [5.0]], [[3.0, 3.0], [3.0]]])
+def test_few_confidences_give_a_spread_too(groups):
+    spread = Spread.learn(groups)
+    assert spread.scale > 0 and spread.v_0 > 0 and math.isfinite(spread.beta_0)
+
+
+def test_copies_of_an_option_win_as_if_each_was_listed():
+    P = p_argmax(Belief((3.0, 1.0, 1.0, 1.0), (8.0, 9.0, 9.0, 9.0), (0.5, 1.0, 1.0, 1.0)))
+    assert p_wins([(3.0, 8.0, 0.5), (1.0, 9.0, 1.0)], [1, 3]) == pytest.approx(P[:2])

@@ -1,7 +1,7 @@
 """From traces to the one answer: classes, the launch-order prefix, the surest trace, the warm-up's pattern."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -10,7 +10,9 @@ from pets.answers.choice import Choice
 from pets.confidence import Confidence
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
+from pets.engine.progress import policy_certificate
 from pets.engine.question import OpenQuestion, answer_type_of, excerpt_of, group_by_question, outcome_of, prompt_of
+from pets.policies.okg import OKG
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt
 from pets.store import StoredTrace
@@ -40,15 +42,15 @@ def opened(traces=(), kind=None, **options):
     return question
 
 
-def sure(tally):
-    return tally.votes / 100
+def sure(decision):
+    return decision.tally.votes / 100
 
 
 def test_an_answer_counts_votes_failures_tokens_and_money():
     traces = [trace(0, "A"), trace(1, "B"), trace(2, "A"), trace(3, None), StoredTrace("q", 4, error="gone", wasted=2)]
     question = opened(traces)
     verdict = Verdict("q", "A", (("A", 2.0), ("B", 1.0)), 5, 2)
-    answer = question.answer(verdict, sure, TokenPrice(1.0, 2.0))
+    answer = question.answer(verdict, sure, TokenPrice(1.0, 2.0), complete=True)
     assert (answer.answer, answer.votes, answer.certificate) == ("A", {"A": 2, "B": 1}, 0.03)
     assert (answer.traces, answer.no_answer, answer.failed) == (7, 4, 3)  # two attempts were lost before the last
     assert (answer.tokens, answer.prompt_tokens) == (40, 20)
@@ -60,10 +62,10 @@ def test_an_answer_counts_votes_failures_tokens_and_money():
 def test_a_question_without_an_answer_says_why_and_shows_a_part_of_a_trace():
     traces = [StoredTrace("q", 0, text=" so " * 500, finish="length"), StoredTrace("q", 1, finish="content_filter"),
               StoredTrace("q", 2, text="who knows", finish="stop"), StoredTrace("q", 3, error="gone")]  # fmt: skip
-    answer = opened(traces).answer(Verdict("q", None, (), 4, 4), sure)
+    answer = opened(traces).answer(Verdict("q", None, (), 4, 4), sure, complete=False)
     assert (answer.cut, answer.refused, answer.unreadable, answer.failed, answer.no_answer) == (1, 1, 1, 1, 4)
     assert answer.text.startswith("so  so") and len(answer.text) <= 300
-    voted = opened([*traces, trace(4, "A")]).answer(Verdict("q", "A", (("A", 1.0),), 5, 4), sure)
+    voted = opened([*traces, trace(4, "A")]).answer(Verdict("q", "A", (("A", 1.0),), 5, 4), sure, complete=True)
     assert voted.text == "text 4"
 
 
@@ -111,7 +113,7 @@ def test_classes_merge_late_and_are_named_after_the_first_launched():
     for number, form in ((0, "1"), (1, "3"), (2, "2")):
         question.add(trace(number, form))
     verdict = Verdict("q", "3", (("3", 3.0),), 3, 0)
-    assert question.answer(verdict, sure).votes == {"1": 3}
+    assert question.answer(verdict, sure, complete=True).votes == {"1": 3}
 
 
 def test_comparisons_of_a_question_end_with_its_seconds():
@@ -151,12 +153,38 @@ def test_a_vote_that_was_cut_off_counts_the_prefix_and_all_where_the_prefix_is_e
     assert none.verdict() == Verdict("q", "B", (("B", 2.0), ("C", 1.0)), 3, 0)
 
 
-def test_weighted_votes_need_every_voters_confidence_and_certify_only_the_plain_leader():
+def test_weighted_votes_need_every_voters_confidence():
     question = opened([trace(0, "A", 9.0), trace(1, "B", 2.0), trace(2, "B", 2.0)], keep_traces=True)
-    assert question.weighted_votes() == {"A": 9.0, "B": 4.0}
-    answer = question.answer(question.verdict(), sure, weighted=question.weighted_votes())
-    assert answer.answer == "A" and answer.certificate is None
-    assert opened([trace(0, "A", 9.0), trace(1, "B")], keep_traces=True).weighted_votes() is None
+    verdict = question.verdict(weighted=True)
+    assert verdict.answer == "A" and verdict.votes == (("A", 9.0), ("B", 4.0))
+    assert verdict.weights == (("A", (9.0,)), ("B", (2.0, 2.0)))
+    plain = opened([trace(0, "A", 9.0), trace(1, "B")], keep_traces=True).verdict(weighted=True)
+    assert plain.weights is None and plain.votes == (("A", 1.0), ("B", 1.0))
+
+
+@pytest.mark.parametrize("letters", ["ABB", "BBA", "AB", "AABBB"])
+def test_a_weighted_vote_is_certified_as_the_answer_that_it_gives(letters):
+    traces = [trace(n, letter, 9.0 if letter == "A" else 2.0) for n, letter in enumerate(letters)]
+    question, policy = opened(traces, keep_traces=True, options=4), OKG(zone=0.1)
+
+    def certify(decision):
+        return policy_certificate(policy, decision)
+
+    verdict = question.verdict(weighted=True)
+    answer = question.answer(verdict, certify, complete=True, zone=0.1)
+    others = question.answer(replace(verdict, answer="B"), certify, complete=True, zone=0.1)
+    assert answer.answer == "A" and answer.zone is None  # there is none for weights
+    assert 0 < others.certificate < answer.certificate and answer.certificate + others.certificate < 1
+    plain = question.answer(question.verdict(), certify, complete=True, zone=0.1)
+    assert plain.certificate not in (answer.certificate, others.certificate) and plain.zone == 0.1
+
+
+def test_a_class_is_certified_with_the_weights_of_all_its_forms():
+    question = opened([trace(n, form, 5.0) for n, form in enumerate("313")], kind=Near(), keep_traces=True)
+    question.label("2")  # 1, 2 and 3 are one
+    decisions = []
+    question.answer(question.verdict(weighted=True), lambda decision: decisions.append(decision) or 0.5, complete=True)
+    assert [(decision.tally.counts, decision.weights) for decision in decisions] == [((3,), ((5.0, 5.0, 5.0),))]
 
 
 def test_the_question_the_answer_type_or_the_caller_says_how_many_options_there_are():

@@ -13,6 +13,7 @@ import pytest
 from pets.answers.base import AnswerType
 from pets.confidence import Confidence
 from pets.engine import Engine, TokenPrice, solve
+from pets.engine.resume import restored, results
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, UnreachableError
 from pets.questions import Problem
 from pets.registry import make_answer_type
@@ -547,3 +548,35 @@ def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tm
     assert spent == 36 and set(waves) == {1, 2}
     waves, spent = waves_of(Engine.resume(store, sampler=Scripted(by_seed), top_up="+36"))
     assert spent == 72 and set(waves) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("policy", ["okg", "asc:cap=8", "uniform"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_rows_are_complete_where_the_policy_had_all_that_it_wanted(tmp_path, policy, stored):
+    sampler, ids = Scripted(by_seed), ["a", "b", "c"]
+    store = tmp_path / "runs.db" if stored else None
+
+    async def run():
+        engine = Engine(asked(ids), sampler=sampler, model="m", budget=30, concurrency=3, policy=policy, store=store)
+        async with engine:
+            sampler.gate = asyncio.Event()
+            task = asyncio.create_task(engine.run())
+            await until(lambda: sampler.in_flight >= 3, task)
+            engine.drain()
+            sampler.gate.set()
+            assert not (await task).complete
+            early = [answer.complete for answer in engine.answers()]
+            assert (await engine.run()).complete
+            return early, [answer.complete for answer in engine.answers()]
+
+    early, late = asyncio.run(run())
+    assert not any(early) and all(late)
+    if stored:
+        with Store.open(store) as opened:
+            view = opened.view("last")
+            assert all(answer.complete for answer in results(view, restored(view)))
+
+
+def test_a_question_that_the_budget_left_wanting_is_not_complete():
+    solution = solve(asked(["a", "b"]), sampler=Scripted(by_seed), budget=8, policy="lead:votes=9", concurrency=1)
+    assert solution.complete and not any(answer.complete for answer in solution.answers)

@@ -13,10 +13,9 @@ from pets.cli._output import count
 from pets.cli._tables import print_table
 from pets.cli._terminal import echo
 from pets.core.budget import amount_words
-from pets.core.certificate import expected_consistency
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import RunComparison, compare_runs
-from pets.engine.progress import Certifier, tallies_of
+from pets.engine.progress import expected_of
 from pets.engine.question import Answer
 from pets.engine.resume import LOST, config_of, restored, results, total_so_far
 from pets.engine.summary import AnswerSummary
@@ -103,12 +102,10 @@ def _settings(run: RunSummary) -> dict[str, Any]:
 def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
     """As at the end of `pets solve`, and which questions are the least certain of those that were sampled."""
     allocator = restored(view)
-    tallies = tallies_of(allocator, [problem.id for problem in view.problems()])
-    certify = Certifier(tallies, allocator.policy.zone)
-    expected = expected_consistency(tallies, certify.prior, zone=certify.zone)
+    expected = expected_of(allocator, [problem.id for problem in view.problems()])
     summary = AnswerSummary()
     answers = _counted(results(view, allocator, texts=False), summary)
-    certified = ((a.certificate, a.id) for a in answers if a.id in sampled and a.certificate is not None)
+    certified = ((a.certificate, a.id) for a in answers if a.id in sampled)
     hardest = nsmallest(HARDEST_SHOWN, certified)
     facts: dict[str, Any] = {"answered": summary.answered}
     if summary.judged:
@@ -193,8 +190,7 @@ def print_question(facts: Mapping[str, Any]) -> None:
         verdict = {True: " (right)", False: " (the answer is wrong)", None: ""}[facts.get("right")]
         _print_fact("gold", f"{facts['gold']}{verdict}")
     _print_fact("votes", ", ".join(f"{answer} {weight:g}" for answer, weight in votes) or "none")
-    if facts["certificate"] is not None:
-        _print_fact("certificate", f"{facts['certificate']:.3f}")
+    _print_fact("certificate", f"{facts['certificate']:.3f}")
     _print_fact("traces", f"{facts['traces']:,}, of them {facts['no_answer']:,} without an answer")
     for trace in facts["sampled"]:
         answer = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"

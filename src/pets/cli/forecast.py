@@ -16,7 +16,7 @@ from pets.cli._terminal import echo, echo_drawing
 from pets.cli.options import DEFAULT_STORE
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
-from pets.engine.progress import tallies_of
+from pets.engine.progress import PRIOR_QUESTIONS, sampled
 from pets.engine.resume import restored
 from pets.errors import InputError
 from pets.pools import pool_files, read_pool
@@ -92,7 +92,8 @@ def _played_on(path: str, run: str, question: ForecastOptions, simulation: Simul
     """A run, played on under the prior that its own traces teach."""
     with Store.open(path, create=False) as store:
         view = store.view(run)
-        tallies = tallies_of(restored(view), [problem.id for problem in view.problems()])
+        allocator, ids = restored(view), [problem.id for problem in view.problems()]
+        tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
         cap = view.settings.cap
     curve = play_on(
         tallies,

@@ -25,13 +25,14 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 
 from pets.core.budget import Budget
+from pets.core.certificate import Decision
 from pets.core.policy import Policy, View
 from pets.core.queues import queue_for
 from pets.core.queues.quotas import QuotaQueue, StreamShare
 from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record
 from pets.core.soft import SoftTally, SoftWorth, learn_worth
-from pets.core.tally import Tally
+from pets.core.tally import Tally, weights_by_answer
 from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
@@ -445,6 +446,29 @@ class Allocator:
         record = self._record(question)
         return not self._is_served(record) or self._queue.stopped(record)
 
+    def complete(self, question: str, *, over: bool = False) -> bool:
+        """Whether the policy had all that it wanted of a question: traces came, none is missing, it asks for no more.
+
+        A policy that looks at one question alone says itself when it has enough. Any other plans with the budget: it
+        has had all when it ends the question, or when the whole run is ``over``.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=1), [Question("q1"), Question("q2")])
+        >>> allocator.ask(), allocator.tell(Trace("q1", 0, "A"))
+        ([Launch(question='q1', number=0)], True)
+        >>> [allocator.complete(id, over=True) for id in ("q1", "q2")], allocator.complete("q1")
+        ([True, False], False)
+        """
+        record = self._record(question)
+        if not record.returned or record.pending or question in self._given_up:
+            return False
+        short = False
+        if isinstance(self._queue, QuotaQueue):
+            self._queue.look()
+            short = self._queue.is_short(record)
+        return (over and not self.policy.solitary) or (self.stopped(question) and not short)
+
     def view(self, question: str) -> View:
         """What the policy would know if it were asked about this question now."""
         return self._queue.view(self._record(question))
@@ -456,11 +480,18 @@ class Allocator:
     def verdict(self, question: str) -> Verdict:
         """The vote over the prefix, by the policy's own rule where it sees traces. A tie goes to the first launched."""
         record = self._record(question)
-        answer = max(record.votes, key=record.votes.__getitem__, default=None)
+        answer, groups = max(record.votes, key=record.votes.__getitem__, default=None), None
         if self._keep_traces and answer is not None:
-            answer = self.policy.answer(record.tally())
+            tally = record.tally()
+            answer, weights = self.policy.answer(tally), self.policy.weights(tally)
+            groups = None if weights is None else weights_by_answer(tally.answers, weights)
         votes = tuple((label, float(count)) for label, count in record.votes.items())
-        return Verdict(record.id, answer, votes, record.returned, record.nulls)
+        return Verdict(record.id, answer, votes, record.returned, record.nulls, groups)
+
+    def decision(self, question: str) -> Decision:
+        """The votes that decide a question as they stand: what its certificate is about."""
+        record = self._record(question)
+        return Decision.of(self.verdict(question), record.options, record.mean_tokens)
 
     def verdicts(self) -> list[Verdict]:
         """Every question's verdict, in the order of arrival."""

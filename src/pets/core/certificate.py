@@ -22,6 +22,10 @@ exact where at most two shares can exceed c, that is for c >= 1/3, x >= (1 - 3 e
 closed form I_{(1 - epsilon) / 2}(alpha_1, alpha_2). Where the leader may well have less than that, the sum above is
 taken at two m, from no votes on, and extrapolated in 1 / m: within 0.005, on the timid side.
 
+**The verdict.** A row's certificate is that of its own answer under the vote that gave it (:class:`Decision`), whether
+or not that answer leads the plain count. Where votes are weighted it is P(argmax_m theta_m mu_m = answer): theta from
+the same mixture over the votes that count, mu from the Dirichlet-Normal belief (:mod:`pets.core.weighted`).
+
 **Ties.** A final tie goes to the answer launched first. Of the leader and the answers T that it ends level with, the
 leader came first with chance V / (V + ∑_{k∈T} n_k), V = g n_1, given that it came first of the g answers that now
 lead together, which cast no term: traces are exchangeable given the counts. An answer not seen yet always loses a tie.
@@ -33,8 +37,8 @@ and the certificate is 0, as self-consistency counts it.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -43,11 +47,21 @@ from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, 
 
 from pets.core.dirichlet import p_leader
 from pets.core.okg import check_zone, voting_chance
-from pets.core.prior import LearnedPrior
+from pets.core.prior import Dirichlet, LearnedPrior
 from pets.core.tally import Tally
+from pets.core.weighted import Spread, p_wins
 from pets.errors import InputError
+from pets.types import Verdict
 
-__all__ = ["certificate", "expected_consistency", "p_good", "p_leader_after"]
+__all__ = [
+    "Decision",
+    "certificate",
+    "decision_certificate",
+    "expected_consistency",
+    "expected_share",
+    "p_good",
+    "p_leader_after",
+]
 
 Array = NDArray[np.float64]
 
@@ -87,6 +101,74 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zo
     return min(1.0, wins)
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The votes that decided a question: ``tally`` counts them, those of the answer at ``place``; ``None``: no answer.
+
+    ``weights`` are what each vote weighed, in the order of the counts; none where each counted one.
+    """
+
+    tally: Tally
+    place: int | None = 0
+    weights: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def of(cls, verdict: Verdict, options: int | None = None, mean_tokens: float = 0.0) -> "Decision":
+        """The decision behind a verdict on a question with so many options.
+
+        >>> Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0)).place
+        1
+        """
+        weights = dict(verdict.weights or ())
+        counts = {name: int(count) for name, count in verdict.votes}
+        if verdict.weights is not None:
+            counts = {name: len(group) for name, group in weights.items()}
+        names = sorted(counts, key=lambda name: (-counts[name], name != verdict.answer))
+        if options is not None:
+            options = max(options, len(counts))
+        tally = Tally(tuple(counts[name] for name in names), verdict.no_answer, 0, options, mean_tokens=mean_tokens)
+        place = names.index(verdict.answer) if verdict.answer in counts else None
+        return cls(tally, place, tuple(weights[name] for name in names if name in weights))
+
+
+def decision_certificate(
+    decision: Decision, prior: LearnedPrior, spread: Spread | None = None, *, zone: float = 0.0
+) -> float:
+    """P(the answer is the vote over infinitely many traces), votes weighted as those that decided were.
+
+    ``spread`` is that of weighted votes; by default, of the question's own. For them there is no ``zone``.
+
+    >>> votes = Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0))
+    >>> behind = decision_certificate(votes, LearnedPrior())
+    >>> ahead = decision_certificate(replace(votes, place=0), LearnedPrior())
+    >>> behind < 0.5 < ahead, round(behind + ahead, 1)
+    (True, 0.9)
+    """
+    tally, place = decision.tally, decision.place
+    check_zone(zone)
+    if place is None:
+        return 0.0
+    if tally.mean_tokens:
+        tally = replace(tally, mark=prior.mark(tally.mean_tokens))
+    parts = prior.mixture(tally)
+    if not decision.weights:
+        order = [place, *(k for k in range(len(tally.counts)) if k != place)]
+        first = [replace(part, alpha=tuple(part.alpha[k] for k in order)) for part in parts]
+        wins = (part.weight * _after(tally.counts, part.alpha, part.unseen, math.inf, zone) for part in first)
+        return min(1.0, math.fsum(wins))
+    spread = spread or Spread.learn(decision.weights)
+    means = [spread.posterior(group) for group in decision.weights]
+    return min(1.0, math.fsum(part.weight * _p_weighted(part, means, spread)[place] for part in parts))
+
+
+def _p_weighted(part: Dirichlet, means: Sequence[tuple[float, float]], spread: Spread) -> Array:
+    """P(argmax theta mu = m) of every answer seen."""
+    unseen = [(alpha, many) for alpha, many in part.unseen if many]
+    rows = [(alpha, *mean) for alpha, mean in zip(part.alpha, means, strict=True)]
+    rows += [(alpha, spread.beta_0, spread.v_0) for alpha, _ in unseen]
+    return p_wins(rows, [*[1] * len(means), *(many for _, many in unseen)])
+
+
 def expected_consistency(
     tallies: Iterable[Tally], prior: LearnedPrior, B: float | None = None, *, zone: float = 0.0
 ) -> tuple[float, float, float]:
@@ -105,9 +187,18 @@ def expected_consistency(
         if state not in states:
             states[state] = certificate(state, prior, B, zone=zone)
         chances.append(states[state])
-    p = np.array(chances)
+    return expected_share(chances)
+
+
+def expected_share(chances: Iterable[float]) -> tuple[float, float, float]:
+    """The expected share of answers that are right, each with its own chance, and its central 95 % interval.
+
+    >>> expected_share([1.0, 0.5])
+    (0.75, 0.5, 1.0)
+    """
+    p = np.array(list(chances))
     if not p.size:
-        raise InputError("a batch without questions has no self-consistency; give at least one tally.")
+        raise InputError("a batch without questions has no self-consistency; give at least one question.")
     mean = float(p.mean())
     if p.size > EXACT_QUESTIONS:
         reach = 1.959963984540054 * math.sqrt(float((p * (1.0 - p)).sum())) / p.size

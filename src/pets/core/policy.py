@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from pets.core.prior import LearnedPrior
-from pets.core.tally import Tally, majority
+from pets.core.tally import Tally, majority, weighted_majority
 from pets.core.waves import Wave, dealt_shares
 from pets.errors import InputError
 from pets.types import Trace
@@ -151,9 +151,17 @@ class Policy:
     def check(self, trace: Trace) -> None:
         """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
 
+    def weights(self, tally: Tally) -> list[float] | None:
+        """What each trace weighs in the verdict, in launch order, 0 for no vote; ``None`` where each vote counts one.
+
+        For policies that see traces. Certificates are those of the vote that is weighed so.
+        """
+        return None
+
     def answer(self, tally: Tally) -> str | None:
-        """The verdict on a tally's traces, for policies that see them: the majority, unless they say otherwise."""
-        return majority(tally.answers)
+        """The verdict on a tally's traces, for policies that see them: the vote, unless they say otherwise."""
+        weights = self.weights(tally)
+        return majority(tally.answers) if weights is None else weighted_majority(tally.answers, weights)
 
     def fit(self, training: Training) -> Self:
         """A new policy that is trained on recorded questions, before any question of its own arrives."""

@@ -23,6 +23,7 @@ __all__ = [
     "top_p",
     "weighted_majority",
     "weighted_votes",
+    "weights_by_answer",
 ]
 
 Missing = Literal["error", "ignore", "unweighted"]
@@ -66,6 +67,21 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
         if answer is not None and weight > 0.0:
             votes[answer] = votes.get(answer, 0.0) + weight
     return votes
+
+
+def weights_by_answer(
+    answers: Sequence[str | None], weights: Sequence[float]
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """The weight of each vote, answer by answer in the order of first launch; a trace of weight 0 casts no vote.
+
+    >>> weights_by_answer(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5])
+    (('B', (1.0, 0.5)), ('A', (2.0,)))
+    """
+    groups: dict[str, list[float]] = {}
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer is not None and weight > 0.0:
+            groups.setdefault(answer, []).append(weight)
+    return tuple((answer, tuple(group)) for answer, group in groups.items())
 
 
 def count_votes(answers: Iterable[str | None]) -> tuple[tuple[int, ...], int]:

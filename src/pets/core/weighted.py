@@ -12,6 +12,7 @@ Crowdsourcing", ICML 2013 (OKG).
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Belief", "R_plus", "p_argmax"]
+__all__ = ["Belief", "R_plus", "Spread", "p_argmax", "p_wins"]
+
+EQUAL_SPREAD = 1e-3  # of the mean confidence: what differs by less differs by nothing
+LEAST_V_0 = 0.05  # answers differ at least so much in their mean confidence, in squared deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,56 @@ class Belief:
             alpha=tuple(a + each * a for a in self.alpha),
             v=tuple(v / (1 + v * each * a) for a, v in zip(self.alpha, self.v, strict=True)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How confidences lie: ``scale`` is their deviation within an answer and, in units of it, mu_m ~ N(beta_0, v_0).
+
+    >>> Spread(2.0, 4.0, 1.0).posterior([10.0])         # one confidence of 5 deviations
+    (4.5, 0.5)
+    """
+
+    scale: float
+    beta_0: float
+    v_0: float
+
+    @classmethod
+    def learn(cls, groups: Iterable[Sequence[float]]) -> "Spread":
+        """From confidences, grouped by the answers of each question (empirical Bayes; none: nothing is known).
+
+        Confidences are divided by their spread and never centred on it, which would move argmax theta mu. Where no
+        answer has two of them, the spread is that of all; equal ones all weigh the same.
+
+        >>> Spread.learn([[9.0, 11.0], [9.0, 11.0]])
+        Spread(scale=1.4142135623730951, beta_0=7.071067811865475, v_0=0.05)
+        """
+        arrays = [np.array(group, dtype=np.float64) for group in groups]
+        if not arrays:
+            return cls(1.0, 1.0, 1.0)
+        means = np.array([group.mean() for group in arrays])
+        sizes = np.array([group.size for group in arrays], dtype=np.float64)
+        within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in arrays)
+        freedom = float(sizes.sum() - sizes.size)
+        scale = math.sqrt(within / freedom) if freedom else float(means.std())
+        scale = max(scale, EQUAL_SPREAD * float(means.mean()))
+        between = float((means / scale).var()) - float((1.0 / sizes).mean())  # less what sampling noise explains
+        return cls(scale, float(means.mean()) / scale, max(between, LEAST_V_0))
+
+    def posterior(self, values: Sequence[float]) -> tuple[float, float]:
+        """(beta, v) of one answer after its confidences: the paper's conjugate updates, all at once."""
+        precision = 1.0 / self.v_0 + len(values)
+        return (self.beta_0 / self.v_0 + math.fsum(value / self.scale for value in values)) / precision, 1.0 / precision
+
+
+def p_wins(rows: Sequence[tuple[float, float, float]], copies: Sequence[int]) -> "Array":
+    """P(argmax theta mu is this very option) for ``copies`` of options (alpha, beta, v); shape (len(rows),).
+
+    >>> p_wins([(3.0, 8.0, 0.5), (1.0, 8.0, 1.0)], [1, 2]).round(4)
+    array([0.7845, 0.1078])
+    """
+    P: Array = _wins(np.array(rows), np.array(copies, dtype=np.float64), optimistic=False)[0]
+    return P
 
 
 def p_argmax(belief: Belief) -> "Array":

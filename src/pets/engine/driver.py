@@ -15,8 +15,9 @@ from typing import Literal
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
 from pets.core.allocator import Allocator
+from pets.core.certificate import Decision
 from pets.core.cost import MIN_SAMPLES, CostEstimator
-from pets.core.tally import Tally
+from pets.core.patterns import K0
 from pets.engine.budget import Price
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
 from pets.engine.first_traces import FirstTraces
@@ -40,7 +41,7 @@ __all__ = ["Driver", "DriverConfig", "Stop", "Submission"]
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 NO_LIMIT = 1 << 30  # traces
 
-Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "single"]
+Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed", "cut", "single"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +372,8 @@ class Driver:
     def _leave(self, submission: Submission, question: OpenQuestion) -> None:
         """Withdraw a question: what was not sent is free again, and what was out has been charged by its task."""
         id = question.id
+        if submission.stopped == "policy" and not self.allocator.complete(id):
+            submission.stopped = "budget" if submission.error is None else "failed"
         view = self.allocator.view(id)
         submission.mean_left, submission.log_price = view.mean_left, self.allocator.policy.log_price(view)
         del self._open[id]
@@ -386,11 +389,10 @@ class Driver:
     def _submitted_answer(self, submission: Submission, question: OpenQuestion) -> Answer:
         """The vote over the launch-order prefix of what came back."""
         return question.answer(
-            question.verdict(),
+            question.verdict(weighted=submission.weighted),
             self._certify,
             self.config.price,
-            complete=submission.stopped in ("policy", "single"),
-            weighted=question.weighted_votes() if submission.weighted else None,
+            complete=submission.stopped == "policy",
             zone=self.allocator.policy.zone,
         )
 
@@ -534,7 +536,9 @@ class Driver:
         now = asyncio.get_running_loop().time()
         submission.rounds_used += bool(submission.launched) and not question.in_flight
         allowed = min(launches, submission.max_traces - submission.launched)
-        if submission.rounds is not None and submission.rounds_used > submission.rounds:
+        if question.totals.cut == len(question.traces or ()) >= K0:  # the next would be cut as well
+            submission.stopped, allowed = "cut", 0
+        elif submission.rounds is not None and submission.rounds_used > submission.rounds:
             submission.stopped, allowed = "rounds", 0
         elif submission.launched and now + self._latency_s(submission) > submission.deadline:
             submission.stopped, allowed = "deadline", 0
@@ -635,7 +639,7 @@ class Driver:
                 self.allocator.verdict(id),
                 self._certify,
                 self.config.price,
-                complete=self.allocator.stopped(id),
+                complete=self.allocator.complete(id),
                 error=error,
                 zone=self.allocator.policy.zone,
             )
@@ -650,9 +654,9 @@ class Driver:
         if self.estimator is not None:
             self.estimator.forget(id)
 
-    def _certify(self, tally: Tally) -> float:
-        """P(the leader is the vote over infinitely many traces), as the policy in force believes."""
-        return policy_certificate(self.allocator.policy, tally)
+    def _certify(self, decision: Decision) -> float:
+        """P(the answer is the vote over infinitely many traces), as the policy in force believes."""
+        return policy_certificate(self.allocator.policy, decision)
 
     # -- what comes of a batch: pets.engine.fetch.Receiver ----------------------------------------------------------
 

@@ -2,29 +2,34 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from pets.core.allocator import Allocator
-from pets.core.certificate import certificate
+from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
+from pets.core.weighted import Spread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
 
 __all__ = [
+    "PRIOR_QUESTIONS",
     "Certifier",
     "ExpectedConsistency",
     "Snapshot",
     "Solution",
     "TargetMonitor",
+    "decisions_of",
+    "expected_of",
     "expected_so_far",
     "policy_certificate",
-    "tallies_of",
+    "sampled",
 ]
 
 PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
+WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from
 TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
 
@@ -39,61 +44,72 @@ class ExpectedConsistency:
 
 
 class Certifier:
-    """Certificates of a batch, each belief state's worked out once."""
+    """Certificates of a batch, whose own decisions teach how its votes agree, and how their weights are spread."""
 
-    def __init__(self, tallies: Iterable[Tally], zone: float = 0.0) -> None:
-        self.prior: LearnedPrior = fit_prior(Counter(tallies))
+    def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
+        batch = list(decisions)
+        groups = [group for decision in batch for group in decision.weights]
+        self.prior: LearnedPrior = fit_prior(Counter(decision.tally for decision in batch))
         self.zone = zone
-        self._certificates: dict[Tally, float] = {}
+        self._spread = Spread.learn(groups) if groups else None
 
-    def __call__(self, tally: Tally, traces: float | None = None) -> float:
-        """P(the leader is the vote after ``traces`` traces in all); ``None``: after infinitely many.
-
-        With a zone: P(no answer is then ahead of it by more).
-        """
-        mark = self.prior.mark(tally.mean_tokens) if tally.mean_tokens else 0
-        state = Tally(tally.counts, tally.nulls, 0, tally.options, mark=mark)
-        if traces is not None:
-            return certificate(state, self.prior, traces, zone=self.zone)
-        if state not in self._certificates:
-            self._certificates[state] = certificate(state, self.prior, zone=self.zone)
-        return self._certificates[state]
+    def __call__(self, decision: Decision) -> float:
+        """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
+        return _certificate(_state(decision, self.prior), self.prior, self._spread, self.zone)
 
 
-def tallies_of(allocator: Allocator, questions: Sequence[str], most: int = PRIOR_QUESTIONS) -> list[Tally]:
-    """What is known of the questions, or of ``most`` of them evenly spread."""
-    return [allocator.tally(id) for id in questions[:: max(1, -(-len(questions) // most))]]
+def sampled(questions: Sequence[str], most: int) -> Sequence[str]:
+    """The questions, or ``most`` of them evenly spread."""
+    return questions[:: max(1, -(-len(questions) // most))]
+
+
+def decisions_of(allocator: Allocator, questions: Iterable[str]) -> list[Decision]:
+    """The votes that decided each of the questions, as they stand."""
+    return [allocator.decision(id) for id in questions]
+
+
+def expected_of(allocator: Allocator, questions: Sequence[str]) -> tuple[float, float, float]:
+    """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
+    decisions = decisions_of(allocator, sampled(questions, PRIOR_QUESTIONS))
+    return expected_share(map(Certifier(decisions, allocator.policy.zone), decisions))
 
 
 def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedConsistency:
     """A run as it stands: a sample of large batches, lengths left aside so that it costs little."""
-    sample = questions[:: max(1, -(-len(questions) // PROGRESS_QUESTIONS))]
-    tallies = [_without_lengths(allocator.tally(id)) for id in sample]
-    certify = Certifier(tallies, allocator.policy.zone)
-    certificates = [certify(tally) for tally in tallies]
+    weighs = allocator.policy.sees == "traces"
+    sample = sampled(questions, WEIGHTED_PROGRESS_QUESTIONS if weighs else PROGRESS_QUESTIONS)
+    decisions = [_without_lengths(decision) for decision in decisions_of(allocator, sample)]
+    certify = Certifier(decisions, allocator.policy.zone)
+    certificates = [certify(decision) for decision in decisions]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
-    answered = sum(bool(tally.counts) for tally in tallies) / len(tallies)
+    answered = sum(bool(decision.tally.counts) for decision in decisions) / len(decisions)
     return ExpectedConsistency(sum(certificates) / len(certificates), answered, tuple(hardest))
 
 
-def _without_lengths(tally: Tally) -> Tally:
-    return Tally(tally.counts, tally.nulls, 0, tally.options)
+def _without_lengths(decision: Decision) -> Decision:
+    return replace(decision, tally=replace(decision.tally, mean_tokens=0.0))
 
 
-def policy_certificate(policy: Policy, tally: Tally) -> float:
-    """P(the leader is the vote over infinitely many traces) under a policy's own belief and zone; remembered by state.
+def policy_certificate(policy: Policy, decision: Decision) -> float:
+    """P(the answer is the vote over infinitely many traces) under a policy's own belief and zone.
 
-    >>> policy_certificate(Policy(), Tally((9, 1))) > policy_certificate(Policy(), Tally((5, 4)))
+    >>> decided, open_race = Decision(Tally((9, 1))), Decision(Tally((5, 4)))
+    >>> policy_certificate(Policy(), decided) > policy_certificate(Policy(), open_race)
     True
     """
-    belief = policy.belief
-    mark = belief.mark(tally.mean_tokens) if tally.mean_tokens else 0
-    return _certificate(Tally(tally.counts, tally.nulls, 0, tally.options, mark=mark), belief, policy.zone)
+    return _certificate(_state(decision, policy.belief), policy.belief, None, policy.zone)
+
+
+def _state(decision: Decision, prior: LearnedPrior) -> Decision:
+    """The decision without what its certificate does not depend on: many questions share one."""
+    tally = decision.tally
+    mark = prior.mark(tally.mean_tokens) if tally.mean_tokens else 0
+    return replace(decision, tally=Tally(tally.counts, 0, 0, tally.options, mark=mark))
 
 
 @lru_cache(maxsize=1 << 14)
-def _certificate(state: Tally, belief: LearnedPrior, zone: float) -> float:
-    return certificate(state, belief, zone=zone)
+def _certificate(state: Decision, prior: LearnedPrior, spread: Spread | None, zone: float) -> float:
+    return decision_certificate(state, prior, spread, zone=zone)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
 from pets.answers.gold import gold_form
+from pets.core.certificate import Decision
 from pets.core.patterns import K0, NAMES, pattern
-from pets.core.tally import Tally, confidence_weights, weighted_votes
+from pets.core.tally import Tally, confidence_weights, weighted_majority, weighted_votes, weights_by_answer
 from pets.engine.budget import OtherModels, Price, with_tokens
 from pets.prompts import is_cut
 from pets.questions import Problem
@@ -42,7 +43,7 @@ __all__ = [
     "prompt_of",
 ]
 
-Certify = Callable[[Tally], float]
+Certify = Callable[[Decision], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""
 
@@ -128,20 +129,20 @@ def excerpt_of(text: str) -> str:
 class Answer:
     """One question's outcome, the same for every verb.
 
-    ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces (``None`` where a
-    weighted vote has another winner than the plain one); with a ``zone``, that no other answer is ahead of it by
-    more. ``votes`` are in the order of first launch. ``traces`` were paid for; of them ``no_answer`` cast no vote:
-    ``failed`` never came, ``cut`` were at their token limit, ``refused`` by the server's filter, ``unreadable`` for
-    the answer type. ``cost`` is in dollars, where a price is known. ``warmup`` is the pattern of the first four
-    traces. ``text`` is the surest trace that gave the answer; where there is none, a part of one that gave none.
-    ``complete`` is False where the question was stopped before it had all that it was to get. ``right`` says whether
-    the answer is ``gold``, where that can be told. ``error`` says why a question was given up, or not asked at all.
+    ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces, weighted where the
+    votes that decided were; with a ``zone``, that no other answer is ahead of it by more. ``votes`` are in the order
+    of first launch. ``traces`` were paid for; of them ``no_answer`` cast no vote: ``failed`` never came, ``cut`` were
+    at their token limit, ``refused`` by the server's filter, ``unreadable`` for the answer type. ``cost`` is in
+    dollars, where a price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace
+    that gave the answer; where there is none, a part of one that gave none. ``complete`` is True where the policy had
+    all that it wanted of the question. ``right`` says whether the answer is ``gold``, where that can be told.
+    ``error`` says why a question was given up, or not asked at all.
     """
 
     id: str
     answer: str | None = None
     votes: Mapping[str, float] = field(default_factory=dict)
-    certificate: float | None = 0.0
+    certificate: float = 0.0
     traces: int = 0
     no_answer: int = 0
     failed: int = 0
@@ -153,7 +154,7 @@ class Answer:
     cost: float | None = None
     warmup: str | None = None
     text: str | None = None
-    complete: bool = True
+    complete: bool = False
     gold: str | None = None
     right: bool | None = None
     error: str | None = None
@@ -403,34 +404,20 @@ class OpenQuestion:
         certify: Certify,
         price: Price | None = None,
         *,
-        complete: bool = True,
+        complete: bool,
         error: str | None = None,
-        weighted: Mapping[str, float] | None = None,
         zone: float = 0.0,
     ) -> Answer:
-        """The question's row: the allocator's vote, each class under its form that was launched first.
-
-        ``weighted`` votes, where there are any, decide instead of the plain ones.
-        """
+        """The question's row: the verdict and its certificate, each class under its form that was launched first."""
         names, totals = self.representatives(), self.totals
-        plain = _renamed(dict(verdict.votes), names)
-        votes = plain if weighted is None else _renamed(weighted, names)
-        winner = verdict.answer if weighted is None else max(votes, key=votes.__getitem__, default=None)
-        answer = None if winner is None else names.get(winner, winner)
-        counts = tuple(sorted((int(count) for count in plain.values()), reverse=True))
-        options = None if self.options is None else max(self.options, len(counts))
-        mean_tokens = totals.tokens / verdict.traces if verdict.traces else 0.0
-        leads = weighted is None or answer is None or plain.get(answer, 0.0) == max(plain.values())
+        verdict = _renamed(verdict, names)
+        answer, mean_tokens = verdict.answer, totals.tokens / verdict.traces if verdict.traces else 0.0
         best, warmup = self._best(answer, names), self.warmup
         return Answer(
             id=self.id,
             answer=answer,
-            votes={name: int(votes[name]) if weighted is None else votes[name] for name in votes},
-            certificate=(
-                round(certify(Tally(counts, verdict.no_answer, 0, options, mean_tokens=mean_tokens)), 6)
-                if leads
-                else None
-            ),
+            votes={name: int(votes) if votes.is_integer() else votes for name, votes in verdict.votes},
+            certificate=round(certify(Decision.of(verdict, self.options, mean_tokens)), 6),
             traces=verdict.traces + totals.lost,
             no_answer=verdict.no_answer + totals.lost,
             failed=totals.failed + totals.lost,
@@ -446,7 +433,7 @@ class OpenQuestion:
             gold=self.problem.gold,
             right=self.is_right(answer),
             error=error,
-            zone=zone or None,
+            zone=None if verdict.weights is not None else zone or None,
         )
 
     def is_right(self, answer: str | None) -> bool | None:
@@ -471,20 +458,19 @@ class OpenQuestion:
             return prefix
         return [traces[number] for number in sorted(traces)]
 
-    def verdict(self) -> Verdict:
-        """The plain vote over :meth:`prefix`, for a question that was cut off."""
-        labels = [None if trace.answer is None else self.label(trace.answer) for trace in self.prefix()]
-        votes = weighted_votes(labels, [1.0] * len(labels))
-        winner = max(votes, key=votes.__getitem__, default=None)
-        return Verdict(self.id, winner, tuple(votes.items()), len(labels), labels.count(None))
+    def verdict(self, *, weighted: bool = False) -> Verdict:
+        """The vote over :meth:`prefix`, for a question that somebody waits for.
 
-    def weighted_votes(self) -> dict[str, float] | None:
-        """Votes by confidence over :meth:`prefix`; ``None`` where a trace that voted has none."""
-        voters = [trace for trace in self.prefix() if trace.answer is not None]
-        confidences = [trace.trace(self.kind or "tail").confidence for trace in voters]
-        if None in confidences:
-            return None
-        return weighted_votes([self.label(trace.answer or "") for trace in voters], confidence_weights(confidences))
+        ``weighted`` by confidence, unless a trace that voted has none.
+        """
+        prefix = self.prefix()
+        labels = [None if trace.answer is None else self.label(trace.answer) for trace in prefix]
+        confidences = [0.0 if t.answer is None else t.trace(self.kind or "tail").confidence for t in prefix]
+        weighted = weighted and None not in confidences
+        weights = confidence_weights(confidences) if weighted else [1.0] * len(labels)
+        groups = weights_by_answer(labels, weights) if weighted else None
+        votes = tuple(weighted_votes(labels, weights).items())
+        return Verdict(self.id, weighted_majority(labels, weights), votes, len(labels), labels.count(None), groups)
 
     def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
@@ -496,13 +482,20 @@ class OpenQuestion:
         return {form: first.setdefault(names[form], form) for form in forms}
 
 
-def _renamed(votes: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
-    """Votes by the names of their classes, in the order of first launch."""
-    renamed: dict[str, float] = {}
-    for label, weight in votes.items():
-        name = names.get(label, label)
-        renamed[name] = renamed.get(name, 0) + weight
-    return renamed
+def _renamed(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
+    """A verdict on classes by their names, in the order of first launch."""
+    votes: dict[str, float] = {}
+    for label, count in verdict.votes:
+        votes[names.get(label, label)] = votes.get(names.get(label, label), 0.0) + count
+    groups: dict[str, tuple[float, ...]] = {}
+    for label, group in verdict.weights or ():
+        groups[names.get(label, label)] = (*groups.get(names.get(label, label), ()), *group)
+    return replace(
+        verdict,
+        answer=None if verdict.answer is None else names.get(verdict.answer, verdict.answer),
+        votes=tuple(votes.items()),
+        weights=None if verdict.weights is None else tuple(groups.items()),
+    )
 
 
 def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list[StoredTrace]]]:

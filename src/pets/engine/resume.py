@@ -17,7 +17,7 @@ from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.models import launch_prices, mixture_price
 from pets.engine.pacing import Pace, pace_of
-from pets.engine.progress import Certifier, tallies_of
+from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem
@@ -283,7 +283,8 @@ def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Itera
     config = config_of(view.settings, view.code)
     price = mixture_price(view.settings.model, config.models, config.price)
     totals = stored_totals(view.traces(texts=texts), config.kind)
-    return answers(list(view.problems()), allocator, totals, config, price)
+    over = view.summary().state == "finished"
+    return answers(list(view.problems()), allocator, totals, config, price, over=over)
 
 
 def stored_totals(traces: Iterable[StoredTrace], kind: str | None) -> Iterator[tuple[str, QuestionTotals]]:
@@ -302,10 +303,16 @@ def answers(
     config: RunConfig,
     price: Price | None,
     failures: Mapping[str, PetsError] | None = None,
+    *,
+    over: bool,
 ) -> Iterator[Answer]:
-    """Every question's answer, in their order; the totals come in that order too, some may be missing."""
+    """Every question's answer, in their order; the totals come in that order too, some may be missing.
+
+    ``over`` says whether the run has come to its end.
+    """
     zone = allocator.policy.zone
-    certify = Certifier(tallies_of(allocator, [problem.id for problem in problems]), zone)
+    ids = [problem.id for problem in problems]
+    certify = Certifier(decisions_of(allocator, sampled(ids, PRIOR_QUESTIONS)), zone)
     pending = iter(totals)
     id, current = next(pending, ("", None))
     for problem in problems:
@@ -315,7 +322,8 @@ def answers(
         question = OpenQuestion(problem, answer_type_of(problem, config.answer), totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
-        yield question.answer(verdict, certify, price, error=error, zone=zone)
+        complete = allocator.complete(problem.id, over=over)
+        yield question.answer(verdict, certify, price, complete=complete, error=error, zone=zone)
 
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:

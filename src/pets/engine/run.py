@@ -16,7 +16,6 @@ from pets.answers.base import AnswerType
 from pets.answers.judge import Judge
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.certificate import expected_consistency
 from pets.core.cost import CostEstimator
 from pets.engine.batch import BatchFetcher, JobLedger, batch_sampler, batched, launches_in_jobs
 from pets.engine.budget import OtherModels, with_tokens
@@ -37,7 +36,7 @@ from pets.engine.models import (
     model_shares,
 )
 from pets.engine.pacing import Pace
-from pets.engine.progress import Certifier, Snapshot, Solution, TargetMonitor, expected_so_far, tallies_of
+from pets.engine.progress import Snapshot, Solution, TargetMonitor, expected_of, expected_so_far
 from pets.engine.question import Answer, OpenQuestion, answer_type_of
 from pets.engine.resume import (
     LOST,
@@ -353,7 +352,7 @@ class Engine(Session):
                 async with self._ledger(self.stored_run, driver) as ledger:
                     driver.ledger = ledger
                     await driver.run(self.problems)
-            over = driver.satisfied or not driver.draining
+            over = self._over(driver)
         except JobLeftError as error:
             driver.draining, self.left = True, str(error)
         finally:
@@ -383,7 +382,9 @@ class Engine(Session):
         else:
             totals = ((p.id, driver.totals[p.id]) for p in self.problems if p.id in driver.totals)
         config = self.config if self.chosen is None else self.config.settled(self.chosen.name)
-        return answers(self.problems, driver.allocator, totals, config, self._price, driver.failures)
+        return answers(
+            self.problems, driver.allocator, totals, config, self._price, driver.failures, over=self._over(driver)
+        )
 
     def snapshot(self, look: bool = True) -> Snapshot:
         """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
@@ -417,7 +418,6 @@ class Engine(Session):
         driver = self._running()
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
-        tallies = tallies_of(allocator, self._ids)
         return Solution(
             run=None if self.stored_run is None else self.stored_run.id,
             questions=len(self.problems),
@@ -431,12 +431,16 @@ class Engine(Session):
             spent=spent,
             total=total,
             unit=unit,
-            consistency=expected_consistency(tallies, Certifier(tallies).prior, zone=allocator.policy.zone),
+            consistency=expected_of(allocator, self._ids),
             zone=allocator.policy.zone,
             faults=dict(self.faults),
-            complete=driver.satisfied or not driver.draining,
+            complete=self._over(driver),
             models={share.name: self._given[place] for place, share in enumerate(self.config.models)},
         )
+
+    def _over(self, driver: Driver) -> bool:
+        """Whether the run has come to its end, and was not stopped before."""
+        return self.origin == "finished" or driver.satisfied or not driver.draining
 
     @property
     def _cost(self) -> float | None:

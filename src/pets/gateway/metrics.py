@@ -178,8 +178,7 @@ class PrometheusMetrics:
         self._tokens.labels("prompt").inc(answer.prompt_tokens)
         self._stops.labels(metadata["stopped"]).inc()
         self._overhead_seconds.observe(max(0.0, vote.seconds - account.upstream_s))
-        if answer.certificate is not None:
-            self._certificates.observe(answer.certificate)
+        self._certificates.observe(answer.certificate)
 
     def record_request(self, request: FinishedRequest) -> None:
         """Count a request that is over."""

@@ -33,7 +33,7 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
     submission, account, votes = vote.submission, vote.account, vote.answer.votes or {}
     question, left = submission.question, ledger.left(account.key)
-    weighted = submission.weighted and question is not None and question.weighted_votes() is not None
+    weighted = submission.weighted and question is not None and question.verdict(weighted=True).weights is not None
     return {
         **vote.answer.to_plain(),
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well

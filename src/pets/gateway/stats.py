@@ -134,8 +134,7 @@ class ShareStats:
         pattern = self.first_answers.setdefault(metadata["warmup"] or "fewer", Counter())
         pattern["questions"] += 1
         pattern["traces"] += metadata["traces"]
-        if metadata["certificate"] is not None:
-            self.certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
+        self.certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
         self.questions.append(row)
 
     def record_settlement(self, reservation: Reservation, settlement: Settlement) -> None:

@@ -35,7 +35,7 @@ except ModuleNotFoundError:
 from pets.answers.base import AnswerType, Classes
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.certificate import certificate, expected_consistency
+from pets.core.certificate import decision_certificate, expected_share
 from pets.core.policy import Policy
 from pets.core.tally import majority
 from pets.engine.budget import Amount, total_of
@@ -265,17 +265,17 @@ class _TaskVotes:
         allocator = self._allocator
         prior, budget = allocator.policy.belief, allocator.budget
         verdicts = allocator.verdicts()
-        tallies = [allocator.tally(verdict.question) for verdict in verdicts]
-        mean, low, high = expected_consistency(tallies, prior)
+        chances = [decision_certificate(allocator.decision(verdict.question), prior) for verdict in verdicts]
+        mean, low, high = expected_share(chances)
         samples: dict[str, JsonValue] = {
             verdict.question: {
                 "answer": verdict.answer,
                 "votes": {answer: round(votes) for answer, votes in verdict.votes},
-                "certificate": round(certificate(tally, prior), 6),
+                "certificate": round(chance, 6),
                 "traces": verdict.traces,
                 "no_answer": verdict.no_answer,
             }
-            for verdict, tally in zip(verdicts, tallies, strict=True)
+            for verdict, chance in zip(verdicts, chances, strict=True)
         }
         consistency: dict[str, JsonValue] = {"expected": mean, "low": low, "high": high}
         return {"budget": budget.total, "spent": budget.spent, "consistency": consistency, "samples": samples}

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from pets.core.policy import QuotaPolicy, View
-from pets.core.tally import Missing, Tally, confidence_weights, weighted_majority, weighted_votes
+from pets.core.tally import Missing, Tally, confidence_weights, weighted_votes
 from pets.errors import InputError
 
 __all__ = ["ConfGuided"]
@@ -67,10 +67,6 @@ class ConfGuided(QuotaPolicy):
         votes = weighted_votes(tally.answers, self.weights(tally))
         total = sum(votes.values())
         return launched + (total <= 0.0 or max(votes.values()) / total < self.threshold)
-
-    def answer(self, tally: Tally) -> str | None:
-        """The vote of the traces above the bar; ties go to the answer launched first."""
-        return weighted_majority(tally.answers, self.weights(tally))
 
     def weights(self, tally: Tally) -> list[float]:
         """One weight a trace, in launch order; 0 under the bar."""

@@ -7,7 +7,7 @@ the surest 70 % (Liu et al., PETS, appendix B).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from pets.core.okg import check_prior, voting_chance
 from pets.core.policy import IndexPolicy, View
-from pets.core.tally import Missing, Tally, confidence_weights, top_p, weighted_majority
-from pets.core.weighted import Belief, R_plus, p_argmax
+from pets.core.tally import Missing, Tally, confidence_weights, top_p
+from pets.core.weighted import Belief, R_plus, Spread, p_argmax
 from pets.errors import InputError
 from pets.types import Trace
 
@@ -77,20 +77,17 @@ class OKGWeighted(IndexPolicy):
 
         A batch whose answers show no spread yet teaches nothing; the next one may.
         """
-        groups = [np.array(values) for tally in batch for values in self._confidences(tally).values()]
-        means = np.array([group.mean() for group in groups])
-        sizes = np.array([group.size for group in groups], dtype=np.float64)
-        within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-        if not self.learn or within == 0.0:
+        groups = [values for tally in batch for values in self._confidences(tally).values()]
+        if not self.learn or all(len(set(group)) == 1 for group in groups):
             return self
-        scale = math.sqrt(within / float(sizes.sum() - sizes.size))
-        between = float((means / scale).var()) - float((1.0 / sizes).mean())  # less what sampling noise explains
-        return replace(self, scale=scale, beta_0=float(means.mean()) / scale, v_0=max(between, 0.05), learn=False)
+        spread = Spread.learn(groups)
+        return replace(self, scale=spread.scale, beta_0=spread.beta_0, v_0=spread.v_0, learn=False)
 
     def belief_of(self, tally: Tally) -> Belief:
         """S of the answers seen, in the order of first launch, then the unseen slots; pending as a fantasy."""
         seen = self._confidences(tally)
-        rows = [_posterior(values, self.prior, self.scale, self.beta_0, self.v_0) for values in seen.values()]
+        spread = Spread(self.scale, self.beta_0, self.v_0)
+        rows = [(self.prior + len(values), *spread.posterior(values)) for values in seen.values()]
         rows += [(self.prior, self.beta_0, self.v_0)] * (tally.slots(self.unseen) - len(rows))
         alpha, beta, v = zip(*rows, strict=True)
         belief = Belief(alpha, beta, v)
@@ -101,11 +98,16 @@ class OKGWeighted(IndexPolicy):
         gain = R_plus(self.belief_of(tally)) * voting_chance(tally) / view.price
         return math.log(gain) if gain > 0.0 else -math.inf
 
+    def weights(self, tally: Tally) -> list[float]:
+        """The confidences of the votes; of the surest 70 % alone where the weighted vote is the verdict."""
+        cast = [0.0 if a is None else c for a, c in zip(tally.answers, tally.confidences, strict=True)]
+        weights = confidence_weights(cast, self.missing)
+        return top_p(tally.answers, weights) if self.verdict == "vote" else weights
+
     def answer(self, tally: Tally) -> str | None:
         """The Bayes-optimal terminal decision among the answers seen, or the weighted vote of the surest 70 %."""
         if self.verdict == "vote":
-            cast = [0.0 if a is None else c for a, c in zip(tally.answers, tally.confidences, strict=True)]
-            return weighted_majority(tally.answers, top_p(tally.answers, confidence_weights(cast, self.missing)))
+            return IndexPolicy.answer(self, tally)
         seen = list(self._confidences(tally))
         if len(seen) <= 1:
             return seen[0] if seen else None
@@ -124,12 +126,3 @@ class OKGWeighted(IndexPolicy):
             if confidence is not None or unweighted:
                 seen.setdefault(answer, []).append(self.beta_0 * self.scale if unweighted else weight)
         return seen
-
-
-def _posterior(
-    values: Iterable[float], prior: float, scale: float, beta_0: float, v_0: float
-) -> tuple[float, float, float]:
-    """(alpha, beta, v) of one answer after its confidences: the paper's conjugate updates, all at once."""
-    scaled = [value / scale for value in values]
-    precision = 1.0 / v_0 + len(scaled)
-    return prior + len(scaled), (beta_0 / v_0 + math.fsum(scaled)) / precision, 1.0 / precision

@@ -174,7 +174,7 @@ def draw_accuracy(answers: Sequence[Answer]) -> Chart:
         if judged:
             share = sum(answer.right is True for answer in judged) / len(judged)
             low, high = wilson(share, len(judged))
-            mean = sum(answer.certificate or 0.0 for answer in judged) / len(judged)
+            mean = sum(answer.certificate for answer in judged) / len(judged)
             rows.append({"certificate": mean, "right": share, "low": low, "high": high, "questions": len(judged)})
     x, title = {"field": "certificate", **SHARE, "title": "certificate"}, "answers that are gold"
     faint = {"condition": {"test": f"datum.questions < {FEW}", "value": 0.3}, "value": 1}
@@ -198,5 +198,5 @@ def _binned(answers: Sequence[Answer]) -> list[list[Answer]]:
     """Answers by the tenth of their certificate; 1 is in the last."""
     parts: list[list[Answer]] = [[] for _ in range(BINS)]
     for answer in answers:
-        parts[min(BINS - 1, int(BINS * (answer.certificate or 0.0)))].append(answer)
+        parts[min(BINS - 1, int(BINS * answer.certificate))].append(answer)
     return parts

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pets.core.allocator import Allocator
-from pets.core.certificate import expected_consistency
+from pets.core.certificate import expected_share
 from pets.engine.config import RunConfig
-from pets.engine.progress import Certifier
+from pets.engine.progress import Certifier, decisions_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
 from pets.engine.resume import config_of, restored, results
 from pets.errors import InputError
@@ -56,8 +56,8 @@ def read_run(view: RunView) -> RunData:
     answers = list(results(view, allocator, texts=False))
     if not any(answer.traces for answer in answers):
         raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")
-    tallies = [allocator.tally(problem.id) for problem in problems]
-    certify = Certifier(tallies, allocator.policy.zone)
+    decisions = decisions_of(allocator, [problem.id for problem in problems])
+    certify = Certifier(decisions, allocator.policy.zone)
     mean = sum(answer.traces for answer in answers) / len(answers)
     most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
     questions = _questions(view, config, problems, allocator)
@@ -67,7 +67,7 @@ def read_run(view: RunView) -> RunData:
         config,
         problems,
         answers,
-        expected_consistency(tallies, certify.prior, zone=certify.zone),
+        expected_share(map(certify, decisions)),
         uniform,
         None if config.soft else spent,
         _samples(view, problems, answers),
@@ -77,7 +77,7 @@ def read_run(view: RunView) -> RunData:
 def least_certain(answers: Sequence[Answer]) -> list[int]:
     """Places of the questions that were sampled, the least certain first."""
     sampled = [place for place, answer in enumerate(answers) if answer.traces]
-    return sorted(sampled, key=lambda place: answers[place].certificate or 0.0)
+    return sorted(sampled, key=lambda place: answers[place].certificate)
 
 
 def _questions(

@@ -157,7 +157,7 @@ def _difficulty_section(page: Page, run: RunData) -> None:
 
 
 def _certificate_section(page: Page, run: RunData) -> None:
-    certified = [answer for answer in run.answers if answer.certificate is not None and answer.answer is not None]
+    certified = [answer for answer in run.answers if answer.answer is not None]
     if not certified:
         return
     vote = "the answer is the vote over infinitely many traces"
@@ -241,7 +241,7 @@ def _row(run: RunData, place: int, judged: bool) -> list[Cell]:
 
 
 def _kinds(answer: Answer) -> list[str]:
-    unsure = answer.certificate is None or answer.certificate < CERTAIN
+    unsure = answer.certificate < CERTAIN
     marks = {"wrong": answer.right is False, "unsure": unsure, "none": answer.answer is None}
     return [name for name, there in marks.items() if there]
 

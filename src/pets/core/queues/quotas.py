@@ -62,6 +62,7 @@ class _Grant:
     rounds: int = 0
     final: bool = False  # no more will be granted
     stopped: bool = False  # final, and all of it has come back
+    short: bool = False  # the budget did not pay for all that the policy wanted
     version: int = 0
 
     @property
@@ -102,11 +103,7 @@ class QuotaQueue:
 
     def take(self, n: int) -> list[Launch]:
         """Up to n launches of what is granted."""
-        short, self._short = self._short, []
-        for grant in short:
-            self._decide(grant)
-        while self._fresh:
-            self._decide(self._fresh.popleft())
+        self.look()
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
             _, position, version = heappop(self._heap)
@@ -118,6 +115,14 @@ class QuotaQueue:
             record.launched += 1
             self._count(serving, launched=1)
         return launches
+
+    def look(self) -> None:
+        """Grant what is to be granted to questions that arrived, or wait for money."""
+        short, self._short = self._short, []
+        for grant in short:
+            self._decide(grant)
+        while self._fresh:
+            self._decide(self._fresh.popleft())
 
     def told(self, record: Record, before: int) -> None:
         """The prefix grew; a grant that is used up and has come back is looked at again."""
@@ -150,6 +155,11 @@ class QuotaQueue:
     def stopped(self, record: Record) -> bool:
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
         return self._grants[record.position].stopped
+
+    def is_short(self, record: Record) -> bool:
+        """Whether the policy wanted more for this question when it was last asked than the budget paid for."""
+        grant = self._grants.get(record.position)
+        return grant is not None and grant.short
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``; it decides from the next grant on."""
@@ -211,6 +221,8 @@ class QuotaQueue:
         if self._budget.cap is not None:
             wanted = min(wanted, self._budget.cap - spent)
         extra = min(wanted, spare)
+        if not grant.final:
+            grant.short = wanted > max(0, extra)
         if extra > 0:
             self._extend(grant, extra)
         elif wanted > 0 and self._budget.reserved and not self._budget.currency.flat:

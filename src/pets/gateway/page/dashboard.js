@@ -25,7 +25,7 @@ const moment = (t) => new Date(1000 * t).toLocaleString([], { weekday: "short", 
 const certainty = (c) => (c == null ? "–" : c > 0.9995 ? "> 99.9 %" : `${(100 * c).toFixed(1)} %`);
 const STOPPED = {
   policy: "sure enough", max_traces: "most traces allowed", rounds: "most rounds allowed", deadline: "out of time",
-  budget: "budget used up", single: "one trace was asked for", fallback: "budget used up: one trace, no vote",
+  budget: "budget used up", failed: "a trace failed", cut: "every trace was cut at its token limit", single: "one trace was asked for", fallback: "budget used up: one trace, no vote",
 };
 const FIRST_ANSWERS = { 4: "all alike", "3-1": "3 alike, 1 other", "2-2": "2 and 2", "2-1-1": "2 alike, 2 others", "1-1-1-1": "all different", fewer: "fewer than 4" };
 const PART_CLASSES = { answer: "answer", others: "others", "no answer": "none", "not counted": "uncounted" };
