@@ -23,7 +23,7 @@ from pets.core.certificate import (
 from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
 from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
-from pets.core.weighted import Spread
+from pets.core.weighted import ConfidenceSpread
 from pets.errors import InputError
 from pets.types import Verdict
 
@@ -307,7 +307,7 @@ def test_votes_that_weigh_the_same_are_plain_votes(counts, options):
 
 
 def test_a_weighted_certificate_is_the_share_of_draws_in_which_theta_mu_is_largest():
-    weights, spread = ((4.0, 5.0, 4.5), (8.0, 9.0)), Spread(0.5, 10.0, 8.0)
+    weights, spread = ((4.0, 5.0, 4.5), (8.0, 9.0)), ConfidenceSpread(0.5, 10.0, 8.0)
     tally, prior = Tally((3, 2), options=3), LearnedPrior()
     rng = np.random.default_rng(0)
     theta = np.array([prior.draw(tally, rng) for _ in range(20_000)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betaincc, betaln, gammainc, gammaincc, gammaln, ndtr
 
-from pets.core.weighted import Belief, R_plus, Spread, p_argmax, p_wins
+from pets.core.weighted import Belief, ConfidenceSpread, R_plus, p_argmax, p_wins
 from pets.errors import InputError
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -292,7 +292,7 @@ def test_bad_updates_are_refused():
 def test_the_spread_is_learned_within_answers_and_its_posterior_is_the_updates_one_by_one():
     rng = np.random.default_rng(1)
     groups = [rng.normal(12.0 + 3.0 * rng.normal(), 0.5, size=6) for _ in range(400)]
-    spread = Spread.learn(groups)
+    spread = ConfidenceSpread.learn(groups)
     assert (spread.scale, spread.beta_0 * spread.scale) == pytest.approx((0.5, 12.0), rel=0.05)
     assert spread.v_0 * spread.scale**2 == pytest.approx(9.0, rel=0.15)
     belief = Belief((1.0,), (spread.beta_0,), (spread.v_0,))
@@ -303,7 +303,7 @@ def test_the_spread_is_learned_within_answers_and_its_posterior_is_the_updates_o
 
 @pytest.mark.parametrize("groups", [[], [[3.0]], [[3.0], [3.0]], [[3.0], [5.0]], [[3.0, 3.0], [3.0]]])
 def test_few_confidences_give_a_spread_too(groups):
-    spread = Spread.learn(groups)
+    spread = ConfidenceSpread.learn(groups)
     assert spread.scale > 0 and spread.v_0 > 0 and math.isfinite(spread.beta_0)
 
 

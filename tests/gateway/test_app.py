@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from pets.core.certificate import Decision
 from pets.core.tally import Tally
 from pets.engine.progress import policy_certificate
 from pets.errors import InputError
@@ -83,7 +84,7 @@ def test_certificates_go_by_the_policys_belief():
     ) as gateway:
         about = gateway.ask("clear").json()["pets"]
     tally = Tally((4,), mean_tokens=about["tokens"] / 4)
-    assert about["votes"] == {"A": 4} and about["certificate"] == round(policy_certificate(policy, tally), 6)
+    assert about["votes"] == {"A": 4} and about["certificate"] == round(policy_certificate(policy, Decision(tally)), 6)
 
 
 @pytest.mark.parametrize(

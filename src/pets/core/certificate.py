@@ -49,7 +49,7 @@ from pets.core.dirichlet import p_leader
 from pets.core.okg import check_zone, voting_chance
 from pets.core.prior import Dirichlet, LearnedPrior
 from pets.core.tally import Tally
-from pets.core.weighted import Spread, p_wins
+from pets.core.weighted import ConfidenceSpread, p_wins
 from pets.errors import InputError
 from pets.types import Verdict
 
@@ -132,7 +132,7 @@ class Decision:
 
 
 def decision_certificate(
-    decision: Decision, prior: LearnedPrior, spread: Spread | None = None, *, zone: float = 0.0
+    decision: Decision, prior: LearnedPrior, spread: ConfidenceSpread | None = None, *, zone: float = 0.0
 ) -> float:
     """P(the answer is the vote over infinitely many traces), votes weighted as those that decided were.
 
@@ -156,12 +156,12 @@ def decision_certificate(
         first = [replace(part, alpha=tuple(part.alpha[k] for k in order)) for part in parts]
         wins = (part.weight * _after(tally.counts, part.alpha, part.unseen, math.inf, zone) for part in first)
         return min(1.0, math.fsum(wins))
-    spread = spread or Spread.learn(decision.weights)
+    spread = spread or ConfidenceSpread.learn(decision.weights)
     means = [spread.posterior(group) for group in decision.weights]
     return min(1.0, math.fsum(part.weight * _p_weighted(part, means, spread)[place] for part in parts))
 
 
-def _p_weighted(part: Dirichlet, means: Sequence[tuple[float, float]], spread: Spread) -> Array:
+def _p_weighted(part: Dirichlet, means: Sequence[tuple[float, float]], spread: ConfidenceSpread) -> Array:
     """P(argmax theta mu = m) of every answer seen."""
     unseen = [(alpha, many) for alpha, many in part.unseen if many]
     rows = [(alpha, *mean) for alpha, mean in zip(part.alpha, means, strict=True)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Belief", "R_plus", "Spread", "p_argmax", "p_wins"]
+__all__ = ["Belief", "ConfidenceSpread", "R_plus", "p_argmax", "p_wins"]
 
 EQUAL_SPREAD = 1e-3  # of the mean confidence: what differs by less differs by nothing
 LEAST_V_0 = 0.05  # answers differ at least so much in their mean confidence, in squared deviations
@@ -91,10 +91,10 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ConfidenceSpread:
     """How confidences lie: ``scale`` is their deviation within an answer and, in units of it, mu_m ~ N(beta_0, v_0).
 
-    >>> Spread(2.0, 4.0, 1.0).posterior([10.0])         # one confidence of 5 deviations
+    >>> ConfidenceSpread(2.0, 4.0, 1.0).posterior([10.0])         # one confidence of 5 deviations
     (4.5, 0.5)
     """
 
@@ -103,14 +103,14 @@ class Spread:
     v_0: float
 
     @classmethod
-    def learn(cls, groups: Iterable[Sequence[float]]) -> "Spread":
+    def learn(cls, groups: Iterable[Sequence[float]]) -> "ConfidenceSpread":
         """From confidences, grouped by the answers of each question (empirical Bayes; none: nothing is known).
 
         Confidences are divided by their spread and never centred on it, which would move argmax theta mu. Where no
         answer has two of them, the spread is that of all; equal ones all weigh the same.
 
-        >>> Spread.learn([[9.0, 11.0], [9.0, 11.0]])
-        Spread(scale=1.4142135623730951, beta_0=7.071067811865475, v_0=0.05)
+        >>> ConfidenceSpread.learn([[9.0, 11.0], [9.0, 11.0]])
+        ConfidenceSpread(scale=1.4142135623730951, beta_0=7.071067811865475, v_0=0.05)
         """
         arrays = [np.array(group, dtype=np.float64) for group in groups]
         if not arrays:

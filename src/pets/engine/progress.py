@@ -10,7 +10,7 @@ from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
-from pets.core.weighted import Spread
+from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
 
@@ -51,7 +51,7 @@ class Certifier:
         groups = [group for decision in batch for group in decision.weights]
         self.prior: LearnedPrior = fit_prior(Counter(decision.tally for decision in batch))
         self.zone = zone
-        self._spread = Spread.learn(groups) if groups else None
+        self._spread = ConfidenceSpread.learn(groups) if groups else None
 
     def __call__(self, decision: Decision) -> float:
         """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
@@ -108,7 +108,7 @@ def _state(decision: Decision, prior: LearnedPrior) -> Decision:
 
 
 @lru_cache(maxsize=1 << 14)
-def _certificate(state: Decision, prior: LearnedPrior, spread: Spread | None, zone: float) -> float:
+def _certificate(state: Decision, prior: LearnedPrior, spread: ConfidenceSpread | None, zone: float) -> float:
     return decision_certificate(state, prior, spread, zone=zone)
 
 

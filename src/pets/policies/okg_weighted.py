@@ -1,7 +1,7 @@
 """PETS-Offline, confidence-weighted: okg under a Dirichlet-Normal belief in theta_m mu_m.
 
 The paper fixes the confidence variance at 1, so confidences are divided by their pooled within-answer spread
-(never centred: that would move argmax theta mu). Spread and prior come from the batch's warm-up and then stay
+(never centred: that would move argmax theta mu). ConfidenceSpread and prior come from the batch's warm-up and then stay
 fixed. :meth:`OKGWeighted.answer` is the terminal rule argmax_m P(y_W_inf = m | S), or its proxy, the weighted vote of
 the surest 70 % (Liu et al., PETS, appendix B).
 """
@@ -16,7 +16,7 @@ import numpy as np
 from pets.core.okg import check_prior, voting_chance
 from pets.core.policy import IndexPolicy, View
 from pets.core.tally import Missing, Tally, confidence_weights, top_p
-from pets.core.weighted import Belief, R_plus, Spread, p_argmax
+from pets.core.weighted import Belief, ConfidenceSpread, R_plus, p_argmax
 from pets.errors import InputError
 from pets.types import Trace
 
@@ -80,13 +80,13 @@ class OKGWeighted(IndexPolicy):
         groups = [values for tally in batch for values in self._confidences(tally).values()]
         if not self.learn or all(len(set(group)) == 1 for group in groups):
             return self
-        spread = Spread.learn(groups)
+        spread = ConfidenceSpread.learn(groups)
         return replace(self, scale=spread.scale, beta_0=spread.beta_0, v_0=spread.v_0, learn=False)
 
     def belief_of(self, tally: Tally) -> Belief:
         """S of the answers seen, in the order of first launch, then the unseen slots; pending as a fantasy."""
         seen = self._confidences(tally)
-        spread = Spread(self.scale, self.beta_0, self.v_0)
+        spread = ConfidenceSpread(self.scale, self.beta_0, self.v_0)
         rows = [(self.prior + len(values), *spread.posterior(values)) for values in seen.values()]
         rows += [(self.prior, self.beta_0, self.v_0)] * (tally.slots(self.unseen) - len(rows))
         alpha, beta, v = zip(*rows, strict=True)
