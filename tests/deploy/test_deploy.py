@@ -6,6 +6,7 @@ import shlex
 import shutil
 import socket
 import sys
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,7 +16,10 @@ import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from prometheus_client.parser import text_string_to_metric_families
+from scripts.image_pip import build_steps
 
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
@@ -75,6 +79,34 @@ def pets_commands():
     (shell,) = COMPOSE["services"]["metrics-key"]["command"]
     (by_place["compose metrics-key"],) = shell_commands(shell)
     return by_place
+
+
+def test_what_the_image_installs_is_locked():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    locked = {
+        canonicalize_name(name): version
+        for line in (ROOT / "requirements-dev.lock").read_text("utf-8").splitlines()
+        for name, separator, version in [line.partition("==")]
+        if separator
+    }
+
+    def requirements(names):
+        for name in names:
+            for requirement in map(Requirement, extras[name]):
+                if requirement.name == "pets-llm":
+                    yield from requirements(requirement.extras)
+                else:
+                    yield requirement
+
+    (step,) = (rest for word, rest in build_steps(CONTAINERFILE) if "--dry-run" in rest)
+    assert "--constraint requirements-dev.lock" in step
+    installed = re.search(r"\[([\w,]+)\]\"$", step)[1].split(",")
+    assert {"serve", "postgres", "otel"} <= set(installed)
+    for requirement in requirements(installed):
+        version = locked.get(canonicalize_name(requirement.name))
+        assert version, f"{requirement.name} is not in requirements-dev.lock"
+        assert requirement.specifier.contains(version, prereleases=True), requirement
+    assert {name for name in installed if name != "serve"} <= set(Requirement(extras["dev"][0]).extras), "for make lock"
 
 
 def test_compose_fits_its_schema():
