@@ -1,13 +1,15 @@
 """One hostile request of each kind while others are served: what does it cost the others?
 
-    python -m benchmarks.hostile_load [RUNS] [CLIENTS]
+    python -m benchmarks.hostile_load [RUNS] [CLIENTS] [--keys]
 
 A gateway stands before `pets mock --hostile`, whose good traces take about 0.2 seconds. CLIENTS clients ask it, wait,
 and ask again, the answer types in turn; every formula is new, so that it is compared. First alone; then while one
 voted and one plain request go to every misbehaviour of the mock (texts that are hard to read, formulas that are hard to
 compare, bombs, endless lines, hangs, refusals, ...) and hostile clients send what they can without a key: endless
-heads, silent connections, deep JSON, bodies that never come. Hostile requests have a deadline of 2 seconds, and 8 are
-made at a time. Printed are medians over RUNS: the others' p50 and p99, alone and beside, their ratio, the slowest
+heads, silent connections, deep JSON, bodies that never come, fields named like patterns, pipelines and large replies
+that they do not read. Hostile requests have a deadline of 2 seconds, and 8 are made at a time. With --keys, the others
+have one key and the hostile clients another, under which they also make as many slow votes as take all places of the
+gateway. Printed are medians over RUNS: the others' p50 and p99, alone and beside, their ratio, the slowest
 answer of /healthz, the others' requests that were not answered, the gateway's peak memory.
 """
 
@@ -17,6 +19,7 @@ import contextlib
 import http.client
 import json
 import multiprocessing
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +39,8 @@ RUNS, CLIENTS, ALONE_S, DEADLINE_S, HOSTILE_AT_ONCE = 5, 50, 15.0, 2.0, 8
 TOKENS_PER_SECOND = 320  # of traces of 64 tokens
 HEALTH_PAUSE_S = 0.05
 SILENT_CONNECTIONS, HEAD_BYTES, DEPTH = 500, 100 << 20, 100_000
+PIPELINES, PIPELINED, UNREAD_REPLIES = 40, 2_000, 10
+PLACES, SLOW_VOTES, SLOW_S = 1024, 300, 20.0  # a vote begins with four traces
 ANSWERS = ("text", "number", "choice", "math")
 FORMULAS = 5_000
 SPAWN = multiprocessing.get_context("spawn")
@@ -64,8 +69,8 @@ def hostile_mock(answers: Path) -> Iterator[str]:
 class Others:
     """Clients of an ordinary model, and how long they waited."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url, self._session = url, session
+    def __init__(self, url: str, session: aiohttp.ClientSession, headers: dict[str, str]) -> None:
+        self._url, self._session, self._headers = url, session, headers
         self._formula = iter(range(1, FORMULAS))
         self.waits: list[float] = []
         self.failures = 0
@@ -76,7 +81,8 @@ class Others:
         while True:
             question = f"m{next(self._formula)}" if answer == "math" else "letters" if answer == "choice" else "easy"
             begun = time.perf_counter()
-            asked = self._session.post(f"{self._url}/chat/completions", json=body("pets/mock", question, answer))
+            vote = body("pets/mock", question, answer)
+            asked = self._session.post(f"{self._url}/chat/completions", json=vote, headers=self._headers)
             async with asked as reply:
                 await reply.read()
             self.failures += reply.status != httpx.codes.OK
@@ -139,6 +145,36 @@ def attacks(url: str, client: httpx.AsyncClient, names: list[str]) -> Iterator[C
     yield send_raw(host, port, b"GET /", b"a" * 65_536, HEAD_BYTES)
     yield send_raw(host, port, b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n")
     yield stay_silent(host, port)
+    yield client.post(path, json=body("pets/hostile/unsupported_field", "easy", "text") | {"(a+)+$": 1, "(": 1})
+    yield leave_unread(host, port, PIPELINES, b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * PIPELINED)
+    unread = client.build_request("POST", path, json={"model": "hostile/huge_text", "messages": []})
+    head = "".join(f"{name}: {value}\r\n" for name, value in unread.headers.items())
+    large = f"POST {unread.url.path} HTTP/1.1\r\n{head}\r\n".encode() + unread.content
+    yield leave_unread(host, port, UNREAD_REPLIES, large)
+    if "authorization" in client.headers:
+        yield vote_slowly(client, path)
+
+
+async def vote_slowly(client: httpx.AsyncClient, path: str) -> None:
+    """Ask for many votes at once on a model that never answers."""
+    vote = body("pets/hostile/hang", "easy", "text", timeout=SLOW_S)
+    await asyncio.gather(*(client.post(path, json=vote) for _ in range(SLOW_VOTES)), return_exceptions=True)
+
+
+async def leave_unread(host: str, port: int, connections: int, request: bytes) -> None:
+    """Send on several connections for as long as it is taken, up to the deadline, and read nothing."""
+
+    async def send() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client, contextlib.suppress(OSError, TimeoutError):
+            client.setblocking(False)
+            async with asyncio.timeout(DEADLINE_S):
+                await loop.sock_connect(client, (host, port))
+                while True:
+                    await loop.sock_sendall(client, request)
+                    await asyncio.sleep(HEALTH_PAUSE_S)
+
+    await asyncio.gather(*(send() for _ in range(connections)))
 
 
 async def send_raw(host: str, port: int, start: bytes, block: bytes = b"", most: int = 0) -> None:
@@ -164,7 +200,7 @@ async def stay_silent(host: str, port: int) -> None:
             stream[1].close()
 
 
-def attack_all(url: str, names: list[str]) -> None:
+def attack_all(url: str, names: list[str], headers: dict[str, str]) -> None:
     """Make all hostile requests, some at a time."""
 
     async def attack_them() -> None:
@@ -175,20 +211,24 @@ def attack_all(url: str, names: list[str]) -> None:
                 with contextlib.suppress(httpx.HTTPError, TimeoutError):  # whatever it comes to
                     await request
 
-        async with httpx.AsyncClient(trust_env=False, timeout=120.0) as client:
+        unlimited = httpx.Limits(max_connections=None)  # the slow votes leave none of a hundred to the others
+        async with httpx.AsyncClient(trust_env=False, timeout=120.0, limits=unlimited, headers=headers) as client:
             await asyncio.gather(*(attack(request) for request in attacks(url, client, names)))
 
     asyncio.run(attack_them())
 
 
-async def measured(url: str, clients: int, names: list[str]) -> dict[str, float]:
-    """The others' waits in milliseconds while a hostile request of each name is made; without names, for a while."""
+async def measured(url: str, clients: int, names: list[str], keys: list[dict[str, str]]) -> dict[str, float]:
+    """The others' waits in milliseconds while a hostile request of each name is made; without names, for a while.
+
+    ``keys`` are the headers of the others and of the hostile clients.
+    """
     with HealthWatch(url) as health:
         async with connected() as session:
-            others = Others(url, session)
+            others = Others(url, session, keys[0])
             tasks = [asyncio.create_task(others.client(number)) for number in range(clients)]
             if names:
-                attackers = SPAWN.Process(target=attack_all, args=(url, names))
+                attackers = SPAWN.Process(target=attack_all, args=(url, names, keys[1]))
                 attackers.start()
                 await asyncio.to_thread(attackers.join)
             else:
@@ -215,21 +255,38 @@ def peak_mb(process: subprocess.Popen[str]) -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def one_run(clients: int, only: str) -> dict[str, float]:
+def new_key(store: Path, name: str) -> dict[str, str]:
+    """The header of a new key."""
+    command = [
+        sys.executable,
+        "-c",
+        "from pets.cli.main import main; main()",
+        "keys",
+        "add",
+        name,
+        "--store",
+        str(store),
+    ]
+    secret = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return {"authorization": f"Bearer {secret}"}
+
+
+def one_run(clients: int, only: str, with_keys: bool) -> dict[str, float]:
     """The figures of one gateway."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        hostile_mock(formulas(Path(folder))) as upstream,
-        gateway(upstream, Path(folder) / "gateway.db", "--mean-budget", "8") as (url, process),
-    ):
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        store = Path(folder) / "gateway.db"
+        keys = [new_key(store, name) if with_keys else {} for name in ("others", "hostile")]
+        options = ["--mean-budget", "8", *(["--concurrency", str(PLACES)] if with_keys else [])]
+        upstream = stack.enter_context(hostile_mock(formulas(Path(folder))))
+        url, process = stack.enter_context(gateway(upstream, store, *options))
         models = httpx.get(f"{upstream}/v1/models", trust_env=False).json()["data"]
         names = [model["id"] for model in models if model["id"].startswith(f"hostile/{only}")]
         with contextlib.suppress(httpx.HTTPError):  # which the mock packs once, and nobody else is served meanwhile
             httpx.post(f"{upstream}/v1/chat/completions", json={"model": "hostile/bomb"}, trust_env=False, timeout=60)
-        asyncio.run(measured(url, clients, []))  # connections, tables and imports
-        alone = asyncio.run(measured(url, clients, []))
+        asyncio.run(measured(url, clients, [], keys))  # connections, tables and imports
+        alone = asyncio.run(measured(url, clients, [], keys))
         begun = time.perf_counter()
-        beside = asyncio.run(measured(url, clients, names))
+        beside = asyncio.run(measured(url, clients, names, keys))
         return {
             "misbehaviours": len(names),
             "p50_alone_ms": alone["p50_ms"],
@@ -251,14 +308,15 @@ def main() -> None:
     parser.add_argument("runs", type=int, nargs="?", default=RUNS)
     parser.add_argument("clients", type=int, nargs="?", default=CLIENTS)
     parser.add_argument("--only", default="", help="Misbehaviours whose names begin so.")
+    parser.add_argument("--keys", action="store_true", help="Give the others one key, the hostile clients another.")
     args = parser.parse_args()
     print(__doc__)
     rows = []
     for run in range(args.runs):
-        rows.append(one_run(args.clients, args.only))
+        rows.append(one_run(args.clients, args.only, args.keys))
         print(f"run {run + 1}: " + ", ".join(f"{name} {value:.1f}" for name, value in rows[-1].items()), flush=True)
     medians = {name: round(median(row[name] for row in rows), 2) for name in rows[0]}
-    print(json.dumps({"benchmark": "hostile_load", "runs": args.runs, **medians}))
+    print(json.dumps({"benchmark": "hostile_load", "runs": args.runs, "keys": args.keys, **medians}))
 
 
 if __name__ == "__main__":

@@ -303,6 +303,8 @@ HARD_TEXTS: Mapping[str, str] = {
     "parentheses": r"\boxed{" + _nested("(", ")") + "}",
     "many_cues": _repeated("The answer is "),
     "many_hashes": _repeated("#### "),
+    "many_verdicts": "The answer is " + _repeated("correct ") + "correct1",
+    "noun_and_blanks": "option which" + " " * TEXT_CHARACTERS,
     "many_thinks": _repeated("<think>"),
     "unclosed_think": "<think>" + _repeated("so "),
     "long_integer": rf"\boxed{{{'9' * TEXT_CHARACTERS}}}",
@@ -357,6 +359,7 @@ MISBEHAVIOURS: Mapping[str, Misbehaviour] = {
     "status_204": lambda request: HostileReply(status=204),
     "status_206": _with_headers(status=206),
     "status_299": _with_headers(status=299),
+    "unsupported_field": lambda request: HostileReply(b"Unsupported parameter: '%s!'" % (b"a" * 1_000), 400),
     "html_500": lambda request: HostileReply(WRONG_BODIES["html"], 500, ((b"content-type", b"text/html"),)),
     "empty_500": lambda request: HostileReply(status=500),
     "half": lambda request: HostileReply(
