@@ -265,10 +265,10 @@ def test_both_intervals_agree_where_they_meet():
 
 
 @pytest.mark.parametrize("counts", [(600,), (1000, 100, 5), (400, 3)])
-@pytest.mark.parametrize("options", [None, 3, 4, 10])
-@pytest.mark.parametrize("zone", [0.02, 0.05, 0.3])
-def test_a_clear_leader_of_many_votes_is_certain(counts, options, zone):
-    assert certificate(Tally(counts, options=options), LearnedPrior(), zone=zone) == pytest.approx(1.0, abs=1e-6)
+def test_a_clear_leader_of_many_votes_is_certain(counts):
+    for options, zone in product([None, 3, 4, 10], [0.02, 0.05, 0.3]):
+        chance = certificate(Tally(counts, options=options), LearnedPrior(), zone=zone)
+        assert chance == pytest.approx(1.0, abs=1e-6), (options, zone)
 
 
 VOTES = [((3, 2), 4), ((5, 1, 1), 4), ((2, 2, 2), 3), ((4,), 4), ((7, 6), 2), ((3, 1), None), ((1, 1, 1), None)]

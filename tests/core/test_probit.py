@@ -1,5 +1,7 @@
 """The probit curve against mpmath, its fits on curves with a known answer and on the paper's panels."""
 
+from itertools import product
+
 import mpmath
 import numpy as np
 import pytest
@@ -58,11 +60,10 @@ def exact_log_gain(a, b, budget):
 
 
 @pytest.mark.parametrize("a", [1e-9, 1e-4, 0.01, 0.5, 3.0, 90.0])
-@pytest.mark.parametrize("b", [-40.0, -1.0, 0.0, 0.3, 12.0])
-@pytest.mark.parametrize("budget", [0, 1, 100, 100_000])
-def test_log_gain_equals_mpmath_at_any_depth(a, b, budget):
-    exact = exact_log_gain(a, b, budget)
-    assert float(Probit(a, b).log_gain(budget)) == pytest.approx(exact, rel=1e-14, abs=1e-12)
+def test_log_gain_equals_mpmath_at_any_depth(a):
+    for b, budget in product([-40.0, -1.0, 0.0, 0.3, 12.0], [0, 1, 100, 100_000]):
+        exact = exact_log_gain(a, b, budget)
+        assert float(Probit(a, b).log_gain(budget)) == pytest.approx(exact, rel=1e-14, abs=1e-12), (b, budget)
 
 
 @given(st.floats(0, 2), st.floats(-3, 3))

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +27,9 @@ KEY = "sk-UPSTREAM/secret+123~456"
 FORMS = [KEY, base64.b64encode(KEY.encode()).decode(), quote(KEY), quote(KEY, safe=""), KEY.replace("/", "\\/")]
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 SMALL = sorted(set(MISBEHAVIOURS) - BIG)
+FAMILIES = [list(names) for _, names in groupby(SMALL, lambda name: name.split("_")[0])]
+SOME = [name for family in FAMILIES for name in family[:: -(-len(family) // 3)]]
+"""Up to three of each family: what is read in one place alone is tried there with all."""
 TIMEOUT_S = 0.5  # of a request to the hostile server
 MAX_RSS_KB = 400_000
 pytestmark = pytest.mark.timeout(60)  # nothing hangs
@@ -113,7 +117,7 @@ def test_a_vote_is_an_answer_or_a_clear_error(name, gateway, caplog, store):
     assert_alive(gateway, caplog, store)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", SOME)
 def test_a_plain_model_passes_through_without_the_key(name, gateway, caplog, store):
     caplog.set_level(logging.INFO)
     for stream in (False, True):
@@ -121,7 +125,7 @@ def test_a_plain_model_passes_through_without_the_key(name, gateway, caplog, sto
     assert_alive(gateway, caplog, store)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", SOME)
 def test_a_run_ends_with_answers_or_one_line(name, upstream, tmp_path, monkeypatch, capfdbinary):
     questions, runs = tmp_path / "q.jsonl", tmp_path / "runs.db"
     questions.write_text('{"id": "q", "question": "What is 2 + 2?", "answer_type": "number"}\n')
