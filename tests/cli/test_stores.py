@@ -1,18 +1,21 @@
-"""Stores that came from elsewhere: no verb runs the code that one names."""
+"""Stores that came from elsewhere: no verb runs the code that one names, and a damaged one is told in one line."""
 
 import io
 import json
+import random
 import sqlite3
 import sys
 import uuid
+from contextlib import closing
 
 import pytest
 
 from pets.cli import main as module
 from pets.core.budget import Budget
-from pets.engine import RunConfig
+from pets.engine import Engine, RunConfig
 from pets.engine.resume import run_settings
-from pets.plans import StreamSettings
+from pets.errors import StateError
+from pets.plans import Stream, StreamSettings
 from pets.policies.price import Price
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -46,12 +49,13 @@ def marker(tmp_path, code):
     (tmp_path / f"{code.split(':')[1]}.py").write_text(
         "import pathlib\npathlib.Path('imported').touch()\ndef read(text): return text[-1:]\n"
     )
-    (tmp_path / "replies.jsonl").touch()
     return tmp_path / "imported"
 
 
 @pytest.fixture
-def store(tmp_path, marker, code):
+def plain_store(tmp_path):
+    """A store of four runs, none of which names code."""
+    (tmp_path / "replies.jsonl").touch()
     path = tmp_path / "runs.db"
     config = RunConfig(budget="4x", answer="number", policy="uniform")
     stream = StreamSettings(Price(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
@@ -65,13 +69,18 @@ def store(tmp_path, marker, code):
                 run.write([trace.launch for trace in traces], traces)
                 if settings is by_jobs:
                     run.write([StoredTrace("q0", 2).launch], [])
-    with sqlite3.connect(path) as database:
+    return path
+
+
+@pytest.fixture
+def store(plain_store, marker, code):
+    """The same runs, which name code."""
+    with closing(sqlite3.connect(plain_store, isolation_level=None)) as database:
         database.execute(
             "UPDATE runs SET settings = replace(settings, ?, ?)", ('"answer": "number"', f'"answer": "{code}"')
         )
         database.execute("UPDATE questions SET answer = ? WHERE run = ?", (code, OWN))
-    database.close()
-    return path
+    return plain_store
 
 
 def run_pets(monkeypatch, capfd, words):
@@ -130,3 +139,85 @@ def test_what_was_read_by_code_is_shown_as_it_was(store, code, monkeypatch, capf
     assert [(row["answer"], row["right"]) for row in rows] == [("0", True), ("1", True)]
     _, out, _ = run_pets(monkeypatch, capfd, ["report", "1", "-o", "page.html"])
     assert f"--answer {code}" in (store.parent / "page.html").read_text()
+
+
+def sql(*statements):
+    def damage(path):
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            for statement in statements:
+                database.execute(statement)
+
+    return damage
+
+
+def overwrite(change):
+    def damage(path):
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+        path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+async def not_asked(*_, **__):
+    """What would wait for a server is over: the store has been read."""
+    raise StateError("nothing was asked")
+
+
+TABLES = ("runs", "questions", "launches", "traces", "texts", "states", "batch_jobs", "ledger", "api_keys")
+COLUMNS = ("runs.settings", "runs.created", "questions.prompt", "questions.gold", "traces.answer", "traces.tokens")
+COLUMNS += ("traces.soft", "launches.held", "texts.text", "states.data", "batch_jobs.lines")
+DAMAGES = {
+    "cut in the middle": overwrite(lambda data: data[: len(data) // 2]),
+    "cut within a page": overwrite(lambda data: data[:6_000]),
+    "cut within its head": overwrite(lambda data: data[:50]),
+    "random bytes": overwrite(lambda data: random.Random(1).randbytes(len(data))),
+    "random bytes after its head": overwrite(lambda data: data[:100] + random.Random(1).randbytes(len(data) - 100)),
+    "random bytes in the middle": overwrite(lambda data: data[:8_000] + b"\xff" * 40_000 + data[48_000:]),
+    "a text": overwrite(lambda data: b"id,answer\n" * 1_000),
+    "a database of something else": sql("PRAGMA application_id = 7"),
+    "of a newer pets": sql("PRAGMA user_version = 1000"),
+    **{f"no table {name}": sql("PRAGMA foreign_keys = OFF", f"DROP TABLE {name}") for name in TABLES},
+    **{
+        f"no column {name}": sql(f"ALTER TABLE {table} RENAME COLUMN {column} TO gone")
+        for name in COLUMNS
+        for table, _, column in [name.partition(".")]
+    },
+    **{
+        f"settings {text}": sql(f"UPDATE runs SET settings = '{text}'")
+        for text in ("{", "[]", "7", "null", "{}", "[" * 100_000, "NaN")
+    },
+    "settings without a plan": sql("UPDATE runs SET settings = json_remove(settings, '$.more.plan')"),
+    "settings of wrong types": sql("UPDATE runs SET settings = json_set(settings, '$.more', 3, '$.total', 'x')"),
+    "a plan of wrong types": sql("UPDATE runs SET settings = json_set(settings, '$.more.plan', 'x')"),
+    "sampling of wrong types": sql("UPDATE runs SET settings = json_set(settings, '$.more.plan.sampling', 7)"),
+    "an unknown policy": sql("UPDATE runs SET settings = json_set(settings, '$.more.plan.policy', 'x:y')"),
+    "an unknown answer type": sql("UPDATE runs SET settings = json_set(settings, '$.more.plan.answer', 'x:y')"),
+    "prompts that are no JSON": sql("UPDATE questions SET form = 2"),
+    "prompts of another shape": sql("UPDATE questions SET form = 2, prompt = '[7]'"),
+    "states that are no JSON": sql("INSERT OR REPLACE INTO states SELECT id, 'faults', '{' FROM runs"),
+    "soft votes that are no JSON": sql("UPDATE traces SET soft = '{'"),
+    "soft votes of another shape": sql("UPDATE traces SET soft = '[7]'"),
+    "jobs that are no JSON": sql("INSERT INTO batch_jobs SELECT id, 'k', 1, 'e', '{', 1.0, 0, NULL, NULL FROM runs"),
+    "bytes for texts": sql("UPDATE questions SET prompt = x'ff00', id = CAST(id AS BLOB)"),
+}
+OPENING = [*READING, "runs delete {run}", "keys list", *(words for several in GOING_ON.values() for words in several)]
+
+
+@pytest.mark.parametrize("name", DAMAGES, ids=[name[:40] for name in DAMAGES])
+def test_a_damaged_store_is_one_line_and_exit_2(plain_store, tmp_path, monkeypatch, capfd, name):
+    store, intact, broken = plain_store, plain_store.read_bytes(), 0
+    for session in (Engine, Stream):
+        monkeypatch.setattr(session, "run", not_asked)
+    for words in OPENING:
+        run = next((run for run, several in GOING_ON.items() if words in several), SOLVED)
+        for leftover in tmp_path.glob("runs.db*"):
+            leftover.unlink()
+        store.write_bytes(intact)
+        DAMAGES[name](store)
+        status, _, err = run_pets(monkeypatch, capfd, [*words.format(run=run).split(), "--store", "runs.db"])
+        told = err.splitlines()[-1:] if status else []
+        assert status in (0, 2), (words, err)
+        assert not told or told[0].startswith("pets: "), (words, err)
+        broken += status == 2
+    assert broken

@@ -1,5 +1,6 @@
 """Rows in every format: what is read back is what was written, and a file is whole or not there."""
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -55,6 +56,24 @@ def test_half_a_character_does_not_stop_a_file(tmp_path):
         write_rows([{"text": "half: \ud83d"}], tmp_path / f"rows{suffix}")
     assert values(tmp_path / "rows.jsonl") == [{"text": "half: \ud83d"}]
     assert values(tmp_path / "rows.parquet") == values(tmp_path / "rows.csv") == [{"text": "half: ?"}]
+
+
+FORMULAS = ["=1+1", "=HYPERLINK(1)", "+1+1", "-2+3|cmd", "@sum(1)", "\t=1", "\r=1", "\n=1", "-", "+"]
+NUMBERS = ["-4", "+4.5", "-.5", "-1e-9", "4", -4, -4.5, 0]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_no_cell_of_a_table_is_a_formula_and_numbers_stay_numbers(tmp_path, suffix):
+    write_rows([{"=id": cell} for cell in [*FORMULAS, *NUMBERS, "a=1", [-1]]], tmp_path / f"rows{suffix}")
+    with (tmp_path / f"rows{suffix}").open(newline="") as file:
+        cells = [cell for (cell,) in csv.reader(file, delimiter="," if suffix == ".csv" else "\t")]
+    assert cells == ["'=id", *(f"'{cell}" for cell in FORMULAS), *map(str, NUMBERS), "a=1", "[-1]"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
+def test_what_no_spreadsheet_reads_has_texts_as_they_are(tmp_path, suffix):
+    write_rows([{"id": cell} for cell in FORMULAS], tmp_path / f"rows{suffix}")
+    assert [row["id"] for row in values(tmp_path / f"rows{suffix}")] == FORMULAS
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

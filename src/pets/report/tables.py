@@ -1,6 +1,5 @@
 """Tables for a terminal, and CSV files: what a replay found for each pool, and its certificates."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +9,7 @@ from rich.table import Table
 from pets.replay import PoolResult, Row
 from pets.replay.mixture import ChosenModels, MixtureLab
 from pets.replay.rows import LIMIT_LEVELS
+from pets.tabular import write_rows
 
 __all__ = ["Tabled", "certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table", "write_csv"]
 
@@ -179,9 +179,5 @@ class Tabled(Protocol):
 
 def write_csv(path: Path, rows: Sequence[Tabled]) -> Path:
     """One line a row under a line of names; hands back where."""
-    cells = [row.row() for row in rows]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(cells[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(cells)
+    write_rows((row.row() for row in rows), path)
     return path

@@ -1,10 +1,10 @@
 """The records of a store, frozen and plain, and their rows: the one place that knows the order of the columns."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Literal, Self
+from functools import lru_cache, wraps
+from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
 from pets.core.budget import Currency, rates_of
@@ -29,6 +29,7 @@ __all__ = [
     "problem_of",
     "question_row",
     "reader_of",
+    "state_of",
     "text_rows",
     "trace_of",
     "trace_row",
@@ -41,9 +42,31 @@ DELETED = "(deleted)"
 
 RunState = Literal["running", "stopped", "finished"]
 Row = tuple[Any, ...]
+Parsed = TypeVar("Parsed")
+
+BAD_VALUES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a value raises that is not what was written."""
+PLAIN_SETTINGS = {"policy": str, "total": int, "currency": dict, "budget": str, "seed": int, "model": str, "name": str}
+PLAIN_SETTINGS |= {"endpoints": list, "concurrency": int, "more": dict}
 
 # How a prompt stands in the store. A million questions are mostly of the first two forms, which cost nothing to read.
 TEXT, USER, CHAT = 0, 1, 2
+
+
+def reading(noun: str) -> Callable[[Callable[..., Parsed]], Callable[..., Parsed]]:
+    """Have a function that reads a row of a store tell damage as a ``StateError``, in one line."""
+
+    def decorate(read: Callable[..., Parsed]) -> Callable[..., Parsed]:
+        @wraps(read)
+        def read_row(*values: Any) -> Parsed:
+            try:
+                return read(*values)
+            except BAD_VALUES as error:
+                raise StateError(f"{noun} of the store is damaged ({error}); take the store from a copy.") from None
+
+        return read_row
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +110,16 @@ class RunSettings:
         """
         try:
             data = json.loads(text)
+            for name, kind in PLAIN_SETTINGS.items():
+                if not isinstance(data.get(name, kind()), kind):
+                    raise TypeError(f"{name} is {type(data[name]).__name__}")
+            for name in ("plan", "stream"):
+                data["more"].get(name, {}).items()
             data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
             rates = rates_of(data["currency"].pop("rates", ()))
             currency = Currency(**data["currency"], rates=rates)
             return cls(**{**data, "currency": currency, "endpoints": tuple(data["endpoints"])})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except BAD_VALUES as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
 
 
@@ -195,9 +223,12 @@ def reader_of(spec: str, code: str | None) -> str:
     return f"recorded:{spec}" if spec != code and named is not None and named.runs_code else spec
 
 
+@reading("a question")
 def problem_of(row: Row, code: str | None = None) -> Problem:
     """The question of a row of ``QUESTIONS``; of its code the store alone names none."""
     _, id, content, form, answer, gold, level, options = row
+    if not (isinstance(id, str) and isinstance(content, str) and isinstance(answer, str)):
+        raise TypeError("another type than was written")
     if form == USER:
         content = (Message("user", content),)
     elif form == CHAT:
@@ -226,13 +257,22 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
+@reading("a trace")
 def trace_of(row: Row) -> StoredTrace:
     """The trace of a row of ``TRACES``."""
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
+    if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
+        raise TypeError("another type than was written")
     mean, tail, lowest, bottom, measured, *sampled, soft = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
     trace = StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, confidences, *sampled)
     return trace if soft is None else replace(trace, soft=SoftVote.from_plain(json.loads(soft)))
+
+
+@reading("a state of a run")
+def state_of(row: Row) -> Any:
+    """The plain data of a row of ``GET_STATE``."""
+    return json.loads(row[0])
 
 
 def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
@@ -246,6 +286,7 @@ def job_row(run: int, job: BatchJob) -> Row:
     return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, file, id)
 
 
+@reading("a batch job")
 def job_of(row: Row) -> BatchJob:
     """The job of a row of ``JOBS``."""
     key, endpoint, lines, *rest = row

@@ -22,6 +22,7 @@ from pets.store.records import (
     job_row,
     problem_of,
     question_row,
+    state_of,
     text_rows,
     trace_of,
     trace_row,
@@ -105,7 +106,7 @@ class RunView:
     def load(self, name: str) -> Any:
         """The plain data saved under that name; ``None`` if there is none."""
         row = self._database.one(sql.GET_STATE, self.id, name)
-        return None if row is None else json.loads(row[0])
+        return None if row is None else state_of(row)
 
 
 class Run(RunView):

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,13 @@ class SQLiteDatabase(Database):
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query; ``None`` where there is none."""
-        row: tuple[Any, ...] | None = self._run(sql, values).fetchone()
+        row: tuple[Any, ...] | None = self._run(sql, values, sqlite3.Cursor.fetchone)
         return row
 
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Every row of a query."""
-        return self._run(sql, values).fetchall()
+        rows: list[tuple[Any, ...]] = self._run(sql, values, sqlite3.Cursor.fetchall)
+        return rows
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -126,9 +127,12 @@ class SQLiteDatabase(Database):
             )
         return min(names, key=lambda file: (not file.with_name(f"{file.name}-wal").exists(), file))
 
-    def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    def _run(
+        self, sql: str, values: tuple[Any, ...], fetch: Callable[[sqlite3.Cursor], Any] = sqlite3.Cursor.fetchone
+    ) -> Any:
+        """What a statement gives; a damaged page may be met at any row."""
         try:
-            return self.connection.execute(sql, values)
+            return fetch(self.connection.execute(sql, values))
         except sqlite3.Error as error:
             raise self._failed(error) from None
 

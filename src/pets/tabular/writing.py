@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ Row = Mapping[str, Any]
 
 OUTPUT_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 BATCH_ROWS = 5_000  # held in memory: from the first of them come a table's columns and their types
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")  # of a cell that a spreadsheet may compute
+NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 REAL_COLUMNS = ("certificate", "cost", "seconds")
 INTEGER_COLUMNS = ("traces", "tokens", "prompt_tokens", "line")
 
@@ -148,7 +151,7 @@ class _Separated(_Table):
     def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
         text = io.StringIO()
         writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        writer.writerows([_no_formula(_cell(value)) for value in row] for row in rows)
         self.file.write(text.getvalue().encode(errors="replace"))
 
 
@@ -200,6 +203,16 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool | dict | list | tuple):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else value
+
+
+def _no_formula(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: such a text begins with an apostrophe.
+
+    >>> [_no_formula(cell) for cell in ("=1+1", "-x", "-4.5", -4.5, "4")]
+    ["'=1+1", "'-x", '-4.5', -4.5, '4']
+    """
+    risky = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(cell)
+    return f"'{cell}" if risky else cell
 
 
 def _plain(value: Any) -> Any:
