@@ -59,15 +59,16 @@ def test_half_a_character_does_not_stop_a_file(tmp_path):
 
 
 FORMULAS = ["=1+1", "=HYPERLINK(1)", "+1+1", "-2+3|cmd", "@sum(1)", "\t=1", "\r=1", "\n=1", "-", "+"]
+BROKEN = ["a\r=1", "a\r\n=1", "a\n=1"]  # within one cell
 NUMBERS = ["-4", "+4.5", "-.5", "-1e-9", "4", -4, -4.5, 0]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_no_cell_of_a_table_is_a_formula_and_numbers_stay_numbers(tmp_path, suffix):
-    write_rows([{"=id": cell} for cell in [*FORMULAS, *NUMBERS, "a=1", [-1]]], tmp_path / f"rows{suffix}")
+    write_rows([{"=id": cell} for cell in [*FORMULAS, *NUMBERS, *BROKEN, [-1]]], tmp_path / f"rows{suffix}")
     with (tmp_path / f"rows{suffix}").open(newline="") as file:
         cells = [cell for (cell,) in csv.reader(file, delimiter="," if suffix == ".csv" else "\t")]
-    assert cells == ["'=id", *(f"'{cell}" for cell in FORMULAS), *map(str, NUMBERS), "a=1", "[-1]"]
+    assert cells == ["'=id", *(f"'{cell}" for cell in FORMULAS), *map(str, NUMBERS), *BROKEN, "[-1]"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])

@@ -149,10 +149,11 @@ class _Separated(_Table):
             self._write_batch([self.columns])
 
     def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
-        writer.writerows([_no_formula(_cell(value)) for value in row] for row in rows)
-        self.file.write(text.getvalue().encode(errors="replace"))
+        for row in rows:
+            text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
+            writer = csv.writer(text, delimiter=self.separator, lineterminator="\r\n")
+            writer.writerow([_no_formula(_cell(value)) for value in row])
+            self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
 
 
 class _Tabs(_Separated):
