@@ -88,6 +88,20 @@ def test_words_and_data_go_to_a_terminal_by_one_way():
     assert sorted(WRITERS.keys() - found) == []
 
 
+READERS_OF_FOREIGN_TEXT = [
+    path for path in MODULES if path.relative_to(SOURCE).parts[0] in ("answers", "openai", "gateway", "prompts.py")
+]
+
+
+@pytest.mark.parametrize("path", READERS_OF_FOREIGN_TEXT, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_what_comes_from_a_model_a_server_or_a_client_is_matched_in_linear_time(path):
+    """By :mod:`pets.patterns`, or by hand: Python's ``re`` tries all ways, and there may be 2 to the text's length."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    modules = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert modules.isdisjoint({"re", "regex", "sre_compile", "fnmatch"})
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_process_collects_the_same_tests():

@@ -17,7 +17,7 @@ from typing import Any
 
 import re2
 
-__all__ = ["BLANK", "END", "LETTER", "START", "Match", "Pattern", "escape", "other_than"]
+__all__ = ["BLANK", "END", "LETTER", "START", "Match", "Pattern", "bytes_pattern", "escape", "other_than"]
 
 SPACES = r"\t\n\x0b-\r\x1c- \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 CLASSES = {"s": SPACES, "d": r"\p{Nd}", "w": r"\p{L}\p{N}_"}
@@ -27,7 +27,8 @@ LETTER = r"[\p{L}\p{Nl}\p{No}]"
 """A character of words that is no digit."""
 START, END = r"(?:\A|\W)‹", r"›(?:\W|\z)"
 """Where a word starts, and where it ends; a pattern that starts so is searched, not matched at a place."""
-MAX_UNCACHED_CHARS = 100
+MAX_UNCACHED_CHARS = 200
+MAX_BYTES_PATTERN = 64 << 20  # of memory, for the longest of keys
 UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
     getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
 )
@@ -56,6 +57,13 @@ def _other_than(prefix: str, words: list[str], more: str) -> str:
     return rf"(?:\z|[^{more}{''.join(following)}]|{'|'.join(branches)})"
 
 
+def bytes_pattern(pattern: bytes) -> Any:
+    """A pattern of bytes, in RE2's own syntax and with its own methods."""
+    options = re2.Options()
+    options.encoding, options.log_errors, options.max_mem = re2.Options.Encoding.LATIN1, False, MAX_BYTES_PATTERN
+    return re2.compile(pattern, options)
+
+
 class Match:
     """Where a pattern matched. A group that took no part is ``None``."""
 
@@ -64,7 +72,7 @@ class Match:
     def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
         self._text, self._spans = text, spans
 
-    def __getitem__(self, group: int) -> Any:
+    def __getitem__(self, group: int) -> str | Any:
         start, end = self._spans[group]
         return None if start < 0 else self._text[start:end]
 
@@ -80,7 +88,7 @@ class Match:
         """Where it starts and ends."""
         return self._spans[0]
 
-    def groups(self) -> tuple[Any, ...]:
+    def groups(self) -> tuple[str | Any, ...]:
         """What each group matched."""
         return tuple(self[group] for group in range(1, len(self._spans)))
 
@@ -270,7 +278,7 @@ _cached_subject = lru_cache(maxsize=16)(_Subject)
 
 def _subject(text: str) -> _Subject:
     """One for all searches of a long text, so that its places are found from where the last search left off."""
-    return _Subject(text) if len(text) <= MAX_UNCACHED_CHARS or text.isascii() else _cached_subject(text)
+    return _Subject(text) if len(text) <= MAX_UNCACHED_CHARS else _cached_subject(text)
 
 
 @lru_cache(maxsize=256)

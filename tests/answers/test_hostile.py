@@ -1,14 +1,19 @@
 """Whatever a model says is read in time linear in its length, without an error, into a canonical form."""
 
+import importlib
+import pkgutil
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pets import answers
 from pets.answers.final import MAX_PASSAGE_CHARS, places
 from pets.answers.math import Math, _cached_canonical
+from pets.patterns import Pattern
 from pets.registry import answer_types, make_answer_type
 
 NAMED = {"regex": r"regex:(?:answer is|Answer:)?\s*(\S.*)?\s*$", "python": "python:textwrap:dedent"}
@@ -117,6 +122,86 @@ def test_long_texts_are_read_in_linear_time(spec, size):
     """A hundred of the shapes, others for each type: all of them take an hour."""
     step = len(SHAPES) // 100
     check_linear(spec, list(SHAPES)[TYPES.index(spec) % step :: step], 10_000, size)
+
+
+def known_patterns(item: object) -> Iterator[Pattern]:
+    """The patterns of a module's value: itself, or those within a list or tuple."""
+    if isinstance(item, Pattern):
+        yield item
+    elif isinstance(item, list | tuple):
+        for part in item:
+            yield from known_patterns(part)
+
+
+def phrases() -> list[str]:
+    """Every word and command that a pattern of the answer types knows, each with what follows it there."""
+    names = [name for _, name, _ in pkgutil.iter_modules(answers.__path__) if not name.startswith("_")]
+    modules = [importlib.import_module(f"pets.answers.{name}") for name in names]
+    patterns = {
+        found.pattern for module in modules for value in vars(module).values() for found in known_patterns(value)
+    }
+    assert len(patterns) > 150
+    escapes = re.compile(r"\\[px]\{.*?\}|\(\?\w+\)|\(\?:|(?<!\\)\\[A-Za-z]\+?|\[.*?\]")
+    words = [re.findall(r"\\\\[a-z]+|[^\W\d_]+", escapes.sub(" ", pattern)) for pattern in patterns]
+    return sorted({word.replace("\\\\", "\\") for group in words for word in group})
+
+
+PHRASES = phrases()
+GROWN = {
+    "repeated": lambda word, other, size: f"{word} " * (size // (len(word) + 1)) + "1",
+    "mixed": lambda word, other, size: f"{word} {other} " * (size // (len(word + other) + 2)) + "1",
+    "with blanks": lambda word, other, size: f"{word} {other}" + " " * size + "1",
+    "unspaced": lambda word, other, size: word * (size // len(word)) + "1",
+    "nested": lambda word, other, size: f"{word} (" * (size // (len(word) + 2)) + other,
+}
+"""Texts made of a phrase and another, that almost match again and again."""
+FRAMES_OF_PHRASES = ("The answer is {}", "It {} is the answer", "{}")
+
+
+def check_phrases(spec: str, cases: Iterable[tuple[str, str, str, str]]) -> None:
+    """Within the longest passage, and beyond it, where less of a text is read."""
+    slow = {}
+    for word, other, grown, frame in cases:
+        for sizes in ((500, MAX_PASSAGE_CHARS - 100), (4_000, 16_000)):
+            small, large = (frame.format(GROWN[grown](word, other, size)) for size in sizes)
+            slow[word, other, grown, frame, sizes] = too_slow(spec, small, large)
+    assert len(slow) >= 200
+    assert {case: reason for case, reason in slow.items() if reason} == {}
+
+
+def cases_of_phrases() -> list[tuple[str, str, str, str]]:
+    others = [*PHRASES[7:], *PHRASES[:7]]
+    pairs = list(zip(PHRASES, others, strict=True))
+    return [(*pair, grown, frame) for grown in GROWN for frame in FRAMES_OF_PHRASES for pair in pairs]
+
+
+@pytest.mark.parametrize("spec", TYPES)
+def test_phrases_of_the_patterns_are_read_in_linear_time(spec):
+    """Some of them, others for each type; the words are the patterns' own, so that new ones are among them."""
+    check_phrases(spec, cases_of_phrases()[TYPES.index(spec) :: 150])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("spec", TYPES)
+def test_all_phrases_of_the_patterns_are_read_in_linear_time(spec):
+    check_phrases(spec, cases_of_phrases())
+
+
+@pytest.mark.parametrize("spec", TYPES)
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda size: "The answer is" + " correct" * (size // 8) + "1",
+        lambda size: "B is" + " the correct" * (size // 12) + "1",
+        lambda size: "option which" + " " * size,
+        lambda size: "answer" + " " * size + "x",
+        lambda size: "most likely " * (size // 12) + "1",
+    ],
+    ids=["correct", "the correct", "which and blanks", "answer and blanks", "most likely"],
+)
+def test_texts_that_once_took_the_square_or_the_power_of_their_length(spec, grow):
+    assert too_slow(spec, grow(4_000), grow(16_000)) == ""
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -16,7 +16,6 @@ import json
 import logging
 import math
 import os
-import re
 import signal
 import sys
 import time
@@ -25,6 +24,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import re2
 import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
@@ -125,7 +125,7 @@ def _parse(text: str) -> Any:
     """As sympy sees it: decimals as fractions, every comma a separator, ``i`` imaginary."""
     rules = NormalizationConfig(basic_latex=True, boxed="none")
     config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=rules)
-    exact = re.sub(r"(\d*)\.(\d+)", lambda m: rf"{{\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}}}", text)
+    exact = re2.sub(r"([0-9]*)\.([0-9]+)", lambda m: rf"{{\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}}}", text)
     latex = f"${exact.replace(',', ', ')}$"
     parsed = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
     if len(parsed) != 1:

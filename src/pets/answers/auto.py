@@ -3,7 +3,6 @@
 A run reads its first traces, takes the type that four of five of them fit, and keeps it; ``text`` where none is clear.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pets.answers.math import Math
 from pets.answers.number import Number
 from pets.answers.text import Text
 from pets.answers.yesno import YesNo
+from pets.patterns import BLANK, Pattern
 
 __all__ = ["Auto", "ChosenType", "choose_type"]
 
@@ -31,9 +31,9 @@ CLEAR_SHARE = 0.8  # of the traces that fit a type
 FEWEST_TRACES = 2  # that a choice is made by
 MAX_QUESTION_CHARS = 20_000
 MAX_SHORT_CHARS = 60  # of a passage that is a number, with its unit
-OPTION_LINES = re.compile(r"^[^\S\n]*[(\[]?([A-Z])[).:\]][^\S\n]+\S", re.M)
-OPTIONS_IN_LINE = re.compile(r"\(([A-Z])\)[^\S\n]*\S")
-FORMULA = re.compile(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$")
+OPTION_LINES = Pattern(rf"(?m)^{BLANK}*[(\[]?([A-Z])[).:\]]{BLANK}+\S")
+OPTIONS_IN_LINE = Pattern(rf"\(([A-Z])\){BLANK}*\S", needs="(")
+FORMULA = Pattern(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$")
 
 
 class ChosenType(NamedTuple):

@@ -5,13 +5,14 @@ within a word is no option, an article is none either, and two options ("A or B"
 crowds label with, are declared: ``choice:digits=0-1``.
 """
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, strip_openers
 from pets.errors import InputError
+from pets.patterns import END, START, Pattern
+from pets.patterns import LETTER as WORD_LETTER
 
 __all__ = ["Choice"]
 
@@ -19,58 +20,59 @@ MAX_CHARS = 10_000  # what is longer is no option
 MAX_LAYERS = 20  # of fonts, one around the other
 
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord("【"): "(", ord("】"): ")", ord("。"): "."}
-DRESS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}")
-MARKS = re.compile(r"\\[,;!: ()\[\]]|\\(?:left|right)(?![a-zA-Z])|[$*_`{}\"“”«»]")
-NUMBERED = re.compile(r"(?:question|q)?\s?\d{1,3}\s?[.):]\s+(?=[(\[]?[A-Z]\b)|A:\s+(?=[(\[]?[A-Z][)\]]?\W*$)", re.I)
+DRESS = Pattern(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}", needs="\\")
+MARKS = Pattern(r"\\[,;!: ()\[\]]|\\(?:left|right)›(?:[^a-zA-Z]|\z)|[$*_`{}\"“”«»]")
+NUMBERED = Pattern(r"(?i)(?:question|q)?\s?\d{1,3}\s?[.):]\s+›[(\[]?[A-Z](?:\W|\z)|A:\s+›[(\[]?[A-Z][)\]]?\W*\z")
 LEAD_WORDS = (
     "the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|choose|select|pick|is|be|clearly"
     "|definitely|likely|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción"
     "|opção|opzione|optie|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква"
-    "|ответ|под|a(?=\\s[A-Z]\\W*$)|alternativa|a alternativa|a letra|a opção|选项|選項"
+    "|ответ|под|alternativa|a alternativa|a letra|a opção|选项|選項"
 )
-LEAD = re.compile(rf"(?:(?:{LEAD_WORDS})\b[\s:=]*|选项|選項|选择|選擇|选|選)+", re.IGNORECASE)
-JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|и\b|или\b|和|或|と|및)"
-LETTER = re.compile(
-    r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*$|[.:,;!](?=\s|$|[^\x00-\u2fff])|\s+[-–—(=]"
-    r"|\s*(?=[^\x00-\u2fff]))"
+# "a" leads where a letter alone follows: "a B".
+LEAD = Pattern(rf"(?i)(?:(?:{LEAD_WORDS})[\s:=]+|选项|選項|选择|選擇|选|選)*(?:(?:{LEAD_WORDS}){END}|a\s›[A-Z]\W*\z)?")
+JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|(?:и|или)\s|和|或|と|및)"
+LETTER = Pattern(
+    r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*\z|[.:,;!](?:\s|\z|[^\x00-\x{2fff}])|\s+[-–—(=]"
+    r"|\s*[^\x00-\x{2fff}])"
 )
-SEVERAL = re.compile(
-    rf"(?:(?:both|either|between|neither)\s+)?(?:options?\s+)?[(\[]?[A-Za-z][)\]]?\s*{JOIN}\s*(?:(?:and|or|maybe"
-    rf"|possibly|perhaps)\s*)*"
-    r"(?:option\s+)?[(\[]?[A-Z][)\]]?(?![A-Za-z'’])"
+SEVERAL = Pattern(
+    r"(?:(?:both|either|between|neither)\s+)?(?:options?\s+)?[(\[]?[A-Za-z][)\]]?\s*"
+    rf"(?:{JOIN}\s*(?:(?:and|or|maybe|possibly|perhaps)\s*)*(?:option\s+)?[(\[]?|(?:и|или)[(\[])"
+    r"[A-Z][)\]]?(?:[^A-Za-z'’]|\z)"
 )
 # After "the answer is" a bare letter may run on; A and I need a word that no article or pronoun takes.
-RUNNING = re.compile(
-    r"([B-HJ-Z])\s+(?!and\b|or\b|und\b|oder\b)[a-zà-ÿ\d]|([AI])\s+(?:because|since|as|due|is|and not|rather|instead"
-    r"|porque|weil|da\b|car\b|\d)"
+RUNNING = Pattern(
+    r"([B-HJ-Z])\s+([a-zà-ÿ\d]\w*)|([AI])\s+(?:because|since|as|due|is|and not|rather|instead"
+    r"|porque|weil|(?:da|car)(?:\W|\z)|\d)"
 )
-BECAUSE = re.compile(r"([A-Z])\s+(?:because|since|porque|weil|parce)\b")
+CONJUNCTIONS = ("and", "or", "und", "oder")
+BECAUSE = Pattern(rf"([A-Z])\s+(?:because|since|porque|weil|parce){END}")
 # In a sentence: a letter in brackets, after "option", or at the end of a clause after a word of choosing.
-MENTION = re.compile(
-    r"[(\[]([A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Aa]lternativ[ae]|[Aa]nswer|[Aa]ntwort|[Rr]éponse"
-    r"|[Rr]espuesta|[Rr]isposta|[Rr]esposta)\s+([A-Z])\b"
-    r"|\b(?:leaves|leaving|making|makes)\s+([A-Z])\s+(?:as|the)\b"
-    r"|\b(?:is|be|it['’]s|that['’]s|to|with|for|say|choose|select|pick|leaves|leaving|making|makes|only|just"
+MENTION = Pattern(
+    rf"[(\[]([A-Z])[)\]]|{START}(?:(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Aa]lternativ[ae]|[Aa]nswer|[Aa]ntwort|[Rr]éponse"
+    r"|[Rr]espuesta|[Rr]isposta|[Rr]esposta)\s+([A-Z])›(?:\W|\z)"
+    r"|(?:leaves|leaving|making|makes)\s+([A-Z])\s+(?:as|the)›(?:\W|\z)"
+    r"|(?:is|be|it['’]s|that['’]s|to|with|for|say|choose|select|pick|leaves|leaving|making|makes|only|just"
     r"|therefore|thus|hence|so),?\s+"
-    r"([A-Z])(?=[.!?;,]?\s*$|[.!?;])"
+    r"([A-Z])›(?:[.!?;,]?\s*\z|[.!?;]))"
 )
 # A letter that ends a sentence after "is"; the group before it takes it back.
-ENDING = re.compile(
-    r"(?<!\w)(?:(can['’]?t|cannot|not|couldn['’]t|must not|never|might|may|could|or)\s+(?:also\s+)?)?"
-    r"(?:is|be|it['’]s|that['’]s)\s+[(\[]?([A-Z])[)\]]?[.!]?\s*$"
+ENDING = Pattern(
+    rf"{START}(?:(can['’]?t|cannot|not|couldn['’]t|must not|never|might|may|could|or)\s+(?:also\s+)?)?"
+    r"(?:is|be|it['’]s|that['’]s)\s+[(\[]?([A-Z])[)\]]?[.!]?\s*\z"
 )
-DOUBT = re.compile(
-    r"\b(?:could|might|maybe|perhaps|not|isn['’]t|aren['’]t|can['’]t|cannot|never|neither|incorrect|wrong|eliminate"
-    r"|rule[sd]? out|exclude|except)\b",
-    re.I,
+DOUBT = Pattern(
+    rf"(?i){START}(?:could|might|maybe|perhaps|not|isn['’]t|aren['’]t|can['’]t|cannot|never|neither|incorrect|wrong|eliminate"
+    rf"|rule[sd]? out|exclude|except){END}"
 )
-SENTENCE = re.compile(r"(?<=[.!?])\s+")
-LISTED = re.compile(r"^[ \t>*_-]{0,20}(?:[Oo]ption\s|[Cc]hoice\s)?[(\[]?([A-Z])[)\].:]\s", re.M)
-BARE = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?[.!]?")
+SENTENCE = Pattern(r"[.!?]‹\s+")
+LISTED = Pattern(r"(?m)^[ \t>*_-]{0,20}(?:[Oo]ption\s|[Cc]hoice\s)?[(\[]?([A-Z])[)\].:]\s")
+BARE = Pattern(r"[(\[]?\s*([A-Za-z])\s*[)\]]?[.!]?")
 
 # A digit stands alone: what follows it would be more of a number, or a list.
-DIGIT = re.compile(r"([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?|([0-9])[.):]\s+[^\W\d].*", re.DOTALL)
-RANGE = re.compile(r"([0-9])-([0-9])")
+DIGIT = Pattern(rf"(?s)([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?|([0-9])[.):]\s+(?:{WORD_LETTER}|_).*")
+RANGE = Pattern(r"([0-9])-([0-9])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,9 @@ class Choice(AnswerType):
     def _running(self, bare: str) -> str | None:
         """A letter that a sentence begins with and runs on from."""
         running = None if self.digits is not None else RUNNING.match(_undress(strip_openers(bare)))
-        return self._within(running[1] or running[2]) if running else None
+        if running is None or running[2] in CONJUNCTIONS:
+            return None
+        return self._within(running[1] or running[3])
 
     def _concluded(self, bare: str, text: str) -> str | None:
         """The option of a last line: alone, after "therefore", or the only one that its last sentence names."""
@@ -189,6 +193,6 @@ def _undress(answer: str) -> str:
     bare = MARKS.sub("", bare.translate(WIDE)).strip(" '‘’\t\n.,:;")
     if number := NUMBERED.match(bare):
         bare = bare[number.end() :]
-    if lead := LEAD.match(bare):
+    if (lead := LEAD.match(bare)) and lead.end():
         bare = bare[lead.end() :].strip()
     return bare

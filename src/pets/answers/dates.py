@@ -9,9 +9,10 @@ Day and month in figures are never guessed, but for their zeros:
 ('5/1/2021', '5/1/2021', None)
 """
 
-import re
 from calendar import month_abbr, month_name
 from datetime import date
+
+from pets.patterns import END, START, Pattern
 
 __all__ = ["dates_in", "iso_date"]
 
@@ -21,32 +22,25 @@ MONTHS |= {"sept": 9}
 MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 WEEKDAY = r"(?:(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
 DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
-MONTH_FIRST = re.compile(rf"{WEEKDAY}({MONTH})\.? (?:the )?{DAY}(?:,? (?:of )?(\d{{4}}))?")
-DAY_FIRST = re.compile(rf"{WEEKDAY}(?:the )?{DAY}(?: of)?[ -]({MONTH})\.?(?:,?[ -](\d{{4}}))?")
-YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
-FIGURES = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
-FULL = re.compile(
-    rf"\b(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}"
+MONTH_FIRST = Pattern(rf"{WEEKDAY}({MONTH})\.? (?:the )?{DAY}(?:,? (?:of )?(\d{{4}}))?")
+DAY_FIRST = Pattern(rf"{WEEKDAY}(?:the )?{DAY}(?: of)?[ -]({MONTH})\.?(?:,?[ -](\d{{4}}))?")
+YEAR_FIRST = Pattern(r"(\d{4})([-/.])(\d{1,2})([-/.])(\d{1,2})")
+FIGURES = Pattern(r"(\d{1,2})([/.-])(\d{1,2})([/.-])(\d{4})")
+FULL = Pattern(
+    rf"{START}(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{MONTH})\.?,? \d{{4}}"
-    r"|\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{4})\b"
+    rf"|\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}/\d{{1,2}}/\d{{4}}){END}"
 )
-PARTIAL = re.compile(r"--(\d\d)-(\d\d)")
+PARTIAL = Pattern(r"--(\d\d)-(\d\d)")
 LEAP_YEAR = 2000
 
 
 def iso_date(text: str) -> str | None:
     """``2021-05-01`` or ``--05-01`` for a date in lower case; figures alone keep their order."""
-    if len(text) > MAX_CHARS:
+    try:
+        return None if len(text) > MAX_CHARS else _iso_date(text)
+    except ValueError:  # there is no such day
         return None
-    if match := YEAR_FIRST.fullmatch(text):
-        return _iso(int(match[1]), int(match[3]), int(match[4]))
-    if match := MONTH_FIRST.fullmatch(text):
-        return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
-    if match := DAY_FIRST.fullmatch(text):
-        return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
-    if match := FIGURES.fullmatch(text):
-        return f"{int(match[1])}/{int(match[3])}/{match[4]}"
-    return text if PARTIAL.fullmatch(text) else None
 
 
 def dates_in(text: str) -> list[str]:
@@ -58,8 +52,17 @@ def dates_in(text: str) -> list[str]:
     return [match[0] for match in FULL.finditer(text)]
 
 
-def _iso(year: int, month: int, day: int) -> str | None:
-    try:
-        return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"
-    except ValueError:
-        return None
+def _iso_date(text: str) -> str | None:
+    if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
+        return _iso(int(match[1]), int(match[3]), int(match[5]))
+    if match := MONTH_FIRST.fullmatch(text):
+        return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
+    if match := DAY_FIRST.fullmatch(text):
+        return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
+    if (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
+        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
+    return text if PARTIAL.fullmatch(text) else None
+
+
+def _iso(year: int, month: int, day: int) -> str:
+    return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"

@@ -115,7 +115,7 @@ AFTERMATH = Pattern(
     rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}\z|\s*[:：,*]|\s+(?:this|that|the|our|by|it){END})"
 )
 OPENER = Pattern(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?:[\s*,:;—–-][\s*_,:;—–-]*|{END})")
-UNSURE = Pattern(rf"{START}(?:{_words(phrases.UNSURE)})")
+UNSURE = Pattern(rf"{START}(?:{_words(phrases.UNSURE)}|{_words(phrases.UNABLE)})")
 PREAMBLE = Pattern(rf"(?:{phrases.PREAMBLES})(?:[^,.\n\w][^,.\n]{{0,99}})?,\s+›\S")
 NEXT_QUESTION = Pattern(
     rf"\n{BLANK}{{0,20}}\n[#*_\s]{{0,6}}(?:{phrases.QUESTION_HEADS})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]", needs="\n"

@@ -5,7 +5,6 @@ around the JSON are passed over, and the last complete value counts.
 """
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from pets.answers.base import AnswerType
 from pets.answers.final import visible_text
 from pets.errors import InputError
+from pets.patterns import BLANK, Pattern
 
 __all__ = ["Json", "canonical_json"]
 
@@ -27,9 +27,8 @@ MAX_SCANS = 8  # times that a text may be read through, in looking for the JSON 
 WINDOW_CHARS = 4_096
 RECURSION_CHARS = 20_000  # that a value nested too deeply counts for, in these
 
-NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?")
-OPENING = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["{\[\]0-9tfn-])""")
-FENCE = re.compile(r"^[^\S\n]*```[^\n`]*$", re.M)
+OPENING = Pattern(r"""\{›\s{0,99}["}]|\[›\s{0,99}["{\[\]0-9tfn-]""")
+FENCE = Pattern(rf"(?m)^{BLANK}*```[^\n`]*$", needs="```")
 NO_JSON = object()
 
 
@@ -130,16 +129,15 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _number(text: str) -> _Number:
-    """Sign, digits without zeros at either end, exponent: exact, whatever the size.
+    """Sign, digits without zeros at either end, exponent: exact, whatever the size; of a number as JSON has it.
 
     >>> [_number(text) for text in ("1.0", "-0.0", "1e2", "0.050", "1e21", "1.5e-30")]
     ['1', '0', '100', '0.05', '1e21', '15e-31']
     """
-    match = NUMBER.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text[:40]!r} is no number")
-    sign, whole, decimals, exponent_sign, exponent_digits = match.groups(default="")
-    exponent_digits = exponent_digits.lstrip("0")
+    mantissa, _, power = text.lower().partition("e")
+    whole, _, decimals = mantissa.removeprefix("-").partition(".")
+    sign, exponent_sign = "-" * mantissa.startswith("-"), "-" * power.startswith("-")
+    exponent_digits = power.lstrip("+-").lstrip("0")
     if len(exponent_digits) > MAX_EXPONENT_DIGITS:
         raise ValueError("the exponent is too large")
     digits = whole + decimals

@@ -6,11 +6,12 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 2\sqrt{3} 3,5 (\frac{3}{5},\frac{8}{3}]
 """
 
-import re
+from string import ascii_letters
 
 from pets.answers.units import UNIT_WORD
+from pets.patterns import Match, Pattern
 
-__all__ = ["NAME", "comparable", "normalize", "word"]
+__all__ = ["COMMAND", "NAME", "comparable", "normalize", "word"]
 
 FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp"
 ALPHABET = (
@@ -42,57 +43,64 @@ UNICODE = str.maketrans({
 })  # fmt: skip
 
 FONT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf|normal)|mbox|operatorname\*?)\s*"
-RULES = [(re.compile(pattern), replacement) for pattern, replacement in (
-    (r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}", r"\1"),
-    (r"\\(?:displaystyle|textstyle|limits|(?:left|right|[bB]igg?[lr]?)(?!arrow))", ""),
-    (r"\\[dtc]frac", r"\\frac"),
-    (r"\\(?:leq(?:slant)?|leqq)", r"\\le "),
-    (r"\\(?:geq(?:slant)?|geqq)", r"\\ge "),
-    (r"\\neq", r"\\ne "),
-    (r"\\varnothing", r"\\emptyset "),
-    (rf"{FONT}\{{\s*(?:and|or)\s*\}}|(?<=[\d\w)}}\]$])\s+(?:and|or)\s+(?=[-\d\w(\\$])", ","),
-    (r"(?i)(?<![a-z\\])(?:(?:positive )?infinity|\+\\infty)(?![a-z])", r"\\infty "),
-    (r"(?i)^(?:there (?:is|are) )?no (?:real )?solutions?\.?$|^\\\{\s*\\\}$|^empty set$", r"\\emptyset "),
-    (r"(?i)^(?:all|the) reals?(?: numbers?)?\.?$|^\\mathbb\s*\{?R\}?$", r"(-\\infty,\\infty)"),
-    (rf"(?<=[\d)}}])\s*{FONT}\{{\s*(?:{UNIT_WORD.pattern}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?$", ""),
-    (rf"{FONT}\{{([^{{}}]*)\}}", r"\1"),
-    (r"\{,\}", ","),
-    (r"\\?%|\\\$|^\$+|(?:(?<!\$)|(?<=\\\$))\$+$", ""),
-    (r"\*\*(?=[\d({a-z])", "^"),
-    (r"\*(?=[\d({a-z\\])", r"\\cdot "),
-    (r"(?<![a-zA-Z\\])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
-    (r"(?<![a-zA-Z\\])pi(?![a-zA-Z])", r"\\pi "),
-    (r"(?<![a-zA-Z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)(?=\s?[({\d])", r"\\\1 "),
-    (r"^[=\s]+", ""),
-    (r"\\sqrt\s*(\d|[a-zA-Z])(?!\d)", r"\\sqrt{\1}"),
-    (r"\\frac\s*(\d)\s*(\d)(?!\d)", r"\\frac{\1}{\2}"),
-    (r"\\frac\s*(\d|[a-zA-Z])\s*(?=\{)", r"\\frac{\1}"),
-    (r"(\\frac\s*\{[^{}]*\})\s*(\d|[a-zA-Z])(?!\d)", r"\1{\2}"),
-    (r"\^\s*(-?\d+|[a-zA-Z])", r"^{\1}"),
-    (r"_\s*([\da-zA-Z])", r"_{\1}"),
-    (r"(^|[(\[{,;+\-=<>])(\d+)/(\d+)(?=$|[)\]},;+\-=<>])", r"\1\\frac{\2}{\3}"),
-    (r"(?<=\d)\s+(?=\d{3}(?:\s\d{3})*(?!\d))(?<=\d\d\d\s|.\d\d\s|..\d\s)", ""),
-    (r"(?<![\s.,;:\\])[\s.,;:\\]+$", ""),
-    (r"^\(([A-Z])\)$", r"\1"),
+NOT_ARROW = r"›(?:\z|[^a]|a(?:\z|[^r]|r(?:\z|[^r]|r(?:\z|[^o]|o(?:\z|[^w])))))"
+NO_NAME, NO_LETTER, NO_DIGIT = r"(?:\A|[^a-zA-Z\\])‹", r"›(?:[^a-zA-Z]|\z)", r"›(?:\D|\z)"
+# In order: what is written, what the rule needs to be tried at all, and what stands for it.
+FIRST_RULES = [(Pattern(pattern, needs), replacement) for pattern, needs, replacement in (
+    (r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}", "box", r"\1"),
+    (rf"\\(?:displaystyle|textstyle|limits|(?:left|right|[bB]igg?[lr]?){NOT_ARROW})", "\\", ""),
+    (r"\\[dtc]frac", "frac", r"\\frac"),
+    (r"\\(?:leq(?:slant)?|leqq)", r"\leq", r"\\le "),
+    (r"\\(?:geq(?:slant)?|geqq)", r"\geq", r"\\ge "),
+    (r"\\neq", r"\neq", r"\\ne "),
+    (r"\\varnothing", r"\varnothing", r"\\emptyset "),
+    (rf"{FONT}\{{\s*(?:and|or)\s*\}}|[\w)}}\]$]‹\s+(?:and|or)\s+›[-\w(\\$]", "", ","),
+    (r"(?i)(?:\A|[^a-z\\])‹(?:(?:positive )?infinity|\+\\infty)›(?:[^a-z]|\z)", "", r"\\infty "),
+    (r"(?i)\A(?:(?:there (?:is|are) )?no (?:real )?solutions?\.?|\\\{\s*\\\}|empty set)›\n?\z", "", r"\\emptyset "),
+    (r"(?i)\A(?:(?:all|the) reals?(?: numbers?)?\.?|\\mathbb\s*\{?R\}?)›\n?\z", "", r"(-\\infty,\\infty)"),
+    (rf"[\d)}}]‹\s*{FONT}\{{\s*(?:{UNIT_WORD}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?›\n?\z", "\\", ""),
+    (rf"{FONT}\{{([^{{}}]*)\}}", "\\", r"\1"),
+    (r"\{,\}", "{,}", ","),
+    (r"\\?%|\\\$", "", ""),
 )]  # fmt: skip
-DEGREE = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-z])")
-TRIGONOMETRY = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)")
-COMMAND = re.compile(r"\\([a-zA-Z]+)")
-SPACING = re.compile(r"(?<!\\)\\(?:[!,;:> ]|q?quad(?![a-z]))|~")
-STRAY = re.compile(r"\\\\?(?=[^a-zA-Z{}|\\]|$)|\\(?=\\[a-zA-Z])")
-NAME = re.compile(
+LAST_RULES = [(Pattern(pattern, needs), replacement) for pattern, needs, replacement in (
+    (r"\*\*›[\d({a-z]", "**", "^"),
+    (r"\*›[\d({a-z\\]", "*", r"\\cdot "),
+    (rf"{NO_NAME}sqrt\s*\(([^()]*)\)", "sqrt", r"\\sqrt{\1}"),
+    (rf"{NO_NAME}pi{NO_LETTER}", "pi", r"\\pi "),
+    (rf"{NO_NAME}((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)›\s?[({{\d]", "", r"\\\1 "),
+    (r"\A[=\s]+", "", ""),
+    (rf"\\sqrt\s*(\d|[a-zA-Z]){NO_DIGIT}", r"\sqrt", r"\\sqrt{\1}"),
+    (rf"\\frac\s*(\d)\s*(\d){NO_DIGIT}", r"\frac", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\d|[a-zA-Z])\s*›\{", r"\frac", r"\\frac{\1}"),
+    (rf"(\\frac\s*\{{[^{{}}]*\}})\s*(\d|[a-zA-Z]){NO_DIGIT}", r"\frac", r"\1{\2}"),
+    (r"\^\s*(-?\d+|[a-zA-Z])", "^", r"^{\1}"),
+    (r"_\s*([\da-zA-Z])", "_", r"_{\1}"),
+    (r"(\A|[(\[{,;+\-=<>])(\d+)/(\d+)›(?:\n?\z|[)\]},;+\-=<>])", "/", r"\1\\frac{\2}{\3}"),
+    (r"[^\n][^\n]\d‹\s›\d{3}(?:\D|\z)", "", ""),
+)]  # fmt: skip
+TRAILING = "".join(filter(str.isspace, map(chr, range(0x3001)))) + ".,;:\\"
+OPTION = Pattern(r"\A\(([A-Z])\)›\n?\z")
+DEGREE = Pattern(r"\^\s*\{?\s*\\circ\s*\}?|\\degree›(?:[^a-z]|\z)", needs="\\")
+TRIGONOMETRY = Pattern(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc)", needs="\\")
+COMMAND = Pattern(r"\\([a-zA-Z]+)", needs="\\")
+SPACING = Pattern(r"(?:\A|[^\\])‹\\(?:[!,;:> ]|q?quad›(?:[^a-z]|\z))", needs="\\")
+STRAY = Pattern(r"\\\\?›(?:[^a-zA-Z{}|\\]|\z)|\\›\\[a-zA-Z]", needs="\\")
+NAME = Pattern(
     rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}"
     rf"|[a-zA-Z](?:\^\{{-1\}})?'*\([^()=]*\)|dy/dx|\\frac\{{dy\}}\{{dx\}}"
 )
-NAMES = re.compile(r"\([a-zA-Z](?:,[a-zA-Z])+\)")
-LETTERS = re.compile(r"[a-zA-Z]+")
-DOUBTFUL = re.compile(
-    r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?![{\[])|(?<![\\a-zA-Z{])[a-zA-Z]{4,}"
+NAMES = Pattern(r"\([a-zA-Z](?:,[a-zA-Z])+\)")
+MEMBERSHIP = Pattern(rf"({NAME.pattern})\\in ?›(?:[^a-z]|\z)")
+LETTERS = Pattern(r"[a-zA-Z]+")
+ORDER = Pattern(r"[<>]|\\[lg]e")
+DOUBTFUL = Pattern(
+    r":|\d_|\d \d|\d\.\d+\.|\.\.|/\d+[a-zA-Z\\(]|\\(?:frac|sqrt)(?:[^{\[]|\z)|(?:\A|[^\\a-zA-Z{])[a-zA-Z]{4,}"
 )
 MAX_COMPARED_CHARS = 400
 MAX_ROUNDS = 20
 MAX_COMMAND_CHARS = max(map(len, COMMANDS))
-WORD = re.compile(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
+WORD = Pattern(r"[a-zA-Z]+(?: [a-zA-Z]+)*")
 
 
 def normalize(answer: str) -> str:
@@ -131,17 +139,21 @@ def comparable(text: str) -> bool:
 
 
 def _rewrite(text: str) -> str:
-    text = SPACING.sub(" ", text.strip(" *\t\n"))
+    text = SPACING.sub(" ", text.strip(" *\t\n")).replace("~", " ")
     if "begin" not in text:  # there, \\ ends a row
         text = STRAY.sub(" ", text)
-    for pattern, replacement in RULES:
+    for pattern, replacement in FIRST_RULES:
         text = pattern.sub(replacement, text)
+    text = text.strip("$")
+    for pattern, replacement in LAST_RULES:
+        text = pattern.sub(replacement, text)
+    text = OPTION.sub(r"\1", text.rstrip(TRAILING))
     if not TRIGONOMETRY.search(text):
         text = DEGREE.sub("", text)
     return _as_interval(_unname(_respace(COMMAND.sub(_split_command, text))))
 
 
-def _split_command(match: re.Match[str]) -> str:
+def _split_command(match: Match) -> str:
     r"""``\cotx``, squashed from ``\cot x``, back into command and letters."""
     name = match[1]
     if name in COMMANDS:
@@ -153,9 +165,22 @@ def _split_command(match: re.Match[str]) -> str:
 
 def _respace(text: str) -> str:
     """Blanks stay where they separate: a command from a letter, a number from a number, a word from a word."""
-    text = re.sub(r"\s+", " ", text.strip())
-    keep = r"(?:(\\[a-zA-Z]+) (?=[a-zA-Z])|(\d) (?=\d)|((?<![\\a-zA-Z])[a-zA-Z]{2,}) (?=[a-zA-Z]{2}))|(\\[a-zA-Z]+)| "
-    return re.sub(keep, lambda m: f"{m[1] or m[2] or m[3]} " if m[1] or m[2] or m[3] else (m[4] or ""), text)
+    left, *parts = text.split() or [""]
+    pieces = [left]
+    for right in parts:
+        pieces += [" ", right] if _separates(left, right) else [right]
+        left = right
+    return "".join(pieces)
+
+
+def _separates(left: str, right: str) -> bool:
+    before = left.rstrip(ascii_letters)
+    letters, following = len(left) - len(before), right[:1] in ascii_letters
+    if letters and before.endswith("\\"):
+        return following
+    if letters > 1:
+        return following and len(right) > 1 and right[1] in ascii_letters
+    return not letters and left[-1].isdecimal() and right[0].isdecimal()
 
 
 def _unname(text: str) -> str:
@@ -166,7 +191,7 @@ def _unname(text: str) -> str:
     exact, approx, value = text.partition(r"\approx")
     if approx:
         text = value if NAME.fullmatch(exact) else exact
-    if membership := re.match(rf"({NAME.pattern})\\in ?(?![a-z])", text):
+    if membership := MEMBERSHIP.match(text):
         return text if membership[1] == "y" else text[membership.end() :]
     items = [item.split("=") for item in _split_list(text)]
     if _names_a_list(items):
@@ -178,11 +203,11 @@ def _unname(text: str) -> str:
     return ",".join(item[-1] for item in items) if named or computed else text
 
 
-OR = re.compile(rf"{FONT}\{{\s*or\s*\}}|(?<!\w)or(?!\w)|\\lor(?![a-z])")
-COMPARED = re.compile(r"<|>|\\[lg](?:e|eq|t)(?![a-z])")
+OR = Pattern(rf"{FONT}\{{\s*or\s*\}}|(?:\A|\W)‹or›(?:\W|\z)|\\lor›(?:[^a-z]|\z)", needs="or")
+COMPARED = Pattern(r"<|>|\\[lg](?:e|eq|t)›(?:[^a-z]|\z)")
 OPEN_ENDS = {"<": ("(", ")"), r"\le": ("[", "]")}
 MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
-POINT = re.compile(r"x=([^=,]+),y=([^=,]+)(?:,z=([^=,]+))?")
+POINT = Pattern(r"x=([^=,]+),y=([^=,]+)(?:,z=([^=,]+))?")
 
 
 def _as_interval(text: str) -> str:
@@ -223,7 +248,7 @@ OPERATORS = (r"\int", r"\sum", r"\prod", r"\lim", r"\max", r"\min", r"\gcd", r"\
 
 def _computed(text: str) -> bool:
     """Whether it is arithmetic alone, so that ``=`` after it announces the result."""
-    return not LETTERS.search(COMMAND.sub("", text)) and not re.search(r"[<>]|\\[lg]e", text)
+    return not LETTERS.search(COMMAND.sub("", text)) and not ORDER.search(text)
 
 
 def _split_list(text: str) -> list[str]:

@@ -7,7 +7,6 @@ fixed points, and it says yes both ways. Timeouts, errors and doubts leave two a
 (``1,-2`` and ``-2,1``), a bracketed one is ordered. Inequalities in ``x`` are intervals; units are as in ``number``.
 """
 
-import re
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,9 +18,10 @@ from pets.answers import quantity, units
 from pets.answers.base import AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
-from pets.answers.latex import NAME, comparable, normalize, word
+from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
 from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
+from pets.patterns import END, START, Pattern
 
 __all__ = ["Math"]
 
@@ -30,29 +30,30 @@ SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
 MAX_WORDS = 6  # of a verbal answer
 MAX_EXPRESSION_CHARS = 200  # in prose
-EXACT = re.compile(r"-?\d+(?:/\d+)?(?: \S+)?")
-NAMED = re.compile(rf"[\s$]*(?!y\s*=)({NAME.pattern})\s*=([^=]*)")
-LINE = re.compile(r"y=(.*x.*)")
-JOINED = re.compile(r"[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*", re.I)
-SIGNS_IN_WORDS = "sqrt|arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|exp|infinity|and|gcd|lcm|max|min"
-WORDS = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{SIGNS_IN_WORDS})(?![a-zA-Z]))[a-zA-Z]{{3,}}|[^\x00-\u2e7f]")
-UNITS = re.compile(rf"\s(?:{units.UNIT_WORD.pattern}|radians?)$", re.I)
-VERBAL = re.compile(
-    r"(?<!\w)(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
-    r"|diverges"
-    r"|infinity)(?!\w)",
-    re.I,
+EXACT = Pattern(r"-?[0-9]+(?:/[0-9]+)?(?: \S+)?")
+NAMED = Pattern(rf"[\s$]*({NAME.pattern})\s*=([^=]*)")
+LINE = Pattern(r"y=(.*x.*)")
+JOINED = Pattern(r"(?i)[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*")
+SIGNS_IN_WORDS = "sqrt arcsin arccos arctan sin cos tan cot sec csc log exp infinity and gcd lcm max min"
+FUNCTION_NAMES = frozenset(SIGNS_IN_WORDS.split())
+WORD = Pattern(r"(\\?)([a-zA-Z]+)")
+LAST_SIGN = "\u2e7f"  # beyond, there is writing without letters
+UNITS = Pattern(rf"(?i)\s(?:{units.UNIT_WORD}|radians?)›\n?\z")
+VERBAL = Pattern(
+    rf"(?i){START}(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
+    rf"|diverges|infinity){END}"
 )
-EXPRESSION = re.compile(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
-BRACKETED = re.compile(r"\([^()]*\)")
-SAID = re.compile(
-    r"(?<!\w)(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+(?:at\s|given by\s|equal to\s|simply\s"
+EXPRESSION = Pattern(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
+BRACKETED = Pattern(r"\([^()]*\)", needs="(")
+SAID = Pattern(
+    rf"{START}(?:is|are|equals|be|get|gives|obtain|have|ist|est|es|è|é)\s+(?:at\s|given by\s|equal to\s|simply\s"
     r"|just\s)?|:\s+"
 )
-EXCLAMATION = re.compile(r"(?<=\d)!{1,5}[*_\s]{0,10}$")
-OPENING = re.compile(r"\$+|\\[(\[]")
-DOLLARS, CLOSING = re.compile(r"\$+"), re.compile(r"\\[)\]]")
-SENTENCE = re.compile(r"\.(?:\s|$)")
+EXCLAMATION = Pattern(r"\d‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
+OPENING = Pattern(r"\$+|\\[(\[]")
+DOLLARS, CLOSING = Pattern(r"\$+"), Pattern(r"\\[)\]]")
+SENTENCE = Pattern(r"\.(?:\s|\z)", needs=".")
+COORDINATE = Pattern(r"(?:\A|[^a-zA-Z\\])[xyz](?:[^a-zA-Z(]|\z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ def _formulas(line: str) -> list[str]:
     >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
     ['x,y', 'z']
     """
-    formulas, place, ended, last_end = list[str](), 0, set[re.Pattern[str]](), -1
+    formulas, place, ended, last_end = list[str](), 0, set[Pattern](), -1
     while opening := OPENING.search(line, place):
         place = opening.end()
         dollars = opening[0][0] == "$"
@@ -195,7 +196,7 @@ def _formulas(line: str) -> list[str]:
             ended.add(pattern)
             continue
         formula = line[place : closing.start()]
-        if formulas and JOINED.fullmatch(line, last_end, opening.start()):
+        if formulas and JOINED.fullmatch(line[last_end : opening.start()]):
             formulas[-1] += f",{formula}"
         else:
             formulas.append(formula)
@@ -206,7 +207,7 @@ def _formulas(line: str) -> list[str]:
 def _number(text: str) -> str | None:
     """The exact number or quantity that the text is, or that a name in it stands for."""
     named = NAMED.fullmatch(text)
-    value = quantity.read(named[2] if named else text, letters=False)
+    value = quantity.read(named[2] if named and named[1] != "y" else text, letters=False)
     return None if value is None else quantity.show(value)
 
 
@@ -218,14 +219,20 @@ def _parse(form: str) -> quantity.Quantity:
 def _result(formula: str) -> str:
     """What a concluding formula comes to: the last side of ``m+n=3+4=7``; an equation in x or y stays."""
     above, equals, value = formula.rpartition("=")
-    coordinates = re.search(r"(?<![a-zA-Z\\])[xyz](?![a-zA-Z(])", above)
+    coordinates = COORDINATE.search(above)
     single = equals and above.strip() and "," not in BRACKETED.sub("", above)
     return value if single and not coordinates and _number(value) else formula
 
 
 def _is_expression(text: str) -> bool:
     """Whether it is written in signs, not in words."""
-    return len(text) <= MAX_EXPRESSION_CHARS and EXPRESSION.fullmatch(text) is not None and not WORDS.search(text)
+    return len(text) <= MAX_EXPRESSION_CHARS and EXPRESSION.fullmatch(text) is not None and not _has_words(text)
+
+
+def _has_words(text: str) -> bool:
+    """Whether a word of three letters stands in it that is neither a command nor a function."""
+    words = (word for backslash, word in WORD.findall(text) if not backslash)
+    return max(text) > LAST_SIGN or any(len(word) >= 3 and word not in FUNCTION_NAMES for word in words)
 
 
 def _is_short(text: str) -> bool:
@@ -244,5 +251,5 @@ def _unline(first: str, second: str) -> tuple[str, str]:
 
 def _cases_clash(first: str, second: str) -> bool:
     """Whether ``R`` meets ``r``: the parser does not tell them apart."""
-    letters = set(re.sub(r"\\[a-zA-Z]+", "", first + second))
+    letters = set(COMMAND.sub("", first + second))
     return any(letter.isupper() and letter.lower() in letters for letter in letters)

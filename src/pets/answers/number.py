@@ -5,7 +5,6 @@ with it, because voters on one question differ in writing the unit far more ofte
 ``5%`` the same as ``5`` and as ``0.05``. There are no floats: ``0.333`` is not ``1/3``.
 """
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -14,10 +13,11 @@ from pets.answers import quantity
 from pets.answers.base import AnswerType
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.quantity import AmbiguousError, Quantity
+from pets.patterns import Pattern
 
 __all__ = ["Number"]
 
-EXCLAMATION = re.compile(r"(?<!!)!{1,5}[*_\s]{0,10}$")
+EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@
 (None, None, (Fraction(1, 1), 3))
 """
 
-import re
 from fractions import Fraction
+
+from pets.patterns import Pattern
 
 __all__ = ["in_words"]
 
@@ -28,13 +29,15 @@ PARTS = {
     "tenth": 10, "tenths": 10, "hundredth": 100, "hundredths": 100,
 }  # fmt: skip
 MAX_WORDS = 30
-WORD = re.compile(r"[a-z]+", re.I)
-GAP = re.compile(r"[ -]|, (?=\w)")
-NEGATIVE = re.compile(r"(?:minus|negative)[ -]", re.I)
+WORD = Pattern(r"(?i)[a-z]+")
+GAP = Pattern(r"[ -]|, ›\w")
+NEGATIVE = Pattern(r"(?i)(?:minus|negative)[ -]")
 
 
 def in_words(text: str, start: int = 0) -> tuple[Fraction, int] | None:
     """The value of the longest number in words at ``start``, and where it ends."""
+    if not text[start : start + 1].isalpha():
+        return None
     if sign := NEGATIVE.match(text, start):
         result = in_words(text, sign.end())
         return (-result[0], result[1]) if result else None

@@ -21,6 +21,7 @@ __all__ = [
     "RIGHT",
     "TAGS",
     "THOUGHTS",
+    "UNABLE",
     "UNSURE",
     "VERDICTS",
     "WEAK_NOUNS",
@@ -190,13 +191,16 @@ PREAMBLES = (
 UNSURE = (
     "not (?:sure|certain)|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine|say"
     "|tell|answer"
-    "|help|provide|be determined|compute|choose|assist|solve|do )|unable to|not able to|it depends|(?:not"
+    "|help|provide|be determined|compute|choose|assist|solve)|unable to|not able to|it depends|(?:not"
     "|don['’]t have) enough"
     "|insufficient|impossible to (?:say|tell|know)|(?:hard|difficult) to (?:say|tell)|as an ai|matter of opinion"
     "|is ambiguous"
     "|more (?:context|information|details)|no (?:right|correct|single) (?:answer|option)"
 )
 """What a line says that gives no answer."""
+
+UNABLE = "can(?:not|['’]t| not) do "
+"""What it says before the thing that it cannot do."""
 
 JSON_KEYS = (
     "final_answer", "finalanswer", "final answer", "final", "answer", "correct_answer", "correctanswer",

@@ -9,7 +9,6 @@ A number without a unit is the same as one with: voters on one question differ i
 in meaning another one. Two units are compared by conversion.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,6 +16,7 @@ from itertools import pairwise
 
 from pets.answers import phrases, rational, units
 from pets.answers.numerals import in_words
+from pets.patterns import END, LETTER, START, Match, Pattern
 
 __all__ = [
     "AmbiguousError",
@@ -58,12 +58,13 @@ MAGNITUDES = {
     "千": 3, "万": 4, "萬": 4, "百万": 6, "亿": 8, "億": 8, "만": 4, "억": 8,
 }  # fmt: skip
 LETTER_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
-DOZEN = re.compile(r" ?(?:dozen|dutzend)(?![a-z])", re.I)
-MAGNITUDE = re.compile(rf"[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})(?![a-zà-ÿа-я])", re.I)
-LETTER_MAGNITUDE = re.compile(r"([kKMBT])(?![\w²³/^])")
-ORDINAL = re.compile(r"(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?(?![a-z])", re.I)
-PREFIX = re.compile(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{units.CURRENCIES}]) ?)?(?=[-+\d.\\(])")
-JOINT = re.compile(r",? (?:and |und |et |y |e |и )?|,? ?")
+DOZEN = Pattern(r"(?i) ?(?:dozen|dutzend)›(?:[^a-z]|\z)")
+MAGNITUDE = Pattern(rf"(?i)[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})›(?:[^a-zà-ÿа-я]|\z)")
+LETTER_MAGNITUDE = Pattern(r"([kKMBT])›(?:[^\w/^]|\z)")
+SMALL_MAGNITUDE = Pattern(rf"([mb])n?{END}")
+ORDINAL = Pattern(r"(?i)(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?›(?:[^a-z]|\z)")
+PREFIX = Pattern(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{units.CURRENCIES}]) ?)?›[-+0-9.\\(]")
+JOINT = Pattern(r",? (?:and |und |et |y |e |и )?|,? ?")
 
 
 def read(text: str, *, letters: bool = True) -> Quantity | None:
@@ -78,9 +79,7 @@ def read(text: str, *, letters: bool = True) -> Quantity | None:
     quantity = quantity_at(bare, 0, letters=letters) or _word_quantity(bare)
     if quantity is None:
         return None
-    counted = NAME_OF_COUNTED if letters else LONG_NAME_OF_COUNTED
-    named = counted.fullmatch(bare, quantity.end) and not BLOCKING.search(bare, quantity.end)
-    return quantity if named else None
+    return quantity if _is_counted(bare[quantity.end :], letters) and not BLOCKING.search(bare, quantity.end) else None
 
 
 def show(quantity: Quantity) -> str:
@@ -131,7 +130,7 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
     elif letter := LETTER_MAGNITUDE.match(text, end):
         if letters or currency:
             value, end = value * 10 ** LETTER_MAGNITUDES[letter[1]], letter.end()
-    elif currency and (small := re.compile(r"([mb])n?(?!\w)").match(text, end)):
+    elif currency and (small := SMALL_MAGNITUDE.match(text, end)):
         value, end = value * 10 ** {"m": 6, "b": 9}[small[1]], small.end()
     elif dozen := DOZEN.match(text, end):
         value, end = value * 12, dozen.end()
@@ -140,8 +139,9 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
     unit = units.NAMES[currency.strip(" .").lower()] if currency else ""
     if not unit:
         unit, end = units.unit_at(text, end, letters=letters)
-    elif word := units.UNIT.match(text, end):  # $5 USD
-        end = word.end() if units.NAMES.get(word[2].lower()) == unit else end
+    else:
+        name, name_end = units.name_at(text, end)  # $5 USD
+        end = name_end if units.NAMES.get(name) == unit else end
     if not unit and (ordinal := ORDINAL.match(text, end)):
         end = ordinal.end()
     return Quantity(value, unit, start, end) if _ends(text, end) else None
@@ -170,29 +170,39 @@ def _word_quantity(text: str) -> Quantity | None:
 # In prose
 
 
-APPROXIMATELY = re.compile(
-    r"(?:[~≈= ]|\\(?:approx|sim|simeq)(?![a-z])|(?:approximately|approx\.?|about|around|roughly|nearly|almost|circa"
-    r"|ca\.|exactly"
+APPROXIMATELY = Pattern(
+    r"(?i)[~≈= ]+|\\(?:approx|sim|simeq)›(?:[^a-z]|\z)|(?:approximately|approx\.?|about|around|roughly|nearly"
+    r"|almost|circa|ca\.|exactly"
     r"|precisely|only|just|equal to|a total of|the number|the value|ungefähr|etwa|rund|environ|unos|unas"
     r"|aproximadamente|circa"
     r"|около|примерно|大约|约|約|at least|at most|still|now|simply|also|indeed|clearly|then|therefore|thus|in fact"
-    r"|actually) ?)+",
-    re.I,
+    r"|actually) ?"
 )
-COUNTED = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
-NAME_OF_COUNTED = re.compile(rf"[\]}})]?(?: ?{COUNTED})?(?: {COUNTED}){{0,4}}[.!]?")
-LONG_NAME_OF_COUNTED = re.compile(r"(?: (?!sin|cos|tan|cot|log|exp|sqrt|mod)[^\W\d_]{3,}){0,5}[.!]?")
-BLOCKING = re.compile(
-    r"(?<!\w)(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if"
+COUNTED = rf"{LETTER}+(?:['’-]{LETTER}+)*"
+NAME_OF_COUNTED = Pattern(rf"[\]}})]?(?: ?{COUNTED})?(?: {COUNTED}){{0,4}}[.!]?")
+LONG_NAME_OF_COUNTED = Pattern(rf"(?: {LETTER}{{3,}}){{0,5}}[.!]?")
+FUNCTIONS = tuple(f" {name}" for name in ("sin", "cos", "tan", "cot", "log", "exp", "sqrt", "mod"))
+BLOCKING_WORDS = (
+    r"(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if"
     r"|but|y|und|oder"
-    r"|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)(?!\w)",
-    re.I,
+    r"|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)"
 )
+BLOCKING = Pattern(rf"(?i){START}{BLOCKING_WORDS}{END}")
+BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
+
+
+def _is_counted(text: str, letters: bool) -> bool:
+    """Whether it is nothing but the name of what is counted; without ``letters``, of words that are no function."""
+    if letters:
+        return NAME_OF_COUNTED.fullmatch(text) is not None
+    return LONG_NAME_OF_COUNTED.fullmatch(text) is not None and not any(name in text for name in FUNCTIONS)
 
 
 def _unapproximate(text: str) -> str:
-    lead = APPROXIMATELY.match(text)
-    return text[lead.end() :] if lead else text
+    start = 0
+    while lead := APPROXIMATELY.match(text, start):
+        start = lead.end()
+    return text[start:]
 
 
 class AmbiguousError(Exception):
@@ -203,64 +213,57 @@ JOIN = (
     r"(?:,|;|/|-|~|or|to|and|und|oder|bis|y|o|a|et|ou|à|e|и|или|до|through|versus|plus|minus|\\pm|±|或|和|到|至|から"
     r"|または)"
 )
-ALTERNATIVE = re.compile(rf"[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?", re.I)
-BLANK = re.compile(r" (?=[-\d])")
-NUMBER_START = re.compile(
-    rf"(?<![\w./^√π])(?:[+-] ?)?(?:US\$ ?|[{units.CURRENCIES}] ?)?[+-]?(?:\d|\.\d|\\frac|\\sqrt)|(?<=[^\x00-\u2e7f])\d"
+ALTERNATIVE = Pattern(rf"(?i)[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?")
+NUMBER_START = Pattern(
+    rf"(?:\A|[^\w./^√π])‹(?:[+-] ?)?(?:US\$ ?|[{units.CURRENCIES}] ?)?[+-]?(?:[0-9]|\.[0-9]|\\frac|\\sqrt)"
+    r"|[^\x00-\x{2e7f}]‹[0-9]"
 )
-FIGURES = re.compile(r"[\d.,:/'-]*\d(?:[:/.,-]\d+)*")
-WORDS = re.compile(
-    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+FIGURES = Pattern(r"[0-9.,:/'-]*[0-9](?:[:/.,-][0-9]+)*")
+WORDS = Pattern(
+    rf"(?i){START}(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
     r"|eighteen"
     r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|one hundred|a hundred|a dozen|zero|minus"
-    r"|negative)\b",
-    re.I,
+    rf"|negative){END}"
 )
-GOVERNED = re.compile(
-    r"(?:(?<!\w)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?|took"
+GOVERNED = Pattern(
+    r"(?i)(?:(?:\A|\W)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?|took"
     r"|has|have|had|earns?"
     r"|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent|receives?|weighs?|contains?"
     r"|amounts? to"
     r"|(?:comes?|adds? up|sums?(?: up)?|equal|evaluates|simplifies|reduces|works out) to|a total of|ist|sind|beträgt"
     r"|ergibt|kostet"
-    r"|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*$",
-    re.I,
+    r"|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*\z"
 )
-REDUCED = re.compile(
-    r"(?:(?:which|that) (?:is|equals|gives|makes|means|leaves)|total of)[\s*_$\\(]*$|i\.e\.,?\s*$", re.I
-)
-AN_ASIDE = re.compile(
-    r"(?<!\w)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among|since"
+REDUCED = Pattern(r"(?i)(?:(?:which|that) (?:is|equals|gives|makes|means|leaves)|total of)[\s*_$\\(]*\z|i\.e\.,?\s*\z")
+AN_ASIDE = Pattern(
+    r"(?i)(?:\A|\W)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among|since"
     r"|until|step|page"
     r"|question|chapter|figure|table|part|option|equation|example|problem|no\.|number|day|the first|the last|these"
     r"|those|all|both|grade"
-    r"|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en|para|avec|pour|из|за|в)[\s*_$\\(]*$",
-    re.I,
+    r"|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en|para|avec|pour|из|за|в)[\s*_$\\(]*\z"
 )
-EMPHASIS = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
-FORMULA = re.compile(r"\$\$?([^$]{1,500})\$\$?(?!\d)|\\[(\[](.{1,500}?)\\[)\]]")
-EXCLAMATION = re.compile(r"(?<=\d)!(?=\s{1,5}[A-Z]|[\s*_”]{0,10}$)")
-SECOND_NAME = re.compile(r"(?:,|;|(?<!\w)(?:or|and|oder|und|o|y|ou|et))\s*\\?[a-zA-Z]\w{0,2}\s*$")
-EQUALS = re.compile(r"=|\\approx(?![a-z])|≈|\\simeq(?![a-z])")
-COEFFICIENT = re.compile(r"\d\s?[a-zA-Z]\s*$")
-SENTENCE = re.compile(r"(?<=[^\W\d][.!?])\s+|(?<=\d[.!?])\s+(?=[A-Z])|(?<=[。！？])|[!?]\s")
-CONDITION = re.compile(
-    r",?\s(?:attained|achieved|reached|occurring|which occurs|when|where|if|for which|provided)\s(?=[^.]*=)", re.I
+EMPHASIS = Pattern(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
+FORMULA = Pattern(r"\$\$?([^$]{1,500})\$\$?›(?:\D|\z)|\\[(\[](.{1,500}?)\\[)\]]")
+EXCLAMATION = Pattern(r"\d‹!›(?:\s{1,5}[A-Z]|[\s*_”]{0,10}\n?\z)", needs="!")
+SECOND_NAME = Pattern(r"(?:,|;|(?:\A|\W)(?:or|and|oder|und|o|y|ou|et))\s*\\?[a-zA-Z]\w{0,2}\s*\z")
+EQUALS = Pattern(r"=|≈|\\(?:approx|simeq)›(?:[^a-z]|\z)")
+COEFFICIENT = Pattern(r"\d\s?[a-zA-Z]\s*\z")
+SENTENCE = Pattern(rf"(?:{LETTER}|_)\.‹\s+|\d\.‹\s+›[A-Z]|[。！？]‹|[!?]\s")
+CONDITION = Pattern(
+    r"(?i),?\s(?:attained|achieved|reached|occurring|which occurs|when|where|if|for which|provided)\s›[^.]*="
 )
-COMPARED = re.compile(
-    r"(?<![-=<>])[<>](?![<>])|[≤≥≠]|\\(?:[lg]eq?|ne)(?![a-z])|(?<!\w)(?:more|less|fewer|greater|higher|lower)"
-    r" than \d",
-    re.I,
+COMPARED = Pattern(
+    r"(?i)(?:\A|[^-=<>])[<>](?:[^<>]|\z)|[≤≥≠]|\\(?:[lg]eq?|ne)(?:[^a-z]|\z)"
+    r"|(?:\A|\W)(?:more|less|fewer|greater|higher|lower) than \d"
 )
-SPAN = re.compile(r"(?<![\w.,])\d+ ?- \d+(?![\w.,])")
-PLUS_MINUS = re.compile(r"±|\\pm(?![a-z])")
-CONSEQUENCE = re.compile(
-    r"[,;]?\s(?:so|thus|therefore|hence|which means|giving|leaving|making|then"
-    r"|and(?= their| the (?:sum|total|product)))\s",
-    re.I,
+SPAN = Pattern(r"(?:\A|[^\w.,])\d+ ?- \d+(?:[^\w.,]|\z)", needs="- ")
+PLUS_MINUS = Pattern(r"±|\\pm(?:[^a-z]|\z)")
+CONSEQUENCE = Pattern(
+    r"(?i)[,;]?\s(?:(?:so|thus|therefore|hence|which means|giving|leaving|making|then)\s"
+    r"|and ›(?:their|the (?:sum|total|product)))"
 )
-CLAUSE = re.compile(
-    r" (?:and |but )?not | rather than | instead of |[.;!?。；](?=\s|$)|,\s|，|\n| \(|because|since|weil|porque|parce"
+CLAUSE = Pattern(
+    r" (?:and |but )?not | rather than | instead of |[.;!?。；]›(?:\s|\z)|,\s|，|\n| \(|because|since|weil|porque|parce"
 )
 
 
@@ -314,7 +317,7 @@ def stated(passage: str, *, letters: bool = True) -> Quantity | None:
     clause = CLAUSE.split(text[quantity.end :], maxsplit=1)[0]
     if quantities(clause) and not AN_ASIDE.search(clause[: quantities(clause)[0].start].rstrip()):
         return _concluded_in(text, letters)
-    return None if BLOCKING.match(clause.lstrip()) else quantity
+    return None if BLOCKED.match(clause.lstrip()) else quantity
 
 
 def concluded(line: str, *, letters: bool = True) -> Quantity | None:
@@ -342,7 +345,7 @@ def concluded(line: str, *, letters: bool = True) -> Quantity | None:
 def without_condition(line: str) -> str:
     """The line up to "attained when x = 2" and the like, if it says something before."""
     head = CONDITION.split(line, maxsplit=1)[0]
-    return head if re.search(r"\d", head) else line
+    return head if any(map(str.isdecimal, head)) else line
 
 
 def equated(text: str, *, letters: bool = True) -> Quantity | None:
@@ -385,30 +388,34 @@ def _concluded_in(text: str, letters: bool) -> Quantity | None:
         if following.start in starts and number.start not in starts:
             _refuse_alternative(text, number)
     last = chosen[-1] if len(distinct) == 1 else None
-    return last if last and not BLOCKING.match(text[last.end :].lstrip()) else None
+    return last if last and not BLOCKED.match(text[last.end :].lstrip()) else None
 
 
-def _after_equals(text: str, numbers: list[Quantity], sides: list[re.Match[str]]) -> Quantity | None:
+def _after_equals(text: str, numbers: list[Quantity], sides: list[Match]) -> Quantity | None:
     """The quantity that the last equals sign is followed by; "x = 2, y = 3" has two."""
     after = [number for number in numbers if number.start >= sides[-1].end()]
     between = text[sides[-1].end() : after[0].start] if after else ""
     if not after or between.strip(" *_$\\([") or COEFFICIENT.search(text[: sides[-1].start()]):
         return None
-    if len(sides) > 1 and SECOND_NAME.search(text, sides[-2].end(), sides[-1].start()):
+    if len(sides) > 1 and SECOND_NAME.search(text[sides[-2].end() : sides[-1].start()]):
         raise AmbiguousError
     _refuse_alternative(text, after[0])
     return after[0]
 
 
-def _precedes(pattern: re.Pattern[str], text: str, number: Quantity) -> bool:
+def _precedes(pattern: Pattern, text: str, number: Quantity) -> bool:
     before = text[max(0, number.start - MAX_BEFORE_CHARS) : number.start]
     words = APPROXIMATE_END.sub("", before)
     return pattern.search(words) is not None
 
 
+FIRST_OF_NUMBER = tuple("-0123456789")
+
+
 def _refuse_alternative(text: str, quantity: Quantity) -> None:
     """Raise where another quantity follows as an alternative; "3/4 or 0.75" is none."""
-    if (blank := BLANK.match(text, quantity.end)) and quantity_at(text, blank.end()):
+    place = quantity.end + 1
+    if text[quantity.end : place] == " " and text[place : place + 1] in FIRST_OF_NUMBER and quantity_at(text, place):
         raise AmbiguousError
     joint = ALTERNATIVE.match(text, quantity.end)
     if joint is None:
@@ -420,23 +427,33 @@ def _refuse_alternative(text: str, quantity: Quantity) -> None:
         raise AmbiguousError
 
 
-APPROXIMATE_END = re.compile(
-    r"(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still|therefore"
+APPROXIMATE_END = Pattern(
+    r"(?i)(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still|therefore"
     r"|thus"
-    r"|[~≈]|\\approx))+[\s*_]*$",
-    re.I,
+    r"|[~≈]|\\approx))+[\s*_]*\z"
 )
 
 # Decimal commas
 
 
-TOKEN = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\d]|[.,]\d)")
-DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
-COMMA = re.compile(r"\d+,\d+")
-UNDECIDABLE = re.compile(r"[1-9]\d{0,2},\d{3}")
+TOKEN = Pattern(r"(?:\A|[^\w.,])‹\d[\d.,]*\d›(?:\z|[^\d.,]|[.,](?:\D|\z))")
+DOTTED = Pattern(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
+COMMA = Pattern(r"\d+,\d+")
+UNDECIDABLE = Pattern(r"[1-9]\d{0,2},\d{3}")
 
 
-WORD = re.compile(r"[^\W\d_]+")
+class _Letters(dict[int, str]):
+    """Letters in lower case, and a blank for whatever else: a text's words are between them."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        spelling = character.lower() if character.isalnum() and not character.isdecimal() else " "
+        if code < rational.MAX_CACHED_CODE:
+            self[code] = spelling
+        return spelling
+
+
+LETTERS = _Letters()
 COMMA_WORDS = frozenset(phrases.DECIMAL_COMMA.split("|"))
 ENGLISH = "the is of and to answer we so that for in this are it total from by with as have be therefore"
 POINT_WORDS = frozenset(ENGLISH.split())
@@ -449,7 +466,8 @@ def writes_decimal_commas(text: str) -> bool:
     >>> writes_decimal_commas("La respuesta es 3,5"), writes_decimal_commas("The answer is 3,5")
     (True, False)
     """
-    words = [word.lower() for word in WORD.findall(text[-MAX_LANGUAGE_CHARS:])]
+    words = text[-MAX_LANGUAGE_CHARS:].translate(LETTERS).split(" ")
+    words = [word for word in words if word]
     if any("а" <= word[0] <= "я" for word in words):
         return True
     return sum(word in COMMA_WORDS for word in words) > sum(word in POINT_WORDS for word in words)
@@ -462,7 +480,7 @@ def with_points(text: str) -> str:
     '3.5 oder 1000 oder 1234.56 oder 2.5 oder ?'
     """
 
-    def rewrite(match: re.Match[str]) -> str:
+    def rewrite(match: Match) -> str:
         token = match[0]
         if DOTTED.fullmatch(token):
             return token.replace(".", "").replace(",", ".")

@@ -8,9 +8,11 @@ r"""Reads numbers and plain arithmetic exactly, as fractions.
 (None, None, None, None, None)
 """
 
-import re
 from fractions import Fraction
 from math import factorial, isqrt
+from typing import NamedTuple
+
+from pets.patterns import Match, Pattern
 
 __all__ = ["MAX_CHARS", "number_at", "plain", "read", "show"]
 
@@ -21,45 +23,55 @@ MAX_DEPTH = 20
 MAX_LAYERS = 20  # of dressing, one around the other
 END = 10**MAX_DIGITS
 
-SIGNS = str.maketrans({
+
+class _Signs(dict[int, str]):
+    """One spelling of signs and digits: what is not named here is a digit of another writing, or stays."""
+
+    def __missing__(self, code: int) -> str:
+        spelling = str(int(chr(code))) if chr(code).isdecimal() else chr(code)
+        if code < MAX_CACHED_CODE:
+            self[code] = spelling
+        return spelling
+
+
+MAX_CACHED_CODE = 0x3000
+SIGNS = _Signs(str.maketrans({
     **dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%", "’": "'",
     **dict.fromkeys("×·⋅∙✕", "*"), "÷": "/", **dict.fromkeys("\u00a0\u2009\u202f\u2007\u3000", " "),
     "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅖": " 2/5", "⅗": " 3/5",
     "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8", "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8", "√": r"\sqrt ",
     "（": "(", "）": ")", "＝": "=", "：": ":",
-})  # fmt: skip
+}))  # fmt: skip
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-POWERS = re.compile("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-WIDE_DIGIT = re.compile(r"(?![0-9])\d")
-FONT = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox)\s*\{([^{}]*)\}")
-LATEX = (
-    (re.compile(r"\\!|\\(?:displaystyle|textstyle|left|right)(?![a-z])"), ""),
-    (re.compile(r"\\[,;:> ]|\\q?quad(?![a-zA-Z])|~|\s"), " "),
-    (re.compile(r"\{,\}"), ","),
-    (re.compile(r"\{\.\}"), "."),
-    (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
-    (re.compile(r"\\(?:times|cdot|ast)(?![a-z])"), "*"),
-    (re.compile(r"\\div(?![a-z])"), "/"),
-    (re.compile(r"\\(?=[%$#&])"), ""),
-    (re.compile(r"\*\*(?=\s?[\d({])"), "^"),
+POWERS = Pattern("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+FONT = Pattern(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox)\s*\{([^{}]*)\}")
+COMMANDS = (  # of texts with a backslash; blanks are settled afterwards
+    (Pattern(r"\\!|\\(?:displaystyle|textstyle|left|right)›(?:[^a-z]|\z)"), ""),
+    (Pattern(r"\\[,;:> ]|\\q?quad›(?:[^a-zA-Z]|\z)"), " "),
+    (Pattern(r"\\[dtc]frac›(?:[^a-z]|\z)"), r"\\frac"),
+    (Pattern(r"\\(?:times|cdot|ast)›(?:[^a-z]|\z)"), "*"),
+    (Pattern(r"\\div›(?:[^a-z]|\z)"), "/"),
+    (Pattern(r"\\›[%$#&]"), ""),
 )
+STARS = Pattern(r"\*\*›\s?[0-9({]", needs="**")
 
-COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,])")  # 1.234,56 in any language
-NEGATIVE = re.compile(r"(?<![\d)] )\b(?:negative|minus) (?=[\d.])", re.I)
-GROUPED = (
-    r"\d{1,3}(?:\.\d{3}){2,}(?![\d.])|\d{1,3}(?:,\d{3})+(?![\d,]\d)|\d{1,2}(?:,\d{2})+,\d{3}(?![\d,]\d)"
-    r"|\d{1,3}(?:'\d{3})+(?!\d)|\d{1,3}(?: \d{3})+(?![\d,])"
+# 1.234,56 in any language
+COMMA_DECIMAL = Pattern(r"(?:\A|[^0-9.,])‹([0-9]{1,3}(?:\.[0-9]{3})+),([0-9]{1,2})›(?:[^0-9,]|\z)", needs=",")
+NEGATIVE = Pattern(r"(?i)(?:\A|[^\w ]|(?:\A|[^0-9)]) )‹(?:negative|minus) ›[0-9.]")
+DIGITS = "0123456789"
+SEPARATORS = ",.' "
+NO_SEPARATORS = str.maketrans("", "", SEPARATORS)
+GROUPED = Pattern(
+    r"[0-9]{1,3}(?:\.[0-9]{3}){2,}›(?:[^0-9.]|\z)"
+    r"|(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})›(?:[^0-9,]|\z|[0-9,](?:[^0-9]|\z))"
+    r"|[0-9]{1,3}(?:'[0-9]{3})+›(?:[^0-9]|\z)|[0-9]{1,3}(?: [0-9]{3})+›(?:[^0-9,]|\z)"
 )
-NUMBER = re.compile(
-    rf"(?:({GROUPED}|\d+)(\.(?=[\d(\\])\d*(?:\\(?:overline|bar|dot)\s?\{{?(\d+)\}}?|\((\d+)\)(?!\s?\())?)?"
-    rf"|(\.\d+))(?:[eE]([+-]?\d+)(?![\w.]))?"
-)
-OPERATOR = re.compile(r" ?([+\-*/]|x(?= ?\d)|X(?= ?\d)) ?")
-MIXED = re.compile(r" (\d+) ?/ ?(\d+)(?![\d.,/]\d?)")
-FRAC = re.compile(r" ?\\frac")
-ROOT = re.compile(r"\\sqrt(?:\[(\d)\])?")
-CARET = re.compile(r" ?\^ ?")
-RANGE = re.compile(r"\d+ ?- ?\d+")
+REPEATED = Pattern(r"\\(?:overline|bar|dot)\s?\{?([0-9]+)\}?|\(([0-9]+)\)›(?:\z|[^\s(]|\s(?:[^(]|\z))")
+EXPONENT = Pattern(r"[eE]([+-]?[0-9]+)›(?:[^\w.]|\z)")
+MIXED = Pattern(r" ([0-9]+) ?/ ?([0-9]+)›(?:[^0-9.,/]|\z)")
+ROOT = Pattern(r"\\sqrt(?:\[([0-9])\])?")
+CARET = Pattern(r" ?\^ ?")
+RANGE = Pattern(r"[0-9]+ ?- ?[0-9]+")
 
 
 _Result = tuple[Fraction, int] | None
@@ -97,15 +109,18 @@ def plain(text: str) -> str | None:
 
     ``None`` where more than ``MAX_LAYERS`` are around each other.
     """
-    text = POWERS.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text).translate(SIGNS)
-    text = WIDE_DIGIT.sub(lambda match: str(int(match[0])), text).strip(" *_`\"'“”")
+    if not text.isascii():
+        text = POWERS.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text).translate(SIGNS)
+    text = text.strip(" *_`\"'“”")
     text = COMMA_DECIMAL.sub(lambda match: match[1].replace(".", "") + "." + match[2], text)
     text = NEGATIVE.sub("-", text)
     for _ in range(MAX_LAYERS):
         before = text
-        text = FONT.sub(r" \1 ", text)
-        for pattern, replacement in LATEX:
-            text = pattern.sub(replacement, text)
+        if "\\" in text:
+            text = FONT.sub(r" \1 ", text)
+            for pattern, replacement in COMMANDS:
+                text = pattern.sub(replacement, text)
+        text = STARS.sub("^", text.replace("~", " ").replace("{,}", ",").replace("{.}", "."))
         text = " ".join(text.split()).strip(" *_`\"'“”")
         if len(text) > 2 and text[0] == text[-1] == "$":
             text = text[1:-1].strip()
@@ -115,6 +130,52 @@ def plain(text: str) -> str | None:
         if text == before:
             return text
     return None
+
+
+class _Figures(NamedTuple):
+    """A number in figures as it is written, and where it ends."""
+
+    whole: str
+    decimals: str
+    repeated: str
+    exponent: str
+    has_point: bool
+    end: int
+
+
+def _figures_at(text: str, place: int) -> _Figures | None:
+    """``1,234.5(6)e-7`` at a place: digits in groups or not, decimals with those that repeat, an exponent."""
+    end = _digits_end(text, place)
+    if end == place and not (text.startswith(".", place) and _digits_end(text, place + 1) > place + 1):
+        return None
+    if place < end <= place + 3 and end + 1 < len(text) and text[end] in SEPARATORS and text[end + 1] in DIGITS:
+        end = grouped.end() if (grouped := GROUPED.match(text, place)) else end
+    whole, decimals, repeated, exponent = text[place:end].translate(NO_SEPARATORS), "", "", ""
+    has_point = text.startswith(".", end) and text[end + 1 : end + 2] != "" and text[end + 1] in DIGITS + "(\\"
+    if has_point:
+        start, end = end + 1, _digits_end(text, end + 1)
+        decimals = text[start:end]
+        if whole and text[end : end + 1] in ("(", "\\") and (part := REPEATED.match(text, end)):
+            repeated, end = part[1] or part[2], part.end()
+    if text[end : end + 1] in ("e", "E") and (power := EXPONENT.match(text, end)):
+        exponent, end = power[1], power.end()
+    return _Figures(whole, decimals, repeated, exponent, has_point, end)
+
+
+def _digits_end(text: str, place: int) -> int:
+    while place < len(text) and text[place] in DIGITS:
+        place += 1
+    return place
+
+
+def _operator_at(text: str, place: int) -> tuple[str, int] | None:
+    """An operator with a blank on either side at most, and where it ends; ``x`` is one before a digit."""
+    sign = place + text.startswith(" ", place)
+    operator = text[sign : sign + 1]
+    end = sign + 1 + text.startswith(" ", sign + 1)
+    if operator and operator in "+-*/":
+        return operator, end
+    return (operator, end) if operator in ("x", "X") and text[end : end + 1] in tuple(DIGITS) else None
 
 
 class _Reader:
@@ -129,26 +190,28 @@ class _Reader:
     def sum(self, place: int, depth: int) -> _Result:
         """``product (+|- product)*``; 7-8 is a range, not a difference."""
         left = self.product(place, depth)
-        while left and (sign := OPERATOR.match(self.text, left[1])) and sign[1] in "+-":
-            right = self.product(sign.end(), depth)
+        while left and (operator := _operator_at(self.text, left[1])) and operator[0] in "+-":
+            sign, end = operator
+            right = self.product(end, depth)
             if right is None:
                 break
-            unspaced = sign[0] == "-" or left[0] < right[0]
-            if unspaced and sign[1] == "-" and RANGE.fullmatch(self.text, place, right[1]):
+            unspaced = end == left[1] + 1 or left[0] < right[0]
+            if unspaced and sign == "-" and RANGE.fullmatch(self.text[place : right[1]]):
                 raise _DoubtError
-            left = self._checked(left[0] + right[0] if sign[1] == "+" else left[0] - right[0]), right[1]
+            left = self._checked(left[0] + right[0] if sign == "+" else left[0] - right[0]), right[1]
         return left
 
     def product(self, place: int, depth: int) -> _Result:
         """``signed (*|/ signed)*``; 1/2/3 is a date, not a quotient."""
         left, divided = self.signed(place, depth), False
-        while left and (sign := OPERATOR.match(self.text, left[1])) and sign[1] not in "+-":
-            right = self.signed(sign.end(), depth)
+        while left and (operator := _operator_at(self.text, left[1])) and operator[0] not in "+-":
+            sign, end = operator
+            right = self.signed(end, depth)
             if right is None:
                 break
-            if sign[1] == "/" and divided:
+            if sign == "/" and divided:
                 raise _DoubtError
-            divided = sign[1] == "/"
+            divided = sign == "/"
             left = self._checked(left[0] / right[0] if divided else left[0] * right[0]), right[1]
         return left
 
@@ -183,9 +246,8 @@ class _Reader:
         """A number, a mixed number, a fraction, a root, or a sum in brackets."""
         if depth > MAX_DEPTH:
             raise _DoubtError
-        number = NUMBER.match(self.text, place)
-        if number:
-            return self._mixed(self._decimal(number), number)
+        if figures := _figures_at(self.text, place):
+            return self._mixed(self._decimal(figures, figures.end - place), figures)
         if self.text.startswith(r"\frac", place):
             return self._fraction(place + 5, depth)
         if root := ROOT.match(self.text, place):
@@ -206,14 +268,15 @@ class _Reader:
         end = inner[1] + self.text.startswith(" ", inner[1])
         return (inner[0], end + 1) if self.text.startswith(closing, end) else None
 
-    def _mixed(self, value: Fraction, number: re.Match[str]) -> _Result:
+    def _mixed(self, value: Fraction, figures: _Figures) -> _Result:
         """``1 1/2`` or ``1\\frac{1}{2}``, where the whole part is an integer."""
-        end = number.end()
-        if not number[1] or number[2] or number[6]:
+        end = figures.end
+        if not figures.whole or figures.has_point or figures.exponent:
             return value, end
         if (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
             return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
-        if (frac := FRAC.match(self.text, end)) and (part := self._fraction(frac.end(), 0)) and 0 < part[0] < 1:
+        start = end + self.text.startswith(" ", end)
+        if self.text.startswith(r"\frac", start) and (part := self._fraction(start + 5, 0)) and 0 < part[0] < 1:
             return value + part[0], part[1]
         return value, end
 
@@ -227,16 +290,18 @@ class _Reader:
 
     def _argument(self, place: int, depth: int) -> _Result:
         place += self.text.startswith(" ", place)
-        if self.text[place : place + 1].isdigit():
+        if self.text[place : place + 1] in tuple(DIGITS):
             return Fraction(int(self.text[place])), place + 1
         return self.braced(place, depth)
 
-    def _root(self, root: re.Match[str], depth: int) -> _Result:
+    def _root(self, root: Match, depth: int) -> _Result:
         """The root of a square, or of another power, that comes out even."""
         start = root.end() + self.text.startswith(" ", root.end())
         inner = self.braced(start, depth)
-        if inner is None and (number := re.compile(r"\d+|\(").match(self.text, start)):
-            inner = self.atom(start, depth + 1) if number[0] == "(" else (Fraction(int(number[0])), number.end())
+        if inner is None and self.text.startswith("(", start):
+            inner = self.atom(start, depth + 1)
+        elif inner is None and (end := _digits_end(self.text, start)) > start:
+            inner = Fraction(int(self.text[start:end])), end
         if inner is None:
             raise _DoubtError
         value, degree = inner[0], int(root[1] or 2)
@@ -245,12 +310,11 @@ class _Reader:
             raise _DoubtError
         return Fraction(above, below), inner[1]
 
-    def _decimal(self, number: re.Match[str]) -> Fraction:
-        if number.end() - number.start() > 2 * MAX_DIGITS or len(number[6] or "") > 5:
+    def _decimal(self, figures: _Figures, size: int) -> Fraction:
+        if size > 2 * MAX_DIGITS or len(figures.exponent) > 5:
             raise _DoubtError
-        whole = re.sub(r"[ ,.']", "", number[1] or "")
-        exponent, repeated = int(number[6] or "0"), number[3] or number[4]
-        decimals = re.sub(r"[^\d].*", "", (number[2] or number[5] or ".")[1:])
+        whole, decimals, repeated = figures.whole, figures.decimals, figures.repeated
+        exponent = int(figures.exponent or "0")
         if len(whole) + len(decimals) > MAX_DIGITS + 1 or abs(exponent) > MAX_EXPONENT:
             raise _DoubtError
         value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))

@@ -6,15 +6,18 @@ Signs and symbols stay: ``-5``, ``C++`` and ``#1`` are answers, not noise. What 
 left to the ``judge`` type.
 """
 
-import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from pets.answers import phrases, quantity, rational
 from pets.answers.base import AnswerType
 from pets.answers.dates import dates_in, iso_date
 from pets.answers.final import places, strip_openers
+from pets.patterns import END, START, Pattern
+from pets.patterns import LETTER as WORD_LETTER
 
 __all__ = ["Text"]
 
@@ -26,36 +29,37 @@ MAX_SENTENCES = 20
 
 LEADING = " \t\"'`*_“”‘’«»¿¡"
 TRAILING = LEADING + ".,;:!?。，！？、"
-INVISIBLE = re.compile("[\u200b\u2060\ufeff]")
+INVISIBLE = str.maketrans("", "", "\u200b\u2060\ufeff")
 # NFKC alone would read 10² as 102 and 2½ as 21/2.
-RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-VULGAR = re.compile("(?<=[0-9])(?=[¼-¾⅐-⅞])")
-FONT = re.compile(r"\\(?:boxed|text|textbf|mathrm)\{([^{}]*)\}")
-ACCENTED = re.compile("([a-z])[\u0300-\u036f]+")
+RAISED = Pattern("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+VULGAR = Pattern("[0-9]‹›[¼-¾⅐-⅞]")
+FONT = Pattern(r"\\(?:boxed|text|textbf|mathrm)\{([^{}]*)\}")
+ACCENTED = Pattern("([a-z])[\u0300-\u036f]+")
 STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
 
-INITIALS = re.compile(r"\b[a-z](?:\. ?[a-z]){1,5}\b\.?|\b[a-z](?: [a-z]){1,5}\b(?=$| [a-z]{2})")
-STOP = re.compile(r"(?<=[a-z])\.(?= |[a-z](?![a-z]))")
-ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
-HYPHEN = re.compile(r"(?<=[a-z])[-‐‑–](?=[a-z])")
-COMMA = re.compile(r"[,;](?= )")
-APOSTROPHE = re.compile(r"(?<=[a-z])['’`](?=[a-z ]|$)")
-QUOTES = re.compile(r"[\"“”«»]")
+INITIALS = Pattern(rf"{START}[a-z](?:(?:\. ?[a-z]){{1,5}}(?:\.|›(?:[^\w.]|\z))|(?: [a-z]){{1,5}}›(?:\z| [a-z]{{2}}))")
+INITIALS_GAPS = str.maketrans("", "", ". ")
+STOP = Pattern(r"[a-z]‹\.›(?: |[a-z](?:[^a-z]|\z))", needs=".")
+ARTICLE = Pattern(r"(?:the|an?) ›\S")
+HYPHEN = Pattern(r"[a-z]‹[-‐‑–]›[a-z]")
+COMMA = Pattern(r"[,;]› ")
+APOSTROPHE = Pattern(r"[a-z]‹['’`]›(?:[a-z ]|\z)")
+QUOTES = str.maketrans("", "", '"“”«»')
 SPELLINGS = {"mt": "mount", "st": "saint", "ft": "fort", "dr": "doctor", "mr": "mister", "&": "and", "okay": "ok"}
-SPELLED = re.compile(r"(?<!\S)(?:mt|st|ft|dr|mr|&)(?= [a-z])|(?<!\S)okay(?!\S)")
+SPELLED = Pattern(r"(?:\A|\s)‹(?:(?:mt|st|ft|dr|mr|&)› [a-z]|okay›(?:\s|\z))")
 SYNONYMS = {
     "usa": "united states",
     "united states of america": "united states",
     "uk": "united kingdom",
     "great britain and northern ireland": "united kingdom",
 }
-SHORT_STATES = re.compile(r"(?:the )?U\.?S\.?\.?")
-YES_OR_NO = re.compile(
-    r"(yes|no|true|false)(?:\s*[,;:!—–]|\.(?=\s+[^\W\d])|\s+-\s|\s+(?:because|since|as|it|this|that|they|there)\b)",
-    re.I,
+SHORT_STATES = Pattern(r"(?:the )?U\.?S\.?\.?")
+YES_OR_NO = Pattern(
+    rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{WORD_LETTER}|_)|\s+-\s"
+    rf"|\s+(?:because|since|as|it|this|that|they|there){END})"
 )
-LETTER = re.compile(r"[^\W\d_]")
-SYMBOL = re.compile(r"0\d|.*\d(?:st|nd|rd|th)$")
+LETTER = Pattern(WORD_LETTER)
+SYMBOL = Pattern(r"0\d|.*\d(?:st|nd|rd|th)\n?\z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,10 @@ class Text(AnswerType):
 def _fold(text: str) -> str:
     if SHORT_STATES.fullmatch(text):
         return "united states"
-    text = VULGAR.sub(" ", RAISED.sub(lambda match: "^" + match[0], text))
-    text = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).casefold().replace("⁄", "/")
+    if not text.isascii():
+        text = VULGAR.sub(" ", RAISED.sub(lambda match: "^" + match[0], text))
+        text = unicodedata.normalize("NFKC", text.translate(INVISIBLE))
+    text = text.casefold().replace("⁄", "/")
     text = _unwrap(" ".join(text.split()))
     if whole := FONT.fullmatch(text):  # its content has no braces: no font is within
         text = _unwrap(whole[1])
@@ -125,10 +131,11 @@ def _number(text: str) -> str | None:
 
 def _respelled(text: str) -> str:
     """Without accents, articles, initials' stops, hyphens and inner punctuation."""
-    text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
-    text = unicodedata.normalize("NFC", text).translate(STROKES)
-    text = QUOTES.sub("", APOSTROPHE.sub("", HYPHEN.sub(" ", text)))
-    text = INITIALS.sub(lambda match: re.sub(r"[. ]", "", match[0]), text)
+    if not text.isascii():
+        text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
+        text = unicodedata.normalize("NFC", text).translate(STROKES)
+    text = APOSTROPHE.sub("", HYPHEN.sub(" ", text)).translate(QUOTES)
+    text = INITIALS.sub(lambda match: match[0].translate(INITIALS_GAPS), text)
     text = COMMA.sub("", STOP.sub("", text))
     text = SPELLED.sub(lambda match: SPELLINGS[match[0]], text)
     if article := ARTICLE.match(text):
@@ -155,17 +162,17 @@ def _unwrap(text: str) -> str:
 # Which words of a passage are the answer
 
 
-SENTENCE = re.compile(
-    r"(?<!\b[A-Z])(?<!\b(?:St|Mt|Dr|Mr|Jr|Sr|vs))(?<!\b(?:Mrs|Inc|etc))(?<!\.[A-Za-z])[.!?](?=\s|$)|[。！？\n]"
-)
-APPOSITION = re.compile(
+SENTENCE_END = Pattern(r"[.!?]›(?:\s|\z)|[。！？\n]")
+ABBREVIATION = Pattern(r"(?:\A|\W)(?:[A-Z]|St|Mt|Dr|Mr|Jr|Sr|vs|Mrs|Inc|etc)\z|\.[A-Za-z]\z")
+APPOSITION = Pattern(
     r"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|that|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
     r"|given|based"
-    r"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché)\b"
+    rf"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché){END}"
     r"|,\s+(?:the|an?|and (?:it|he|she|they|this)|in|on)\s|\s[–—]\s|:\s|;\s|\s\(|['\"]\s?[,}]"
 )
-EMPHASIS = re.compile(r"\*\*([^*\n]{1,120})\*\*|__([^_\n]{1,120})__")
-ARTICLES = r"(?:(?:the|an?|la|el|le|les|los|il|lo|die|der|das|het|de|o|a|en)\s+|l['’])"
+EMPHASIS = Pattern(r"\*\*([^*\n]{1,120})\*\*|__([^_\n]{1,120})__")
+DEFINITE = "the|la|el|le|les|los|il|lo|die|der|das|het|de|o|en"
+ARTICLES = rf"(?:(?:{DEFINITE}|an?)\s+|l['’])"
 COPULAS = "is|was|are|were|es|fue|est|ist|war|è|é|foi|fu"
 DEEDS = (
     "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won"
@@ -177,59 +184,57 @@ DEED = (
     "|is credited"
 )
 # Each is a sentence whose group is the answer; the first that matches counts.
-NAMING = re.compile(
-    r".{0,150}?(?<!\w)(?:is|are|was|were|it['’]s)\s+(?:also\s+|often\s+)?"
-    r"(?:called|known as|named|spelled|termed)\s+(.+)",
-    re.I,
+NAMING = Pattern(
+    r"(?i)(?:|.{0,149}?[^\w\n])(?:is|are|was|were|it['’]s)\s+(?:also\s+|often\s+)?"
+    r"(?:called|known as|named|spelled|termed)\s+(.+)"
 )
-PASSIVE = re.compile(
-    rf".{{1,150}}?\s(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by\s+(.+?)(?:\s(?:in|around|during|at)\s.*)?", re.I
+PASSIVE = Pattern(
+    rf"(?i).{{1,150}}?\s(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by\s+(.+?)(?:\s(?:in|around|during|at)\s.*)?"
 )
-DESCRIBED = re.compile(
-    rf"(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s|it\b).{{0,150}}?(?<!\w)(?:{COPULAS})\s+(\S.*)",
-    re.I | re.DOTALL,
+DESCRIBED = Pattern(
+    rf"(?is)(?:(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s)(?:|.{{0,149}}?\W)|it\W(?:|.{{0,148}}?\W))"
+    rf"(?:{COPULAS})\s+(\S.*)"
 )
-DEFINED = re.compile(rf"(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+(?!an?\s){ARTICLES}|(?:{DEED})\s)(.*)", re.I | re.DOTALL)
-TRUTH = re.compile(r"(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*", re.I)
-SHORT_VERDICT = re.compile(r"(?:so|therefore|thus|hence|then|in short)?[,:\s]*\b(yes|no)\W*", re.I)
-UNSPACED = re.compile(
-    r"[^。]{1,40}(?<!不)(?:是|叫)([^。，]{1,20})。?$|[^。]{1,40}は([^。、]{1,20}?)(?:です|だ|である)。?$"
-    r"|[^.]{1,40}[는은] ([^.]{1,20}?)(?:입니다|이다|예요)\.?$"
-    r"|(?=[а-яёА-ЯЁ])[^—–]{3,80}\s[—–]\s+(?:это\s)?([^—–.]{1,40})\.?$"
+DEFINED = Pattern(rf"(?is)(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+(?:(?:{DEFINITE})\s+|l['’])|(?:{DEED})\s)(.*)")
+TRUTH = Pattern(r"(?i)(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*")
+SHORT_VERDICT = Pattern(r"(?i)(?:(?:so|therefore|thus|hence|then|in short)[,:\s]+|[,:\s]*)(yes|no)\W*")
+UNSPACED = Pattern(
+    r"[^。]{0,39}[^。不](?:是|叫)([^。，]{1,20})。?\n?\z|[^。]{1,40}は([^。、]{1,20}?)(?:です|だ|である)。?\n?\z"
+    r"|[^.]{1,40}[는은] ([^.]{1,20}?)(?:입니다|이다|예요)\.?\n?\z"
+    r"|[а-яёА-ЯЁ][^—–]{2,79}\s[—–]\s+(?:это\s)?([^—–.]{1,40})\.?\n?\z"
 )
-COPULA_END = re.compile(r"(?:です|である|だ|입니다|이다|예요|이에요)$")
-FILLER = re.compile(
-    r"(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc|also"
-    r"|daher|in fact"
-    r"|called|named|known as|either)\s+)+",
-    re.I,
+COPULA_END = Pattern(r"(?:です|である|だ|입니다|이다|예요|이에요)›\n?\z")
+FILLER = Pattern(
+    r"(?i)(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc"
+    r"|also|daher|in fact"
+    r"|called|named|known as|either)\s+)+"
 )
-GREETING = re.compile(
-    r"(?:sure|certainly|of course|absolutely|great|good|hello|hi|okay|ok|alright|let['’]s|let me|here|step|to |i "
-    r"|we )\b",
-    re.I,
+GREETING = Pattern(
+    r"(?i)(?:sure|certainly|of course|absolutely|great|good|hello|hi|okay|ok|alright|let['’]s|let me|here|step)"
+    r"(?:\W|\z)|(?:to|i|we) \w"
 )
-VERB = re.compile(
-    rf"(?<!\w)(?:{COPULAS}|{DEED}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|são|sind)(?!\w)", re.I
+VERB = Pattern(
+    rf"(?i){START}(?:{COPULAS}|{DEED}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|são|sind){END}"
 )
-DOUBT = re.compile(
-    rf"(?:{phrases.UNSURE}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you|yes and no)\b",
-    re.I,
+DOUBT = Pattern(
+    rf"(?i)(?:{phrases.UNSURE}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you|yes and no)"
+    rf"{END}|{phrases.UNABLE}\w"
 )
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
-ALTERNATIVES = re.compile(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
-OF_SOMETHING = re.compile(r"the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s", re.I)
-PREFIX = re.compile(r"^(?:[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+(?=[A-Z]))?(?:[A-Z][A-Za-z]*(?: [a-z]+)?:\s+(?=\S))?")
-PRONOUN = re.compile(r"(?:it|this|that|there|he|she|they|here|what|which|one|these|those)$", re.I)
-SUPERLATIVE = re.compile(r"(?:\S+\s+)?(?:\w{2,}est|most|first|last|only|main|capital)\b", re.I)
-TERMS = re.compile(
-    r"the (?:color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
+ALTERNATIVES = Pattern(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
+OF_SOMETHING = Pattern(r"(?i)the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s")
+BULLET = Pattern(r"[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z]")
+LABEL = Pattern(r"[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
+PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|these|those)\n?\z")
+SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
+TERMS = Pattern(
+    r"(?i)the (?:color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
     r"|tone|mood|genre"
-    r"|relation|relationship)\s",
-    re.I,
+    r"|relation|relationship)\s"
 )
-VERDICT_WORD = re.compile(r"(?:yes|no)\s+\w", re.I)
-NEGATED = re.compile(r"(?:not|no longer|never)\s", re.I)
+VERDICT_WORD = Pattern(r"(?i)(?:yes|no)\s+\w")
+NEGATED = Pattern(r"(?i)(?:not|no longer|never)\s")
+LEADING_ARTICLE = Pattern(rf"(?i)\A{ARTICLES}")
 
 
 def _stated(passage: str, *, whole: bool) -> str | None:
@@ -239,16 +244,28 @@ def _stated(passage: str, *, whole: bool) -> str | None:
     if whole and (described := _described(passage)):
         return described
     bold = passage.split("**")[0] if "**" in passage and not passage.startswith("**") else ""
-    head = bold or SENTENCE.split(passage, maxsplit=1)[0]
+    head = bold or next(_sentences(passage))
     if not whole and (reason := APPOSITION.search(head)) and reason.start():
         head = head[: reason.start()]
     head = COPULA_END.sub("", FILLER.sub("", head.strip(), count=1).strip())
     return head if head and len(head.split()) <= MAX_ANSWER_WORDS and not NEGATED.match(head) else None
 
 
+def _sentences(text: str) -> Iterator[str]:
+    """The sentences of a text, without the stops that end them; one after "Dr" or an initial ends none."""
+    start = 0
+    for end in SENTENCE_END.finditer(text):
+        place = end.start()
+        if end[0] not in ".!?" or not ABBREVIATION.search(text[max(0, place - 4) : place]):
+            yield text[start:place]
+            start = end.end()
+    yield text[start:]
+
+
 def _concluded(line: str, first: str) -> str | None:
     """What the last line is, if it is short; else the first line, if that is; else what the last one names."""
-    line = PREFIX.sub("", line)
+    for prefix in (BULLET, LABEL):
+        line = line[found.end() :] if (found := prefix.match(line)) else line
     if line.startswith("{"):
         return None
     if verdict := SHORT_VERDICT.fullmatch(line) or YES_OR_NO.match(line) or YES_OR_NO.match(first):
@@ -279,7 +296,7 @@ def _is_bare(line: str) -> bool:
 
 def _described(line: str) -> str | None:
     """What a sentence says that something is ("The capital of France is Paris."), or that is said to be it."""
-    for part in SENTENCE.split(line)[:MAX_SENTENCES]:
+    for part in islice(_sentences(line), MAX_SENTENCES):
         if answer := _named_in(part.strip()):
             return answer
     return None
@@ -323,6 +340,3 @@ def _is_term(answer: str, sentence: str) -> bool:
 
 def _is_doubtful(answer: str) -> bool:
     return DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
-
-
-LEADING_ARTICLE = re.compile(rf"^{ARTICLES}", re.I)

@@ -6,10 +6,11 @@
 ('length/time', Fraction(5, 18))
 """
 
-import re
 from fractions import Fraction
 
-__all__ = ["CURRENCIES", "NAMES", "UNIT", "UNIT_WORD", "dimension", "unit_at"]
+from pets.patterns import END, Pattern, escape
+
+__all__ = ["CURRENCIES", "NAMES", "UNIT_WORD", "dimension", "name_at", "unit_at"]
 
 BASE_UNITS: dict[str, tuple[str, str, str]] = {
     "mm": ("length", "1/1000", "millimeter millimetre milímetro"),
@@ -85,20 +86,22 @@ def _names() -> dict[str, str]:
 
 
 NAMES = _names()
-_ALTERNATIVES = "|".join(map(re.escape, sorted(NAMES, key=len, reverse=True)))
-UNIT = re.compile(
-    rf" ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_ALTERNATIVES})(?![a-zA-Zа-я])(?:\.(?= ))?(?: ?\^ ?\{{?([23])\}}?"
-    rf"| (squared|cubed)(?!\w))?"
-    rf"(?:(?: ?/ ?| ?per ?| an? )({_ALTERNATIVES})(?![a-zA-Zа-я])(?: ?\^ ?\{{?([23])\}}?)?)?",
-    re.I,
-)
-UNIT_WORD = re.compile(
+_ALTERNATIVES = "|".join(map(escape, sorted(NAMES, key=len, reverse=True)))
+_ALONE = r"›(?:[^a-zA-Zа-я]|\z)"
+_POWER = r" ?\^ ?\{?([23])\}?"
+UNIT = Pattern(rf"(?i) ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_ALTERNATIVES}){_ALONE}")
+POWER = Pattern(rf"(?i){_POWER}| (squared|cubed){END}")
+BELOW = Pattern(rf"(?i)(?: ?/ ?| ?per ?| an? )({_ALTERNATIVES}){_ALONE}")
+BELOW_POWER = Pattern(_POWER)
+UNIT_WORD = (
     rf"(?:(?:sq(?:uare|\.)?|cubic)\s*)?(?:{_ALTERNATIVES}|units?|people|points?|times|mph|kph)(?:\s*(?:/"
     rf"|per)\s*(?:{_ALTERNATIVES}))?"
-    r"(?:\^\{?[23]\}?|[²³])?",
-    re.I,
+    r"(?:\^\{?[23]\}?|[²³])?"
 )
-DEGREE = re.compile(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree(?![a-z])|°) ?([CF](?![a-zA-Z]))?")
+"""The pattern of a unit in prose."""
+DEGREE = Pattern(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree›(?:[^a-z]|\z)|°)")
+STAYS_A_WORD = Pattern(r" (\w+)")
+MEASURED = ("tall", "long", "wide", "high", "deep", "thick", "in")
 
 
 def dimension(unit: str) -> tuple[str, Fraction]:
@@ -121,26 +124,60 @@ def unit_at(text: str, place: int, *, letters: bool = True) -> tuple[str, int]:
     ``letters=False`` takes a letter that is attached to the number for a variable.
     """
     if degree := DEGREE.match(text, place):
-        return "°" + (degree[1] or ""), degree.end()
-    match = UNIT.match(text, place)
-    if match is None:
+        end = degree.end() + text.startswith(" ", degree.end())
+        scale = text[end : end + 1]
+        after = text[end + 1 : end + 2]
+        named = scale in ("C", "F") and not (after.isascii() and after.isalpha())
+        return "°" + scale * named, end + named
+    written = _unit_at(text, place)
+    if written is None:
         return "", place
-    square, name, power, word_power, below, below_power = match.groups()
+    square, name, power, word_power, below, below_power, end = written
     alone = len(name) == 1 and name.isalpha()
     if (alone and not letters and text[place] != " ") or (alone and name.islower() and name not in NAMES):
         return "", place
-    symbol = NAMES.get(name) or NAMES.get(name.lower())
-    if symbol is None or (name in ("in", "a", "an", "d", "as") and not _ends_there(text, match)):
+    symbol = _symbol(name)
+    if symbol is None or (name in ("in", "a", "an", "d", "as") and not _ends_there(text, end)):
         return "", place
     if power is None and (square or word_power):
         power = "3" if (square or word_power or "").startswith("cu") else "2"
     unit = f"{symbol}^{power}" if power else symbol
     if below:
-        under = NAMES.get(below) or NAMES[below.lower()]
-        unit += f"/{under}" + (f"^{below_power}" if below_power else "")
-    return unit, match.end()
+        unit += f"/{_symbol(below)}" + (f"^{below_power}" if below_power else "")
+    return unit, end
 
 
-def _ends_there(text: str, match: re.Match[str]) -> bool:
+def name_at(text: str, place: int) -> tuple[str, int]:
+    """The name of the unit that begins there, in lower case, and where the unit ends; "" where there is none."""
+    written = _unit_at(text, place)
+    return ("", place) if written is None else (written[1].lower(), written[-1])
+
+
+_Written = tuple[str | None, str, str | None, str | None, str | None, str | None, int]
+
+
+def _unit_at(text: str, place: int) -> _Written | None:
+    """A unit as it is written: square, name, power in figures or words, unit below with its power; and its end."""
+    head = UNIT.match(text, place)
+    if head is None:
+        return None
+    end = head.end() + text.startswith(". ", head.end())
+    powers: tuple[str | None, ...] = (None, None)
+    if power := POWER.match(text, end):
+        powers, end = power.groups(), power.end()
+    below = below_power = None
+    if (under := BELOW.match(text, end)) and _symbol(under[1]):
+        below, end = under[1], under.end()
+        if power := BELOW_POWER.match(text, end):
+            below_power, end = power[1], power.end()
+    return head[1], head[2], powers[0], powers[1], below, below_power, end
+
+
+def _symbol(name: str) -> str | None:
+    return NAMES.get(name) or NAMES.get(name.lower())
+
+
+def _ends_there(text: str, end: int) -> bool:
     """Whether "5 in" ends there: in prose it goes on as "5 in total"."""
-    return not re.compile(r" (?!tall|long|wide|high|deep|thick|in)\w").match(text, match.end())
+    following = STAYS_A_WORD.match(text, end)
+    return following is None or following[1].startswith(MEASURED)

@@ -1,12 +1,12 @@
 """Yes or no, in several languages, with or without a reason; ``true`` is yes. "Maybe" and "yes and no" are no vote."""
 
-import re
 import unicodedata
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, visible_text
+from pets.patterns import END, START, Pattern
 
 __all__ = ["YesNo"]
 
@@ -23,25 +23,25 @@ NO = (
     "아니오", "아니", "いいえ", "不是的", "不是", "不对", "不對", "否", "错误", "錯誤", "错", "錯", "不正确", "不正確",
 )  # fmt: skip
 WORDS = dict.fromkeys(YES, "yes") | dict.fromkeys(NO, "no")
-WORD = "|".join(re.escape(word) for word in sorted(WORDS, key=len, reverse=True))
+WORD = "|".join(sorted(WORDS, key=len, reverse=True))
 LEAD_WORD = "the|final|correct|my|short|answer|statement|claim|it|this|that|is|so|therefore|thus|hence"
-LEAD = rf"(?:(?:{LEAD_WORD})\b[\s:,=]*){{0,8}}"
+LEAD = rf"(?:(?:{LEAD_WORD})[\s:,=]+){{0,8}}"
 # "No prime is even" is a sentence, "No, it is even" and "No because ..." are answers.
 REASON = r"because|since|as|due|for|it|its|it's|the|this|that|these|those|there|they|he|she|we|you|i|indeed|definitely"
-ANSWER = re.compile(rf"{LEAD}({WORD})(?=\s*(?:$|[^\w\s'’/-])|\s*[-–—]+\s|\s+(?:{REASON})\b)", re.I)
-BOTH = re.compile(rf"(?:{WORD})\W{{0,3}}\s*(?:and|or|/|und|oder|y|o|et|ou)\s*\W{{0,3}}(?:{WORD})(?!\w)", re.I)
-UNSURE = re.compile(
-    r"\b(?:not sure|unsure|uncertain|unclear|maybe|perhaps|it depends|unknown|undetermined|undecided|no idea"
-    r"|can(?:not|'t) (?:be determined|say|tell|know))\b",
-    re.I,
+ANSWER = Pattern(rf"(?i){LEAD}({WORD})(?:\s*(?:\z|[^\w\s'’/-])|\s*[-–—]+\s|\s+(?:{REASON}){END})")
+BOTH = Pattern(rf"(?i)(?:{WORD})\W{{0,3}}\s*(?:and|or|/|und|oder|y|o|et|ou)\s*\W{{0,3}}(?:{WORD}){END}")
+UNSURE = Pattern(
+    rf"(?i){START}(?:not sure|unsure|uncertain|unclear|maybe|perhaps|it depends|unknown|undetermined|undecided|no idea"
+    rf"|can(?:not|'t) (?:be determined|say|tell|know)){END}"
 )
-VERDICT = re.compile(r"\b(?:is|are|was|were|be)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*$", re.I)
-CUE = re.compile(
-    r"(?:respuesta|réponse|reponse|antwort|risposta|resposta|ответ|odpowiedź|答案|答え|回答)[^.:：\n]{0,30}?"
-    r"(?:\bes\b|\best\b|\bist\b|\bè|\bé\b|[:：]|—|是|は)[\s*_:：]*",
-    re.I,
+VERDICT = Pattern(rf"(?i){START}(?:is|are|was|were|be)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*\z")
+SIGN = "[:：—是は]"
+CUE = Pattern(
+    rf"(?i)(?:respuesta|réponse|reponse|antwort|risposta|resposta|ответ|odpowiedź|答案|答え|回答)(?:{SIGN}[\s*_:：]*"
+    rf"|[^.:：\n]{{0,29}}?(?:[^.:：\n\w](?:(?:es|est|ist|é)(?:[\s*:：][\s*_:：]*|{END})|è[\s*_:：]*)"
+    rf"|[^.:：\n]{SIGN}[\s*_:：]*))"
 )
-DRESS = re.compile(r"[*_`\"“”„«»$]+|\\(?:text|textbf|mathrm|boxed)\s*(?=\{)|[{}()\[\]]")
+DRESS = Pattern(r"[*_`\"“”„«»$]+|\\(?:text|textbf|mathrm|boxed)\s*›\{|[{}()\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class YesNo(AnswerType):
         if BOTH.match(bare) or UNSURE.search(bare):
             return None
         if word := ANSWER.match(bare):
-            return WORDS[word[1].lower()]
+            return WORDS[word[1].casefold()]
         if len(answer) <= MAX_CHARS and (verdict := VERDICT.search(bare)):
             positive = verdict[2].lower() in ("true", "correct")
             return "yes" if positive is not bool(verdict[1]) else "no"
@@ -85,8 +85,9 @@ class YesNo(AnswerType):
                 break
             if (answer := self.canonical(passage)) is not None or place == "boxed":
                 return answer
-        *_, cue = (None, *CUE.finditer(visible[-MAX_CHARS:]))
-        if cue and (answer := self.canonical(cue.string[cue.end() :].split("\n", 1)[0])):
+        end = visible[-MAX_CHARS:]
+        *_, cue = (None, *CUE.finditer(end))
+        if cue and (answer := self.canonical(end[cue.end() :].split("\n", 1)[0])):
             return answer
         lines = [line for line in visible.splitlines() if line.strip()]
         ends = {self.canonical(line) for line in (lines[0], lines[-1])} - {None} if lines else set()

@@ -5,7 +5,6 @@ A key has 256 random bits, so one round of SHA-256 hides it.
 
 import hashlib
 import ipaddress
-import re
 import secrets
 import time
 from base64 import b64decode
@@ -15,11 +14,12 @@ from urllib.parse import urlsplit
 
 from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
+from pets.patterns import Pattern
 from pets.store.database import Database
 
 __all__ = ["ANYBODY", "ApiKey", "CachedKeyStore", "KeyStore", "authenticate", "refuse_foreign_site", "unit_shown"]
 
-KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
 
 

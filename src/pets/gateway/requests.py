@@ -5,7 +5,6 @@ other is refused: nobody knows what it would cost. One limit of tokens is sent, 
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +14,7 @@ from pets.errors import PetsError
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, json_value, whole_number
+from pets.patterns import Pattern
 from pets.registry import answer_types
 
 __all__ = ["ChatRequest", "VoteOptions", "ask_operator", "check_fields", "parse_request"]
@@ -24,7 +24,7 @@ TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
 GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)
 UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
 MAX_IGNORED = 32
-IGNORED_NAME = re.compile(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
+IGNORED_NAME = Pattern(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
 JSON_FIELDS = ("guided_json", "json_schema")  # of servers' own, beside response_format
 # Under which servers take more than one choice: `n`, which is counted, and these. TGI and older vLLM: best_of, beams;
 # llama.cpp: n_cmpl; Hugging Face: num_return_sequences and beams; Gemini: candidate_count; others by what they call it.

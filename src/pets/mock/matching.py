@@ -11,14 +11,10 @@ always the same one, and counted as unmatched.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 __all__ = ["QuestionMatcher"]
-
-WORD = re.compile(r"\w")
-STARTS = re.compile(r"(?<!\w)(?=\S)")
 
 
 class QuestionMatcher:
@@ -37,7 +33,11 @@ class QuestionMatcher:
             return prompt, True
         if (whole := self._prompts.get(prompt)) is not None:
             return whole, True
-        starts = [match.start() for match in STARTS.finditer(prompt)]
+        starts = [
+            place
+            for place, character in enumerate(prompt)
+            if not character.isspace() and not (place and _in_word(prompt[place - 1]))
+        ]
         for length in self._lengths:
             for start in reversed(starts):
                 end = start + length
@@ -49,4 +49,8 @@ class QuestionMatcher:
 
 def _ends(text: str, end: int) -> bool:
     """Whether no word runs across ``end``."""
-    return not (WORD.match(text, end - 1) and WORD.match(text, end))
+    return not (0 < end < len(text) and _in_word(text[end - 1]) and _in_word(text[end]))
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

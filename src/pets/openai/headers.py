@@ -1,7 +1,6 @@
 """Headers: what a user adds to requests, and what responses say of time and rate limits."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,16 +8,17 @@ from email.utils import parsedate_to_datetime
 from typing import Self
 
 from pets.errors import InputError
+from pets.patterns import Pattern
 
 __all__ = ["RateLimits", "check_headers", "duration_s", "parse_headers", "retry_after_s", "secrets_of"]
 
 LONGEST_WAIT_S = 366 * 24 * 3600.0  # whoever says more has not meant it
 UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|us|µs|ns|d|h|m|s))+")
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+DURATION = Pattern(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|us|µs|ns|d|h|m|s))+")
+HEADER_NAME = Pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 OWN_HEADERS = {"content-type", "content-length", "accept-encoding", "host", "transfer-encoding", "connection"}
-SECRET_HEADER = re.compile(r"key|token|secret|auth|cookie|password|credential|signature", re.I)
-DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
+SECRET_HEADER = Pattern(r"(?i)key|token|secret|auth|cookie|password|credential|signature")
+DURATION_PART = Pattern(r"([0-9]+(?:\.[0-9]+)?)(ms|us|µs|ns|d|h|m|s)")
 
 
 @dataclass(frozen=True, slots=True)

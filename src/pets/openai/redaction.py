@@ -1,15 +1,15 @@
 """Keeps keys, and other secrets of requests, out of whatever a server sends: replaced before anything else reads it."""
 
 import base64
-import re
 from collections.abc import Iterator
+
+from pets.patterns import bytes_pattern, escape
 
 __all__ = ["REDACTED", "Redactor"]
 
 REDACTED = "[redacted]"
 MIN_KEY_CHARACTERS = 8  # a shorter one, such as EMPTY, guards nothing and stands in ordinary words
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
-ESCAPE = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
 
 
 class Redactor:
@@ -58,7 +58,7 @@ class _Secret:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._encoded = tuple(_base64_forms(key))
-        self._escaped = re.compile(b"".join(map(_escaped_forms, key)))
+        self._escaped = bytes_pattern(b"".join(map(_escaped_forms, key)))
         self._marks = (b"%", b"\\u00", *((b"\\",) if set(key) & set(b'"\\/') else ()))  # of escapes of this key
         self._alphabet = BASE64 + key + b"%\\"  # all that a form is made of
         self._longest = max(6 * len(key), *map(len, self._encoded))
@@ -67,11 +67,8 @@ class _Secret:
         for form in (self._key, *self._encoded):
             if form in content:
                 content = content.replace(form, REDACTED.encode())
-        # Most texts hold escapes, next to none the key in them: the fast looks come first.
         if any(mark in content for mark in self._marks):
-            unescaped = ESCAPE.sub(_character, content).replace(b"\\", b"")
-            if self._key.replace(b"\\", b"") in unescaped:
-                content = self._escaped.sub(REDACTED.encode(), content)
+            content = self._escaped.sub(REDACTED.encode(), content)
         return content
 
     def undecided(self, content: bytes) -> int:
@@ -107,11 +104,7 @@ def _escaped_forms(character: int) -> bytes:
     """A pattern of one character of a key: plain, with a backslash, as JSON's escape, or URL-encoded."""
     code = f"{character:02x}"
     digits = "".join(f"[{digit}{digit.upper()}]" for digit in code)
-    return rb"(?:\\u00%b|%%%b|\\?%b)" % (digits.encode(), digits.encode(), re.escape(bytes([character])))
-
-
-def _character(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 16)])
+    return rb"(?:\\u00%b|%%%b|\\?%b)" % (digits.encode(), digits.encode(), escape(bytes([character])))
 
 
 def _base64_forms(key: bytes) -> Iterator[bytes]:

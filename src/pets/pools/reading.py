@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
+from pets.patterns import Pattern
 from pets.pools.formats import frame_rows, inspect_rows, is_inspect_log, pool_records, renamed, zipped_samples
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
 from pets.tabular.reading import REPAIR, FileRow, parse_json, read_rows
@@ -37,7 +37,7 @@ NO_ANSWERS = (
 
 
 PLACES_SHOWN = 4
-VALUES = re.compile(r'\d+|(?<= is )(".*?"|[^ ;,.]+)')
+VALUES = Pattern(r'\d+| is ‹(?:".*?"|[^ ;,.]+)')
 """What differs between two problems of one kind: numbers, and the value that was found."""
 
 
