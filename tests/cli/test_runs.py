@@ -73,11 +73,11 @@ def test_show_tells_settings_progress_and_the_hardest(path):
     mean, low, high = told["expected_consistency"]
     assert 0.3 < mean < 0.75 and low <= mean <= high
     assert [one["id"] for one in told["hardest"]] == ["q2", "q1", "q0"]  # q3 has no trace: nothing is known of it
-    assert told["accuracy"] == {"share": 0.75, "right": 3, "judged": 4}
+    assert told["accuracy"] == {"share": 0.75, "interval": [0.3006, 0.9544], "right": 3, "judged": 4}
     words = run("show", 1, "--store", path).stdout
     assert "busy=3" in words and "max_tokens=" in words
     assert "spent                 11 traces of 16 traces" in words
-    assert "accuracy              0.750 (3 right of 4 with gold)" in words
+    assert "accuracy              0.750 (0.301 to 0.954; 3 right of 4 with gold)" in words
     assert f"expected consistency  {mean:.2f} ({low:.2f} to {high:.2f})" in words
 
 

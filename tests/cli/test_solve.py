@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from pets.cli._run import add_kept_words, run_engine
 from pets.cli.main import cli
 from pets.engine import Engine
+from pets.engine.summary import wilson
 from pets.errors import FirstTracesError, PetsError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.openai.refusals import FieldsRefusedError
@@ -80,7 +81,8 @@ def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions,
     assert result.exit_code == 1
     assert f"{out}: 0 of 10 questions answered." in result.stderr and "written" not in result.stderr
     assert (
-        "NOT ONE QUESTION WAS ANSWERED: of 20 traces, 20 cut at their token limit. Raise --max-tokens." in result.stderr
+        "NOT ONE QUESTION WAS ANSWERED: 20 of 20 traces (100 %) cast no vote: cut at 20 tokens; raise --max-tokens."
+        in result.stderr
     )
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert all(row["answer"] is None and row["cut"] == row["no_answer"] >= 1 and row["text"] for row in rows)
@@ -357,9 +359,8 @@ def test_accuracy_is_told_where_there_is_gold(tmp_path, serve):
     result = pets("solve", path, *at, "--budget", "4x")
     right = [json.loads(line)["right"] for line in result.stdout.splitlines()]
     share = sum(right) / 10
-    assert (
-        f"Accuracy {share:.3f} ± {(share * (1 - share) / 10) ** 0.5:.3f} over 10 questions with gold." in result.stderr
-    )
+    low, high = wilson(share, 10)
+    assert f"Accuracy {share:.3f} ({low:.3f} to {high:.3f}) over 10 questions with gold." in result.stderr
 
 
 def test_a_model_that_thinks_for_long_is_not_cut_unless_the_user_says_so(questions, serve):

@@ -14,7 +14,7 @@ from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import pace_of
-from pets.errors import BudgetError, InputError, ReplyError, StateError
+from pets.errors import BudgetError, InputError, RefusedError, ReplyError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
@@ -94,6 +94,44 @@ def test_the_requests_own_limits_end_it():
     once = submission(rounds=0)
     answer = submit(make(Paced(letters="AB"), mean=20), once)
     assert answer.traces == 4 and once.stopped == "rounds" and not answer.complete
+
+
+class Cut(Paced):
+    """Traces are cut at their limit, but for those of ``whole`` launches."""
+
+    def __init__(self, whole=()):
+        super().__init__(letters="AB")
+        self.whole = whole
+
+    async def sample(self, prompt, n, seed, sampling):
+        traces = await super().sample(prompt, n, seed, sampling)
+        return [
+            trace if seed + at in self.whole else replace(trace, finish="length") for at, trace in enumerate(traces)
+        ]
+
+
+def test_a_question_whose_first_four_traces_are_all_cut_is_stopped():
+    one, sampler = submission(), Cut()
+    answer = submit(make(sampler, mean=20), one)
+    assert one.stopped == "cut" and answer.traces == answer.cut == 4 == sum(sampler.sizes)
+    assert answer.answer is None and not answer.complete
+    mostly = submission()
+    answer = submit(make(Cut(whole=[3]), mean=20), mostly)
+    assert mostly.stopped != "cut" and answer.traces > 4
+
+
+def test_an_answer_is_complete_only_where_the_policy_ended_the_question():
+    class Failing(Paced):
+        async def sample(self, prompt, n, seed, sampling):
+            if seed >= 2:
+                raise RefusedError("no.", status=400)
+            return await super().sample(prompt, n, seed, sampling)
+
+    one = submission()
+    answer = submit(make(Failing(), max_n=1), one)
+    assert answer.votes == {"A": 2} and one.stopped == "failed" and not answer.complete
+    single = submission(single=True)
+    assert not submit(make(Paced()), single).complete and single.stopped == "single"
 
 
 def test_a_round_that_would_not_be_back_in_time_is_not_begun():

@@ -73,7 +73,7 @@ def test_traces_that_failed_and_were_charged_are_a_bad_start_too():
     def fail(request):
         raise BusyError("the server did not answer in time.")
 
-    with pytest.raises(FirstTracesError, match=r"16 of 16 traces failed \(the server did not answer in time\): mend"):
+    with pytest.raises(FirstTracesError, match=r"16 of 16 traces failed \(the server did not answer in time\): check"):
         run_simulated(spend(TWENTY, Model(fail), budget="8x", tries=1))
 
 

@@ -1,7 +1,10 @@
 """What the answers of a run come to."""
 
+import pytest
+from scipy.stats import binomtest
+
 from pets.engine.question import Answer
-from pets.engine.summary import AnswerSummary
+from pets.engine.summary import NO_VOTE, AnswerSummary, no_vote_words, wilson
 
 
 def test_votes_disagree_when_nearly_each_is_for_an_answer_of_its_own():
@@ -22,3 +25,35 @@ def test_answers_traces_and_reasons_are_counted():
 def test_right_answers_are_counted_where_gold_can_be_read():
     summary = AnswerSummary.of([Answer("a", "1", right=True), Answer("b", None, right=False), Answer("c", "2")])
     assert (summary.right, summary.judged) == (1, 2)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 1), (1, 1), (0, 2), (3, 7), (10, 10), (5000, 10_000)])
+def test_the_interval_of_a_share_is_wilsons_also_at_its_ends(right, count):
+    low, high = wilson(right / count, count)
+    assert (low, high) == pytest.approx(tuple(binomtest(right, count).proportion_ci(method="wilson")), abs=1e-9)
+    assert low - 1e-9 <= right / count <= high + 1e-9 and high - low > 0
+    summary = AnswerSummary(judged=count, right=right)
+    assert summary.accuracy == (right / count, low, high)
+
+
+@pytest.mark.parametrize("kind", NO_VOTE)
+@pytest.mark.parametrize("limit", [None, 9000])
+def test_traces_without_a_vote_are_told_by_kind_with_a_remedy(kind, limit):
+    words = no_vote_words(Answer("q", traces=800, **{kind: 274}), limit)
+    told = {
+        "cut": "cut at the server's own limit; give the server a longer context."
+        if limit is None
+        else "cut at 9,000 tokens; raise --max-tokens.",
+        "refused": "refused by the server's content filter; ask another model, or in other words.",
+        "unreadable": "without an answer that could be read; choose how answers are read with --answer.",
+        "failed": "failed; check the server.",
+    }
+    assert words == f"274 of 800 traces (34 %) cast no vote: {told[kind]}"
+    assert AnswerSummary.of([Answer("q", traces=800, **{kind: 274})]).no_vote_share == 274 / 800
+
+
+def test_several_kinds_are_counted_one_by_one_and_where_all_voted_nothing_is_said():
+    words = no_vote_words(Answer("q", traces=9_000, cut=3, failed=20), 50)
+    assert words == "23 of 9,000 traces (under 1 %) cast no vote: 3 cut at 50 tokens, 20 failed; check the server."
+    assert no_vote_words(AnswerSummary.of([Answer("q", "A", {"A": 3}, traces=3)]), None) == ""
+    assert no_vote_words(Answer("q", traces=1, cut=1), 5, limit_option="max_tokens").endswith("; raise max_tokens.")

@@ -47,3 +47,10 @@ def test_what_json_has_no_word_for_is_null(gateway, monkeypatch):
         text = gateway.ask(stream=stream).text
         assert "NaN" not in text and "Infinity" not in text
     assert gateway.ask().json()["choices"][0]["logprobs"] == {"content": [{"logprob": None, "bytes": [None, 1.5]}]}
+
+
+def test_traces_that_are_all_cut_are_told_and_no_more_are_bought(gateway):
+    about = gateway.ask("torn", max_tokens=2).json()["pets"]
+    assert about["stopped"] == "cut" and about["traces"] == about["cut"] == 4 and about["answer"] is None
+    assert about["remark"] == "4 of 4 traces (100 %) cast no vote: cut at 2 tokens; raise max_tokens."
+    assert gateway.ask("clear").json()["pets"]["remark"] is None

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import math
 import signal
 import sys
 import time
@@ -26,7 +25,7 @@ from pets.engine.models import mixture_of
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import Session
-from pets.engine.summary import AnswerSummary
+from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
 from pets.tabular import read_rows, suffix_of
@@ -335,10 +334,16 @@ def answered_words(summary: AnswerSummary) -> str:
     return f"{summary.answered:,} of {summary.questions:,} question{'' if summary.questions == 1 else 's'} answered"
 
 
-def remarks(summary: AnswerSummary) -> Iterator[str]:
-    """What a user should know of the answers: how many are right; that there are none, and why; that no votes agree."""
+def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
+    """What a user should know of the answers: traces without a vote; how many are right; that no votes agree.
+
+    ``max_tokens`` is the limit that traces were cut at.
+    """
+    no_votes = no_vote_words(summary, max_tokens)
     if summary.questions and not summary.answered:
-        yield f"NOT ONE QUESTION WAS ANSWERED: {_reasons(summary)}"
+        yield f"NOT ONE QUESTION WAS ANSWERED: {no_votes or 'no trace came back.'}"
+    elif no_votes:
+        yield no_votes
     if not summary.answered and summary.excerpt:
         yield f"One of the traces: {summary.excerpt}"
     if not summary.answered and summary.error:
@@ -353,7 +358,7 @@ def remarks(summary: AnswerSummary) -> Iterator[str]:
 
 
 def accuracy_words(summary: AnswerSummary) -> str:
-    """The share of right answers with its standard error, over all questions with gold and over those answered."""
+    """The share of right answers with its 95 % interval, over all questions with gold and over those answered."""
     words = f"Accuracy {_share(summary.right, summary.judged)} over {count(summary.judged, 'question')} with gold"
     if 0 < summary.judged_answered < summary.judged:
         answered = summary.judged_answered
@@ -363,30 +368,8 @@ def accuracy_words(summary: AnswerSummary) -> str:
 
 def _share(right: int, questions: int) -> str:
     share = right / questions
-    return f"{share:.3f} ± {math.sqrt(share * (1 - share) / questions):.3f}"
-
-
-def _reasons(summary: AnswerSummary) -> str:
-    """What became of the traces, and what to do about it."""
-    if not summary.traces:
-        return "no trace came back."
-    outcomes = {
-        "cut at their token limit": summary.cut,
-        "refused by the server's filter": summary.refused,
-        "without an answer that could be read": summary.unreadable,
-        "failed": summary.failed,
-    }
-    counts = ", ".join(f"{number:,} {words}" for words, number in outcomes.items() if number)
-    return f"of {count(summary.traces, 'trace')}, {counts}. {_remedy(summary)}"
-
-
-def _remedy(summary: AnswerSummary) -> str:
-    worst = max(summary.cut, summary.refused, summary.unreadable, summary.failed)
-    if summary.cut == worst:
-        return "Raise --max-tokens."
-    if summary.refused == worst:
-        return "Ask another model, or in other words."
-    return "Choose how answers are read with --answer." if summary.unreadable == worst else "Mend the server."
+    low, high = wilson(share, questions)
+    return f"{share:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _expected_words(zone: float) -> str:
@@ -426,7 +409,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
         f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
-        *remarks(summary),
+        *remarks(summary, engine.config.drawn.max_tokens),
     ]
     cap = engine.settings.cap
     if cap is not None and engine.config.target_consistency is None and 2 * summary.unanimous(cap) > summary.questions:

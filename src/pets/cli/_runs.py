@@ -110,7 +110,8 @@ def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
     facts: dict[str, Any] = {"answered": summary.answered}
     if summary.judged:
         facts["accuracy"] = {
-            "share": round(summary.right / summary.judged, 4),
+            "share": round(summary.accuracy[0], 4),
+            "interval": [round(bound, 4) for bound in summary.accuracy[1:]],
             "right": summary.right,
             "judged": summary.judged,
         }
@@ -145,7 +146,9 @@ def _fact_words(key: str, value: Any, facts: Mapping[str, Any]) -> str:
         mean, low, high = value
         return f"{mean:.2f} ({low:.2f} to {high:.2f})"
     if key == "accuracy":
-        return f"{value['share']:.3f} ({value['right']:,} right of {value['judged']:,} with gold)"
+        low, high = value["interval"]
+        right = f"{value['right']:,} right of {value['judged']:,} with gold"
+        return f"{value['share']:.3f} ({low:.3f} to {high:.3f}; {right})"
     if key == "models":
         return "; ".join(f"{row['model']} (weight {row['weight']:g}): {count(row['traces'], 'trace')}" for row in value)
     if isinstance(value, dict):
@@ -221,7 +224,8 @@ def _side(view: RunView, answers: list[Answer]) -> dict[str, Any]:
         "policy": view.settings.policy,
         "questions": summary.questions,
         "answered": summary.answered,
-        "accuracy": round(summary.right / summary.judged, 4) if summary.judged else None,
+        "accuracy": round(summary.accuracy[0], 4) if summary.judged else None,
+        "accuracy_interval": [round(bound, 4) for bound in summary.accuracy[1:]] if summary.judged else None,
         "traces": summary.traces,
         "tokens": sum(answer.tokens for answer in answers),
         "cost": round(sum(costs), 6) if costs else None,
@@ -254,7 +258,8 @@ def print_comparison(facts: Mapping[str, Any]) -> None:
         table.add_column(name, justify="right")
     for side in facts["runs"]:
         numbers = [f"{side[name]:,}" for name in ("questions", "answered")]
-        accuracy = "-" if side["accuracy"] is None else f"{side['accuracy']:.3f}"
+        low, high = side["accuracy_interval"] or (0.0, 1.0)
+        accuracy = "-" if side["accuracy"] is None else f"{side['accuracy']:.3f} ({low:.3f} to {high:.3f})"
         cost = "-" if side["cost"] is None else f"{side['cost']:.4f} usd"
         spent = [f"{side[name]:,}" for name in ("traces", "tokens")]
         table.add_row(

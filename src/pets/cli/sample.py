@@ -17,6 +17,7 @@ from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import echo
 from pets.cli.options import FILE, NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
+from pets.engine.summary import wilson
 from pets.recording import Recording, RecordingSummary, record, summarize_recording
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
@@ -94,9 +95,10 @@ def sample(
 
 def _print_summary(summary: RecordingSummary, goal: RecordingOptions) -> None:
     if summary.judged:
+        low, high = wilson(summary.vote_accuracy, summary.judged)
         echo(
             f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
-            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f}.",
+            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f}).",
             err=True,
         )
     if summary.cut:

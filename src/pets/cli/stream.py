@@ -263,7 +263,10 @@ class _RunningStream:
         unit = budget.currency.unit
         share = f" ({budget.spent / budget.total:.1%})" if budget.total else ""
         spent, total = amount_words(budget.spent, unit), amount_words(budget.total, unit)
-        words = [f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.", *remarks(self.summary)]
+        words = [
+            f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.",
+            *remarks(self.summary, self._stream.settings.config.drawn.max_tokens),
+        ]
         if self._stream.lost:
             words.append(
                 f"{self._stream.lost:,} traces were in flight when it was broken off: charged, without a vote."

@@ -11,6 +11,7 @@ from itertools import islice
 from pets.answers.base import AnswerType
 from pets.core.budget import Budget
 from pets.engine.question import OpenQuestion, Outcome, excerpt_of, outcome_of
+from pets.engine.summary import outcome_words, remedy_words
 from pets.errors import FirstTracesError
 from pets.samplers import Completion
 from pets.store import RunView, StoredTrace
@@ -101,26 +102,13 @@ class FirstTraces:
         counts = " and ".join(f"{number} of {seen} {self._words(outcome, max_tokens)}" for outcome, number in bad)
         worst = bad[0][0]
         return FirstTracesError(
-            f"{counts}: {self._remedy(worst, max_tokens)}, or go on as it is with --keep-going.",
+            f"{counts}: {remedy_words(worst, max_tokens)}, or go on as it is with --keep-going.",
             self._excerpts.get(worst, ""),
         )
 
     def _words(self, outcome: Outcome, max_tokens: int | None) -> str:
-        limit = "the server's own limit" if max_tokens is None else f"{max_tokens:,} tokens"
         words = {
-            "cut": f"traces were cut at {limit}",
-            "refused": "traces were refused by the server's content filter",
             "unreadable": f"traces hold no answer that `{self._answer_type}` can read",
             "failed": f"traces failed ({self._error.rstrip('.')})",
         }
-        return words[outcome]
-
-    def _remedy(self, outcome: Outcome, max_tokens: int | None) -> str:
-        if outcome == "cut":
-            return "raise --max-tokens" if max_tokens is not None else "give the server a longer context"
-        remedies = {
-            "refused": "ask another model, or in other words",
-            "unreadable": "choose how answers are read with --answer",
-            "failed": "mend the server",
-        }
-        return remedies[outcome]
+        return words.get(outcome, f"traces were {outcome_words(outcome, max_tokens)}")

@@ -1,13 +1,16 @@
 """What the answers of a run come to: how many there are, why others are missing, and whether the votes agree."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pets.engine.question import Answer
+from pets.engine.question import Answer, Outcome
 
-__all__ = ["AnswerSummary"]
+__all__ = ["AnswerSummary", "no_vote_words", "outcome_words", "remedy_words", "wilson"]
 
+NORMAL_95 = 1.959963984540054
+NO_VOTE: tuple[Outcome, ...] = ("cut", "refused", "unreadable", "failed")
 MIN_VOTES = 3  # of a question, before they say whether its votes agree
 MIN_VOTES_IN_ALL = 12
 DIFFERENT_SHARE = 0.8  # of votes for an answer of their own: nearly all are different
@@ -75,6 +78,82 @@ class AnswerSummary:
         return sum(number for size, number in self.agreed.items() if size >= traces)
 
     @property
+    def accuracy(self) -> tuple[float, float, float]:
+        """The share of questions with gold that are right, and Wilson's 95 % interval."""
+        share = self.right / self.judged
+        return (share, *wilson(share, self.judged))
+
+    @property
+    def no_vote_share(self) -> float:
+        """The share of traces that cast no vote."""
+        return (self.cut + self.refused + self.unreadable + self.failed) / max(1, self.traces)
+
+    @property
     def disagrees(self) -> bool:
         """Whether nearly every vote is for an answer of its own: they were not read as they should be, or are open."""
         return self.votes >= MIN_VOTES_IN_ALL and self.distinct >= DIFFERENT_SHARE * self.votes
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of ``count``: honest at 0 and 1, too.
+
+    >>> [round(bound, 3) for bound in wilson(0.5, 2)], [round(bound, 3) for bound in wilson(0.0, 1)]
+    ([0.095, 0.905], [0.0, 0.793])
+    """
+    z2 = NORMAL_95**2 / count
+    centre = (share + z2 / 2) / (1 + z2)
+    half = math.sqrt(z2 * share * (1 - share) + z2 * z2 / 4) / (1 + z2)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def no_vote_words(
+    counted: Answer | AnswerSummary,
+    max_tokens: int | None,
+    *,
+    limit_option: str = "--max-tokens",
+    answer_option: str = "--answer",
+) -> str:
+    """How many traces cast no vote, of which kind, and what to do about most of them; empty where all voted.
+
+    >>> no_vote_words(Answer("q1", traces=800, cut=274), 9000)
+    '274 of 800 traces (34 %) cast no vote: cut at 9,000 tokens; raise --max-tokens.'
+    >>> no_vote_words(Answer("q1", traces=2, unreadable=1, failed=1), None)
+    '2 of 2 traces (100 %) cast no vote: 1 without an answer that could be read, 1 failed; \
+choose how answers are read with --answer.'
+    """
+    numbers = {outcome: number for outcome in NO_VOTE if (number := getattr(counted, outcome))}
+    if not numbers:
+        return ""
+    total, traces = sum(numbers.values()), counted.traces
+    percent = "under 1" if 100 * total < traces else f"{100 * total / traces:.0f}"
+    kinds = ", ".join(
+        f"{number:,} {outcome_words(outcome, max_tokens)}" if len(numbers) > 1 else outcome_words(outcome, max_tokens)
+        for outcome, number in numbers.items()
+    )
+    worst = max(numbers, key=numbers.__getitem__)
+    remedy = remedy_words(worst, max_tokens, limit_option=limit_option, answer_option=answer_option)
+    noun = "trace" if traces == 1 else "traces"
+    return f"{total:,} of {traces:,} {noun} ({percent} %) cast no vote: {kinds}; {remedy}."
+
+
+def outcome_words(outcome: Outcome, max_tokens: int | None) -> str:
+    """What became of a trace that cast no vote."""
+    limit = "the server's own limit" if max_tokens is None else f"{max_tokens:,} tokens"
+    words = {
+        "cut": f"cut at {limit}",
+        "refused": "refused by the server's content filter",
+        "unreadable": "without an answer that could be read",
+    }
+    return words.get(outcome, "failed")
+
+
+def remedy_words(
+    outcome: Outcome, max_tokens: int | None, *, limit_option: str = "--max-tokens", answer_option: str = "--answer"
+) -> str:
+    """What to do about traces that cast no vote; options are named as where the user sets them."""
+    remedies = {
+        "cut": "give the server a longer context" if max_tokens is None else f"raise {limit_option}",
+        "refused": "ask another model, or in other words",
+        "unreadable": f"choose how answers are read with {answer_option}",
+    }
+    return remedies.get(outcome, "check the server")

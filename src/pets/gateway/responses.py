@@ -9,6 +9,7 @@ from typing import Any
 
 from pets.engine.driver import Submission
 from pets.engine.question import Answer
+from pets.engine.summary import no_vote_words
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.requests import ChatRequest
 
@@ -44,6 +45,10 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         "weighted": weighted,
         "rounds": submission.rounds_used,
         "retries": submission.retries,
+        "remark": no_vote_words(
+            vote.answer, submission.sampling.max_tokens, limit_option="max_tokens", answer_option="pets.answer"
+        )
+        or None,
         "stopped": "fallback" if account.kind == "fallback" else submission.stopped,
         "price": None if submission.log_price is None else math.exp(submission.log_price),
         "mean_left": submission.mean_left,

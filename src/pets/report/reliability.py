@@ -1,15 +1,14 @@
 """The reliability diagram: how often a leader is right whose certificate says how likely that is."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from pets.engine.summary import wilson
 from pets.replay.calibration import Bin, Calibration
 from pets.report.look import GREY, SHARE, Chart, LineStyle, by_label, line_styles, titled
 
-__all__ = ["draw_reliability", "wilson"]
+__all__ = ["draw_reliability"]
 
-Z = 1.96  # of a 95 % interval
 FEW = 20  # certificates; a bin with fewer says little and is drawn faintly
 WIDTH, HEIGHT, COUNTS_HEIGHT = 420, 340, 90
 
@@ -68,17 +67,6 @@ def _counts(styles: Mapping[str, LineStyle]) -> Chart:
             **{channel: by_label(styles, points=styles)[channel] for channel in ("color", "strokeDash")},
         },
     }
-
-
-def wilson(right: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of ``count``.
-
-    >>> [round(bound, 3) for bound in wilson(0.5, 2)]
-    [0.095, 0.905]
-    """
-    centre = (right + Z * Z / (2 * count)) / (1 + Z * Z / count)
-    half = Z * math.sqrt(right * (1 - right) / count + Z * Z / (4 * count * count)) / (1 + Z * Z / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _label(name: str, calibration: Calibration) -> str:

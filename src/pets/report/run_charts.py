@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from pets.engine.question import Answer
+from pets.engine.summary import wilson
 from pets.report.budget_curves import BudgetCurves
 from pets.report.curves import Series, curve_panel
 from pets.report.look import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of
-from pets.report.reliability import FEW, wilson
+from pets.report.reliability import FEW
 
 __all__ = ["Measured", "agreement_classes", "draw_accuracy", "draw_budget", "draw_certificates", "draw_shares"]
 __all__ += ["draw_spending"]

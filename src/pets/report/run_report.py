@@ -6,13 +6,12 @@ from dataclasses import replace
 from pets.core.budget import amount_words
 from pets.engine.question import Answer
 from pets.engine.resume import total_so_far
-from pets.engine.summary import AnswerSummary
+from pets.engine.summary import AnswerSummary, no_vote_words
 from pets.prompts import Prompt
 from pets.report.again import QUESTIONS, commands_of, is_stream
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
-from pets.report.reliability import FEW, wilson
+from pets.report.reliability import FEW
 from pets.report.run_charts import (
-    Measured,
     agreement_classes,
     draw_accuracy,
     draw_budget,
@@ -30,6 +29,7 @@ TABLE_QUESTIONS = 2_000
 CHART_QUESTIONS = 20_000
 TEXT_CHARACTERS = 140
 CERTAIN = 0.9
+WARNED_SHARE = 0.1  # of traces without a vote, from which on it is the first thing that the page says
 SMALL_USD = 0.001  # less is shown with all of its digits
 SHORT_S = 90  # a run that took less is timed in seconds, a longer one in minutes
 
@@ -43,6 +43,9 @@ def run_page(view: RunView) -> str:
     page = Page(name, f"{words} Begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(stored.created))}.")
     if stored.state != "finished":
         page.warning(_unfinished(run))
+    no_votes = no_vote_words(summary, run.config.sampling.max_tokens)
+    if summary.no_vote_share >= WARNED_SHARE:
+        page.warning(no_votes)
     page.tiles(_tiles(run, summary))
     _budget_section(page, run, summary)
     _difficulty_section(page, run)
@@ -50,7 +53,7 @@ def run_page(view: RunView) -> str:
     page.section("Questions to look at", "The least certain answers first. Bars are votes; open a trace to read it.")
     page.questions([_voted(run, place) for place in least_certain(run.answers)[:LOOKED_AT]])
     _table_section(page, run)
-    _cost_section(page, run)
+    _cost_section(page, run, no_votes)
     _again_section(page, run)
     return page.html()
 
@@ -78,7 +81,7 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
     note = f"{low:.1%} to {high:.1%}, 95 % interval{points}"
     tiles = [_saving(run), Tile("expected self-consistency", f"{mean:.1%}", note)]
     if summary.judged:
-        share, low, high = _accuracy(summary)
+        share, low, high = summary.accuracy
         note = f"{summary.right:,} right of {summary.judged:,}; {low:.1%} to {high:.1%}, 95 % interval"
         tiles.append(Tile("accuracy", f"{share:.1%}", note))
     missing = summary.questions - summary.answered
@@ -94,11 +97,6 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
     elif costs:
         tiles.append(Tile("cost", f"${sum(costs):,.4g}", f"${sum(costs) / len(run.answers):,.3g} per question"))
     return tiles
-
-
-def _accuracy(summary: AnswerSummary) -> Measured:
-    share = summary.right / summary.judged
-    return (share, *wilson(share, summary.judged))
 
 
 def _saving(run: RunData) -> Tile:
@@ -137,7 +135,7 @@ def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
     charts = [draw_budget(policy, "self-consistency", mean, run.consistency, run.spent, run.uniform)]
     words = f"{run.consistency[0]:.1%} self-consistency at {mean:.1f} traces per question. {_saving(run).note}."
     if summary.judged:
-        share = _accuracy(summary)
+        share = summary.accuracy
         charts.append(draw_budget(policy, "accuracy", mean, share, run.spent, run.uniform))
         words += f" Accuracy {share[0]:.1%}."
     page.charts(charts, words)
@@ -246,7 +244,7 @@ def _kinds(answer: Answer) -> list[str]:
     return [name for name, there in marks.items() if there]
 
 
-def _cost_section(page: Page, run: RunData) -> None:
+def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
     stored, models = run.view.summary(), [share.name for share in run.config.models] or [run.view.settings.model]
     spent, total = _spending(run)
     page.section("What it cost", f"{spent} of {total}, over {_duration(stored.updated - stored.created)}.")
@@ -258,12 +256,7 @@ def _cost_section(page: Page, run: RunData) -> None:
         for total in run.view.by_model()
     ]
     page.table(["model", "traces", "votes", "tokens", "prompt tokens"], rows)
-    kinds = ("cut", "refused", "unreadable", "failed")
-    missing = {kind: sum(getattr(answer, kind) for answer in run.answers) for kind in kinds}
-    notes = []
-    if any(missing.values()):
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in missing.items() if count)
-        notes.append(f"Traces without an answer, which cost as much and cast no vote: {counts}.")
+    notes = [no_votes] if no_votes else []
     if faults := run.view.load("faults"):
         counts = ", ".join(f"{fault} ×{count:,}" for fault, count in sorted(faults.items()))
         notes.append(f"Faults of the servers, tried again: {counts}.")
