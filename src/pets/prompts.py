@@ -46,7 +46,8 @@ class Prompt:
     """What the model reads: the text that it goes on with, or the messages of a chat that it answers.
 
     ``body`` is a whole chat request in OpenAI's form, as a client of the gateway wrote it, which goes to the server as
-    it is; ``Sampling`` then adds log-probabilities at most. See :meth:`of_body`.
+    it is; ``Sampling`` then adds log-probabilities at most. See :meth:`of_body`. ``sender`` is that client: what a
+    server refuses one says nothing of the others' requests.
 
     >>> Prompt("2 + 2 =").is_chat, Prompt.chat("What is 2 + 2?", system="Be brief.").is_chat
     (False, True)
@@ -55,6 +56,7 @@ class Prompt:
     content: str | tuple[Message, ...]
     body: Mapping[str, Any] | None = field(default=None, hash=False)
     bare: bool = field(default=False, compare=False, repr=False)  # a question's text alone: see Prompt.question
+    sender: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.content:
@@ -91,7 +93,7 @@ class Prompt:
         return type(self)((*others, Message(last.role, f"{last.content}\n\n{instruction}")))
 
     @classmethod
-    def of_body(cls, body: Mapping[str, Any]) -> Self:
+    def of_body(cls, body: Mapping[str, Any], sender: str = "") -> Self:
         """The prompt of a chat request, without its ``n``, ``seed`` and ``stream``; a token limit is the body's own.
 
         >>> Prompt.of_body({"model": "m", "messages": [{"role": "user", "content": "2 + 2?"}], "temperature": 0.6})
@@ -99,7 +101,7 @@ class Prompt:
         """
         contents = ((message["role"], message.get("content") or "") for message in body["messages"])
         messages = (Message(role, text if isinstance(text, str) else json.dumps(text)) for role, text in contents)
-        return cls(tuple(messages), body)
+        return cls(tuple(messages), body, sender=sender)
 
     @property
     def is_chat(self) -> bool:

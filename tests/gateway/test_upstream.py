@@ -1,6 +1,7 @@
 """The servers behind: failover of what passes through, the local model's name, keys that are never shown."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import httpx
@@ -13,9 +14,11 @@ from pets.gateway.upstream import Upstream, api_error
 from pets.mock import MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
+from pets.samplers.openai import OpenAISampler
 
+from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S
-from .conftest import BOOK, RunningGateway, run_gateway
+from .conftest import BOOK, RunningGateway, add_key, ask_in_process, build_scripted, run_gateway
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -132,3 +135,90 @@ def test_headers_go_to_the_servers_with_votes_and_plain_requests_and_their_secre
         assert gateway.ask().status_code == 200
         plain = gateway.ask(model="mock", headers={"authorization": "Bearer something-else"})
         assert plain.status_code == 200 and gateway.state.upstream.has_key
+
+
+class RefusingUpstream:
+    """Answers every request that ``refuses(body)`` has no words against; keeps what it was sent."""
+
+    def __init__(self, refuses):
+        self.refuses, self.bodies = refuses, []
+
+    def __call__(self, request):
+        self.bodies.append(body := json.loads(request.content))
+        if words := self.refuses(body):
+            return httpx.Response(400, json={"error": {"message": words}})
+        choice = {"message": {"role": "assistant", "content": "The answer is A."}, "finish_reason": "stop"}
+        choices = [choice | {"index": place} for place in range(body.get("n", 1))]
+        return httpx.Response(200, json={"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": 8}})
+
+
+def ask_by_turns(refuses, turns, tmp_path):
+    """What the server is sent for each of the votes of ``turns``: whose it is, its fields, hours before it."""
+    keys = {name: {"authorization": f"Bearer {add_key(tmp_path / 'g.db', name)}"} for name in ("alice", "bob")}
+
+    async def work():
+        upstream = RefusingUpstream(refuses)
+        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
+        state, sent = build_scripted(sampler, store=tmp_path / "g.db"), []
+        for name, fields, hours in turns:
+            await asyncio.sleep(hours * 3600)
+            upstream.bodies = []
+            pets = {"rounds": 0, "weighted": True}
+            response = await ask_in_process(state, pets, keys[name], max_tokens=400, **fields)
+            sent.append((response.status_code, upstream.bodies))
+        await state.close()
+        return sent
+
+    return run_simulated(work())
+
+
+NAMED = "unsupported parameter 'n', unsupported parameter 'seed', unsupported parameter 'logprobs', "
+ALL_NAMED = NAMED + "unsupported parameter 'top_logprobs', unsupported parameter 'max_tokens'"
+
+
+def echo(body):
+    """Repeats a role that it does not know, whatever that says."""
+    roles = {message["role"] for message in body["messages"]} - {"user", "assistant", "system"}
+    return f"Invalid role: {roles.pop()}" if roles else ""
+
+
+def needless(body):
+    """Refuses the seed."""
+    return "Unknown parameter: 'seed'." if "seed" in body else ""
+
+
+def one_at_a_time(body):
+    """Refuses several choices where the client samples greedily."""
+    return "n must be 1 when using greedy sampling." if body["n"] > 1 and body.get("temperature", 1) < 0.01 else ""
+
+
+HOSTILE = {"messages": [{"role": ALL_NAMED, "content": "torn"}]}
+OWN_FIELDS = {"n", "seed", "logprobs", "top_logprobs", "max_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("refuses", "fields", "status"),
+    [(echo, HOSTILE, 400), (needless, {}, 200), (one_at_a_time, {"temperature": 1e-9}, 200)],
+    ids=["an echo", "a field", "a number of choices"],
+)
+def test_what_is_refused_to_one_key_changes_nothing_for_another(refuses, fields, status, tmp_path):
+    turns = [("alice", fields, 0), ("alice", fields, 0), ("bob", {}, 0)]
+    (first, _), (second, _), (bobs, bodies) = ask_by_turns(refuses, turns, tmp_path)
+    assert first == second == status and bobs == 200
+    assert bodies[0].keys() >= OWN_FIELDS and bodies[0]["n"] == 4 and bodies[0]["max_tokens"] == 400
+
+
+def test_what_only_repeats_a_clients_text_is_not_learned(tmp_path):
+    turns = [("alice", HOSTILE, 0), ("alice", {}, 0)]
+    (refused, _), (answered, bodies) = ask_by_turns(echo, turns, tmp_path)
+    assert (refused, answered) == (400, 200)
+    assert len(bodies) == 1 and bodies[0].keys() >= OWN_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("refuses", "fields"), [(needless, {}), (one_at_a_time, {"temperature": 1e-9})], ids=["a field", "choices"]
+)
+def test_a_refusal_is_remembered_for_its_key_and_forgotten_after_an_hour(refuses, fields, tmp_path):
+    turns = [("alice", fields, 0), ("alice", fields, 0.5), ("alice", fields, 0.6), ("alice", fields, 0.5)]
+    refusals = [sum(bool(refuses(body)) for body in bodies) for _, bodies in ask_by_turns(refuses, turns, tmp_path)]
+    assert [bool(number) for number in refusals] == [True, False, True, False]

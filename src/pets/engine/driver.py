@@ -556,7 +556,8 @@ class Driver:
         A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
         """
         whose = self.estimator is None or self.config.sampling.top_logprobs or self.fetcher.shares_prompts
-        return self.fetcher.pool_for(prompt).max_n if whose else 1
+        now = asyncio.get_running_loop().time()
+        return self.fetcher.pool_for(prompt).max_n_for(prompt.sender, now) if whose else 1
 
     def _batch(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
         submission, config = question.submission, self.config

@@ -7,6 +7,7 @@ limits are reached, says nothing of the others.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Collection, Sequence
 
@@ -18,6 +19,7 @@ __all__ = ["Endpoint", "EndpointPool", "ModelPools"]
 MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
 MAX_REST_S = 30.0
+REFUSED_N_S = 3600.0  # that a client's request is asked with fewer choices after a refusal
 LATENCY_WEIGHT = 0.2  # of the latest reply in an endpoint's latency
 MAX_MODELS = 64  # whose health is remembered; clients choose the names
 
@@ -65,8 +67,9 @@ class RateWindow:
 class Endpoint:
     """One server: its load, its health, its rate limits, and how many traces it gives in one request.
 
-    ``max_n`` is learned: a server that refuses n is asked for as many as a smaller request was seen to bring, one that
-    silently gives a single choice is asked for one at a time.
+    How many is learned: a server that refuses n is asked for as many as a smaller request was seen to bring, one that
+    silently gives a single choice is asked for one at a time. A refusal of what a client sent says nothing of another
+    client's requests, and holds for an hour.
     """
 
     def __init__(self, number: int, sampler: Sampler, max_n: int, rpm: int | None, tpm: int | None) -> None:
@@ -81,6 +84,7 @@ class Endpoint:
         self._requests = None if rpm is None else RateWindow(rpm)
         self._tokens = None if tpm is None else RateWindow(tpm)
         self._tokens_per_request = 1.0
+        self._proven_n: dict[str, tuple[int, float]] = {}  # by sender, where more were refused; and until when
         self._single_replies = 0  # requests for several that brought one, in a row
         self._gave_several = False
 
@@ -129,6 +133,15 @@ class Endpoint:
         excess = self.failures - (1 if unreachable else FAILURES_BEFORE_REST)
         if excess >= 0:
             self.rest_until = now + min(MAX_REST_S, 0.5 * 2.0 ** min(excess, 10))
+
+    def max_n_for(self, sender: str, now: float) -> int:
+        """How many traces a request of this sender may ask for."""
+        proven, until = self._proven_n.get(sender, (self.max_n, math.inf))
+        return min(self.max_n, proven) if until > now else self.max_n
+
+    def prove_n(self, n: int, sender: str, now: float) -> None:
+        """So many came, where more were refused."""
+        self._proven_n[sender] = min(n, self.max_n_for(sender, now)), now + REFUSED_N_S if sender else math.inf
 
     def wait_s(self, now: float) -> float:
         """Seconds until it may be asked."""
@@ -211,10 +224,9 @@ class EndpointPool:
         """Whether no endpoint has ever said a word."""
         return not any(endpoint.answered for endpoint in self.endpoints)
 
-    @property
-    def max_n(self) -> int:
-        """The most traces that one request may ask for."""
-        return max(endpoint.max_n for endpoint in self.endpoints)
+    def max_n_for(self, sender: str, now: float) -> int:
+        """The most traces that one request of this sender may ask for."""
+        return max(endpoint.max_n_for(sender, now) for endpoint in self.endpoints)
 
     @property
     def latency_s(self) -> float:

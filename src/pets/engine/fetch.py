@@ -277,8 +277,8 @@ class Fetcher:
             endpoint = await self._unless_drained(self._pool_of(batch).pick(last))
             if endpoint is None:
                 return await receiver.fail(batch, reason or BusyError(DRAINED), charged=False)
-            if batch.size > endpoint.max_n:
-                return await self._fetch_parts(batch, endpoint.max_n, receiver)
+            if batch.size > (max_n := endpoint.max_n_for(batch.prompt.sender, clock())):
+                return await self._fetch_parts(batch, max_n, receiver)
             begun = clock()
             outcome = await self._request(endpoint, batch, receiver)
             if outcome is None:
@@ -399,7 +399,7 @@ class Fetcher:
         endpoint.succeeded(batch.size, received, seconds)
         self._failing = None
         if batch.refused_n:
-            endpoint.max_n = min(endpoint.max_n, max(batch.size, received))
+            endpoint.prove_n(max(batch.size, received), batch.prompt.sender, asyncio.get_running_loop().time())
         self._outage_since = self.outage = None
         self._served_at = asyncio.get_running_loop().time()
 

@@ -86,7 +86,7 @@ class ChatCompletions(ApiEndpoint):
             limit = state.settings.limits.max_tokens
             longest = Prompt.of_body(request.upstream_fields(limit)).max_tokens
             max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)
-        prompt = Prompt.of_body(request.upstream_fields(max_tokens))
+        prompt = Prompt.of_body(request.upstream_fields(max_tokens), sender=key.name)
         account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
         account.model = request.model
         while True:

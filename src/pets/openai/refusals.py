@@ -1,11 +1,12 @@
 """Fields of a request that a server refuses: which ones its error names, and the request without them.
 
 Servers differ in what they take beyond the few fields that all of them know, and a strict one answers an unknown field
-with 400 or 422. Such a refusal costs nothing: the field is left out, or sent under its other name, from then on.
+with 400 or 422. Such a refusal costs nothing: the field is left out, or sent under its other name, from then on. An
+error may name what it only repeats of a client's text: it is believed once the request went through without it.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pets.errors import RefusedError
@@ -71,7 +72,7 @@ def named_fields(content: bytes, sent: Collection[str]) -> set[str]:
 
 
 class RefusedFields:
-    """The fields that one model of a server has refused so far.
+    """The fields that one model of a server has refused so far: ``names``, and what is added.
 
     >>> refused = RefusedFields()
     >>> refused.add(FieldsRefusedError("400", ["max_tokens", "top_k"], 400), {"max_tokens": 9, "top_k": -1}, {"top_k"})
@@ -81,8 +82,8 @@ class RefusedFields:
     {'max_completion_tokens': 9}
     """
 
-    def __init__(self) -> None:
-        self._names: set[str] = set()
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = set(names)
         self._unsaid: list[str] = []
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -38,7 +39,8 @@ from pets.samplers.transport import (
 __all__ = ["OpenAISampler"]
 
 LOGGER = logging.getLogger("pets.samplers")
-MAX_MODELS = 1000  # whose refusals are remembered
+MAX_MODELS = 1000  # whose refusals are remembered, by sender
+REFUSALS_KEPT_S = 3600.0  # of a client's requests
 MODELS_TIMEOUT_S = 10.0
 MAX_MODELS_BYTES = 4 << 20
 KEY_STATUSES = frozenset({401, 403})  # of a key that is wrong or missing
@@ -54,7 +56,8 @@ class OpenAISampler(Sampler):
 
     ``stream`` reads log-probabilities while they come and holds one token's at a time: for long traces. ``dialect``
     says which fields the server knows beyond OpenAI's own, by its address if not given; one that it refuses with a 400
-    or 422 that names it is left out from then on, unless that would change what was asked. ``headers`` go with every
+    or 422 that names it is left out from then on, unless that would change what was asked; what was learned from a
+    client's request (a prompt with a ``sender``) is for that client's alone, for an hour. ``headers`` go with every
     request. ``loopback`` is for a server of this machine: no proxies, no connections kept. Tries nothing else twice.
     A request takes ``timeout`` seconds at most; a reply of more than ``max_reply_bytes`` (a fourth of it without
     log-probabilities), after decompression, is a ``ReplyError``. A stream may be longer: one event of it may not, and
@@ -86,7 +89,7 @@ class OpenAISampler(Sampler):
         check_address(url)
         self._model, self._dialect, self._stream = model, DIALECTS[dialect or dialect_of(url)], stream
         self._has_key = bool(key or headers)
-        self._refused: dict[str, RefusedFields] = {}  # by model
+        self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
         # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
         self._given_transport, self._loopback = transport, loopback
@@ -103,9 +106,8 @@ class OpenAISampler(Sampler):
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
         if self._stream and prompt.body is None:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        if len(self._refused) >= MAX_MODELS:  # a gateway's clients name what they like
-            self._refused.clear()
-        refused = self._refused.setdefault(str(body["model"]), RefusedFields())
+        model = str(body["model"])
+        refused = RefusedFields(self._left_out(prompt.sender, model))
         while True:
             sent = refused.without(body)
             try:
@@ -114,8 +116,22 @@ class OpenAISampler(Sampler):
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
             if words := refused.news():  # a host may refuse one field after another: they are said together
-                LOGGER.warning("%s: %s (%s).", self._base, words, body["model"])
+                self._learn(prompt.sender, model, refused.names, words)
             return traces
+
+    def _left_out(self, sender: str, model: str) -> list[str]:
+        """The fields that the model has refused this sender."""
+        names, until = self._refused.get((sender, model), ([], math.inf))
+        return names if until > asyncio.get_running_loop().time() else []
+
+    def _learn(self, sender: str, model: str, names: list[str], words: str) -> None:
+        """A request went through without these."""
+        if not set(names) <= set(self._left_out(sender, model)):  # else another request has said so meanwhile
+            LOGGER.warning("%s: %s (%s).", self._base, words, model)
+        while len(self._refused) >= MAX_MODELS:  # a gateway's clients name what they like
+            del self._refused[next(iter(self._refused))]
+        until = asyncio.get_running_loop().time() + REFUSALS_KEPT_S if sender else math.inf
+        self._refused[sender, model] = names, until
 
     async def _traces(
         self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
@@ -187,8 +203,7 @@ class OpenAISampler(Sampler):
     @property
     def left_out(self) -> list[str]:
         """The fields that the server has refused for this model, which are no longer sent."""
-        refused = self._refused.get(self._model)
-        return [] if refused is None else refused.names
+        return self._refused.get(("", self._model), ([], math.inf))[0]
 
     async def close(self) -> None:
         """Close every connection; the next request opens new ones."""
