@@ -68,7 +68,7 @@ def local(gateway):
     return gateway
 
 
-@pytest.mark.parametrize("model", ["pets/nosuch", "nosuch", "pets/", "pets/pets/mock"])
+@pytest.mark.parametrize("model", ["pets/nosuch", "nosuch", "pets/pets/mock"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_local_model_answers_to_its_own_name_alone(local, model, stream):
     reply = local.ask(model=model, stream=stream)
