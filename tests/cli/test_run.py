@@ -1,10 +1,16 @@
 """What a run shows while it is under way; the first Ctrl-C drains, the second stops at once."""
 
 import asyncio
+import contextlib
 import io
+import json
 import os
+import pty
 import re
 import signal
+import sys
+import termios
+import threading
 import time
 from dataclasses import replace
 
@@ -16,8 +22,10 @@ from pets.engine import Snapshot
 from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency
 from pets.errors import BusyError, UnreachableError
+from pets.mock import MockModel, running, synthetic
 
 from ..simulated_time import run_simulated
+from ..waiting import PATIENCE_S, wait_until
 
 UNDER_WAY = Snapshot(
     questions=10,
@@ -111,6 +119,71 @@ def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):
 
     assert asyncio.run(main()) == "done"
     assert capsys.readouterr().err == "\nWaiting. Ctrl-C again stops at once.\n"
+
+
+class Screen:
+    """A terminal of 80 columns and 24 lines, as far as rich's live display steers one."""
+
+    def __init__(self):
+        self.rows, self.row, self.column = [" " * 80] * 24, 0, 0
+
+    def write(self, text):
+        for steer, parameter, final, plain in re.findall(r"(\x1b\[([?\d;]*)([A-Za-z]))|([^\x1b])", text):
+            if not steer:
+                self._print(plain)
+            elif final == "A":
+                self.row = max(0, self.row - int(parameter or 1))
+            elif final == "K":
+                self.rows[self.row] = " " * 80
+            else:
+                assert final in "mhl", steer  # colours, and whether the cursor is seen
+
+    def _print(self, character):
+        if character == "\r":
+            self.column = 0
+        elif character == "\n" or self.column == 80:
+            if self.row == 23:
+                self.rows = [*self.rows[1:], " " * 80]
+            self.row, self.column = min(23, self.row + 1), 0
+        if character not in "\r\n":
+            line = self.rows[self.row]
+            self.rows[self.row] = line[: self.column] + character + line[self.column + 1 :]
+            self.column += 1
+
+
+def test_the_words_of_ctrl_c_stay_on_a_terminal_under_its_live_figures(popen, tmp_path):
+    questions = [{"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4"} for i in range(10)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
+    mock = MockModel(synthetic(10, strength=0.3, tokens=64), tokens_per_second=40)
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, 80))
+    seen = bytearray()
+    with running(mock) as url:
+        words = ["solve", "questions.jsonl", "--endpoint", url, "--model", "mock", "--budget", "30x", "-o", "a.jsonl"]
+        command = [sys.executable, "-c", "from pets.cli.main import main; main()", *words, "--concurrency", "4"]
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        child = popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment | {"TERM": "xterm"})
+        os.close(follower)
+        reading = threading.Thread(target=read_all, args=(leader, seen))
+        reading.start()
+        wait_until(lambda: b"in flight" in seen or child.poll() is not None)
+        child.send_signal(signal.SIGINT)
+        child.wait(PATIENCE_S)
+    reading.join(PATIENCE_S)
+    os.close(leader)
+    after = seen.partition(b"Ctrl-C again")[2]
+    assert b"in flight, " in after  # figures were painted again
+    screen = Screen()
+    screen.write(seen.decode())
+    lines = [line.rstrip() for line in screen.rows]
+    assert "Waiting for the traces in flight. Ctrl-C again stops at once." in lines
+    assert not any(line.startswith(("hardest", "spent  ")) for line in lines)  # and no part of them stays
+
+
+def read_all(leader, seen):
+    with contextlib.suppress(OSError):  # the last process at the other end is gone
+        while part := os.read(leader, 65536):
+            seen.extend(part)
 
 
 def test_the_second_signal_cancels():

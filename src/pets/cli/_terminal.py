@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import click
 
@@ -23,9 +24,10 @@ def terminal_text(text: str, keep: str = "") -> str:
 def echo(*lines: str, err: bool = False) -> None:
     """Print lines on stdout, or with ``err`` on stderr: the one way by which words and data of verbs go there.
 
-    Whatever text of a file or server is in a line, it ends no line and steers no terminal.
+    Whatever text of a file or server is in a line, it ends no line and steers no terminal. While live figures are
+    shown, rich stands in for ``sys.stderr`` and prints above them; click by itself would find the stream behind it.
     """
-    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), err=err)
+    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), file=sys.stderr if err else None)
 
 
 def echo_drawing(drawing: str, *, err: bool = False) -> None:
