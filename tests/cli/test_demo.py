@@ -1,6 +1,7 @@
 """``pets demo``: the recorded comparison, the live model or why there is none, and one line for a mistake."""
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def test_where_the_model_cannot_run_the_recorded_part_stands_alone(show, monkeyp
     out, _ = show(tmp_path / "page.html", live=True)
     assert "No model can run here" in out and "pip install" in out
     assert "No model can run here" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_without_what_draws_pages_all_is_shown_and_none_written(show, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    out, words = show(tmp_path / "page.html")
+    assert "no answer has a third" in out
+    assert 'No page was written: vl_convert is not installed. Try: pip install "pets-llm[plots]"' in words
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_live_model_answers_the_first_questions(show, weights, tmp_path):

@@ -25,7 +25,7 @@ def asked(*texts):
     async def run():
         async def arriving():
             for text in texts:
-                yield text if isinstance(text, bytes) else text.encode()
+                yield text.encode() if isinstance(text, str) else text
 
         parse = spoken_problem({}, "number")
         return [one async for one in problems_in(arriving(), parse, lambda at, why: refused.append((at, why)))]
@@ -80,6 +80,51 @@ def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
     monkeypatch.setattr(_stdin, "CHUNK", 64)
     found = read(io.BytesIO(b"x" * 5000 + b"\nnext\n"))
     assert found == [b"x" * 40, b"next"]
+
+
+CSV = '''
+id,question,gold
+a,"What is 1, and
+then 2?",3
+b,5" pipe?,
+
+c,"broken" x,1
+d,one,two,three
+e,\xff?,1
+f,last?,6
+'''
+
+
+def test_rows_of_csv_come_under_the_numbers_of_their_lines():
+    content = CSV.encode("latin-1")
+    texts = read(io.BytesIO(content))
+    rows = [(place, row) for place, row in enumerate(texts, 1) if row]
+    assert [place for place, _ in rows] == [4, 5, 7, 8, 9, 10]
+    found, refused = asked(*texts)
+    assert [(one.id, one.prompt.content[-1].content) for one in found] == [
+        ("a", "What is 1, and\nthen 2?"), ("b", '5" pipe?'), ("f", "last?"),
+    ]  # fmt: skip
+    assert [(at, why.split(" (")[0]) for at, why in refused] == [
+        (7, "this is not CSV"), (8, "it has more cells than the head"), (9, "this is not JSON in UTF-8"),
+    ]  # fmt: skip
+
+
+def test_a_row_of_csv_comes_while_the_pipe_is_still_open_and_an_open_quote_does_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(_stdin, "LONGEST", 1000)
+    reading, writing = os.pipe()
+
+    async def run():
+        with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as end:
+            arriving = lines(file)
+            end.write(b"id;question\na;What?\n")
+            assert await anext(arriving) == b""
+            assert (await anext(arriving)).value == {"id": "a", "question": "What?"}
+            end.write(b'b;"never\n' + b"x" * 400 + b"\n" + b"y" * 700 + b"\nc;Who?\n")
+            rest = [await anext(arriving) for _ in range(4)]
+            assert [bool(row) for row in rest] == [False, False, True, True]
+            assert "Is a quote missing?" in rest[2].problem and rest[3].value == {"id": "c", "question": "Who?"}
+
+    asyncio.run(run())
 
 
 def test_a_question_is_read_by_the_type_that_is_given_unless_it_says_another():

@@ -107,6 +107,22 @@ def test_questions_on_stdin_are_asked_and_answered(plan):
     assert all(row["text"] and row["complete"] and row["gold"] == "A" for row in found)
 
 
+def test_questions_on_stdin_may_be_csv(plan):
+    with running(MockModel(synthetic(4, strength=0.3))) as url:
+        words = ["stream", "--plan", str(plan), "--endpoint", url, "--model", "mock"]
+        text = "id,question,answer_type\n" + "".join(f"q{i},Question q{i},choice:options=4\n" for i in range(3))
+        result = CliRunner().invoke(cli, words, input=text)
+    assert sorted(row["id"] for row in rows(result)) == ["q0", "q1", "q2"]
+    assert all(row["answer"] in "ABCD" for row in rows(result))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "no question\nno other\n", "id,question\n"])
+def test_a_stream_that_reads_no_question_fails(plan, text):
+    words = ["stream", "--plan", str(plan), "--endpoint", "http://127.0.0.1:9/v1", "--model", "mock"]
+    result = CliRunner().invoke(cli, words, input=text)
+    assert result.exit_code == 1 and "No question was read" in result.stderr
+
+
 def test_a_file_of_questions_sets_the_horizon(plan, tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps({"id": f"q{i}", "question": f"Question q{i}"}) + "\n" for i in range(6)))

@@ -1,4 +1,4 @@
-"""Lines that arrive one by one, perhaps for ever, and the questions in them."""
+"""Lines that arrive one by one, perhaps for ever, and the questions in them: JSONL, or CSV under its head."""
 
 import asyncio
 import io
@@ -7,12 +7,14 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO
+from itertools import chain
+from typing import Any, BinaryIO
 
 from pets.errors import InputError, PetsError
 from pets.questions import Problem
 from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from
 from pets.tabular import Record
+from pets.tabular.reading import FileRow, UnreadableRowsError, separated_rows, sniffed_suffix
 
 __all__ = ["lines", "problems_in", "replayed_problem", "spoken_problem"]
 
@@ -23,20 +25,20 @@ LONGEST = 1 << 24  # bytes of a line: a stream without line ends must not fill t
 Parse = Callable[[Record, int], Problem]
 
 
-async def lines(file: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a file or pipe as they come.
+async def lines(file: BinaryIO) -> AsyncIterator[bytes | FileRow]:
+    """The lines of a file or pipe as they come; of CSV its rows, and a blank for every other line.
 
     A thread of its own reads them: one that waits for a line cannot be cancelled, and must not keep the program from
     ending.
     """
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+    queue: asyncio.Queue[bytes | FileRow | None] = asyncio.Queue()
     room = threading.Semaphore(AHEAD)
 
     def read() -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits for more
             with suppress(OSError, ValueError):  # a pipe that broke, or was closed, has ended
-                for line in _split(file):
+                for line in _with_csv_rows(_split(file)):
                     room.acquire()
                     loop.call_soon_threadsafe(queue.put_nowait, line)
             loop.call_soon_threadsafe(queue.put_nowait, None)
@@ -76,8 +78,57 @@ def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
         yield rest
 
 
+def _with_csv_rows(lines: Iterator[bytes]) -> Iterator[bytes | FileRow]:
+    """Lines as they are or, where the first of them is a head of CSV, its rows, under the numbers of their last lines.
+
+    A row that is no CSV is told, and the next line begins another.
+    """
+    first = b""
+    for first in lines:
+        if first.strip():
+            break
+        yield first
+    if sniffed_suffix(first) != ".csv":
+        yield from chain([first] if first.strip() else [], lines)
+        return
+    head, taken, broken = first.decode("utf-8-sig", "replace"), 1, True  # lines since the last row: the head
+
+    def texts() -> Iterator[str]:
+        nonlocal taken
+        size = 0
+        for line in lines:
+            size = len(line) + (size if taken else 0)
+            taken += 1
+            if size > LONGEST:
+                raise UnreadableRowsError(f"a row has over {LONGEST:,} bytes. Is a quote missing?")
+            yield line.decode("utf-8", "surrogateescape") + "\n"
+
+    def numbered(row: FileRow) -> Iterator[bytes | FileRow]:
+        nonlocal taken
+        yield from [b""] * (taken - 1)
+        taken = 0
+        yield row
+
+    while broken:
+        broken = False
+        try:
+            for row in separated_rows(chain([head], texts())):
+                yield from numbered(row)
+        except UnreadableRowsError as error:
+            broken = True
+            yield from numbered(FileRow("", None, error.problem))
+
+
+def _record(line: bytes | FileRow) -> Any:
+    if isinstance(line, FileRow) and line.problem:
+        raise InputError(line.problem)
+    record = line.value if isinstance(line, FileRow) else json.loads(line)
+    json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
+    return record
+
+
 async def problems_in(
-    arriving: AsyncIterator[bytes], parse: Parse, refuse: Callable[[int, str], None]
+    arriving: AsyncIterator[bytes | FileRow], parse: Parse, refuse: Callable[[int, str], None]
 ) -> AsyncIterator[Problem]:
     """The question of each line; a line that holds none is refused with its number, and the stream goes on.
 
@@ -86,12 +137,11 @@ async def problems_in(
     place = number = 0
     async for line in arriving:
         place += 1
-        if not line.strip():
+        if isinstance(line, bytes) and not line.strip():
             continue
         number += 1
         try:
-            record = json.loads(line)
-            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
+            record = _record(line)
             if not isinstance(record, dict):
                 raise InputError("a question is an object with id and question.")
             problem = parse(record, number)

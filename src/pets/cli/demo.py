@@ -15,9 +15,10 @@ from pets.cli.options import FILE
 from pets.core.tally import majority
 from pets.engine import Engine
 from pets.engine.budget import Amount
-from pets.errors import LocalModelError
+from pets.errors import InputError, LocalModelError
 from pets.pools import Pool, load
 from pets.questions import question_set
+from pets.report import charts_library
 from pets.samplers.local import LocalSampler
 
 __all__ = ["DemoOptions", "demo", "run_demo"]
@@ -66,6 +67,11 @@ def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
     print_recorded(recorded, data)
     live = asyncio.run(_live(options, pool, words)) if options.live else LivePart("Left out: --no-live was given.")
     print_live(live, data)
+    try:
+        charts_library()
+    except InputError as error:  # all of it was shown: the page is an extra, as what draws it is
+        words.print(f"No page was written: {error}", soft_wrap=True, markup=False)
+        return
     write_page(options.report, recorded, live)
     words.print(f"Page with all of this: {options.report}", soft_wrap=True, markup=False)  # a path stays in one piece
 

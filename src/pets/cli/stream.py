@@ -167,7 +167,7 @@ def stream(
     recording: StreamPoolOptions,
     result: OutputOptions,
 ) -> None:
-    """Answer questions as they arrive: JSONL in, a line of JSON for each as soon as it is answered.
+    """Answer questions as they arrive: JSONL or CSV in, a line of JSON for each as soon as it is answered.
 
     \b
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
@@ -177,7 +177,7 @@ def stream(
     pets stream --store runs.db --resume < questions.jsonl    where it stopped
 
     QUESTIONS is a file, a named set, or - for stdin, which is the default. A line is {"id", "question" or "prompt",
-    "answer_type": "number"?}. A budget in traces is never exceeded; what easy questions leave goes to others. A line
+    "answer_type": "number"?}, or under a head of CSV a row with those columns. A budget in traces is never exceeded; what easy questions leave goes to others. A line
     that cannot be asked gets a line with "error", and the stream goes on. Ctrl-C takes in no more, waits for the traces
     in flight and answers every question that was begun. With a store nothing is paid for twice, whatever ends the
     process.
@@ -199,7 +199,9 @@ def stream(
         complete = running.run()
     if not complete:
         sys.exit(INTERRUPTED)
-    if running.summary.questions and not running.summary.answered:
+    if not running.summary.questions and not storage.resume:
+        echo('No question was read: a line is {"id", "question"}, or a row of CSV under its head.', err=True)
+    if not running.summary.answered and (running.summary.questions or not storage.resume):
         sys.exit(NOTHING_ANSWERED)
 
 

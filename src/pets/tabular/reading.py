@@ -17,10 +17,13 @@ __all__ = [
     "SUFFIXES",
     "FileRow",
     "Record",
+    "UnreadableRowsError",
     "max_unpacked",
     "parse_json",
     "read_rows",
     "rows_of",
+    "separated_rows",
+    "sniffed_suffix",
     "suffix_of",
     "unpacked_lines",
 ]
@@ -90,7 +93,7 @@ def rows_of(
 ) -> Iterator[FileRow]:
     """The rows of an open file; ``suffix`` "" looks at how it begins."""
     try:
-        form = suffix or _sniffed(file.peek(SNIFFED_BYTES)[:SNIFFED_BYTES])
+        form = suffix or sniffed_suffix(file.peek(SNIFFED_BYTES)[:SNIFFED_BYTES])
         if form == ".parquet":
             yield from _parquet(file, limit)
         elif form == ".json":
@@ -102,20 +105,24 @@ def rows_of(
         else:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             try:
-                yield from _text_lines(text) if form == ".txt" else _separated(text)
+                yield from _text_lines(text) if form == ".txt" else separated_rows(text)
             finally:
                 text.detach()  # the file is closed by whoever opened it
     except UnicodeDecodeError as failure:
         raise error(f"{title}: byte {failure.start + 1} is not UTF-8. Save it as UTF-8.") from None
-    except _UnreadableFileError as failure:
+    except UnreadableRowsError as failure:
         raise error(f"{title}: {failure}") from None
 
 
-class _UnreadableFileError(Exception):
-    """The file as a whole is not what it seems to be."""
+class UnreadableRowsError(Exception):
+    """The file as a whole is not what it seems to be; of CSV, the rows from ``place`` on."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        super().__init__(f"{place}: {problem}" if place else problem)
+        self.problem = problem
 
 
-def _sniffed(head: bytes) -> str:
+def sniffed_suffix(head: bytes) -> str:
     """The format of a file without a known suffix: JSON, CSV under a head of several short names, or plain lines."""
     if head.startswith(b"PAR1"):
         return ".parquet"
@@ -183,7 +190,7 @@ def _json(raw: bytes) -> Iterator[FileRow]:
     """A list of records, one record, or (where the file as a whole is not JSON) one per line."""
     content, problem = parse_json(raw)
     if problem and (raw.lstrip().startswith(b"[") or raw.count(b"\n{") == 0):
-        raise _UnreadableFileError(f"{problem} Repair it; or is it .jsonl?")
+        raise UnreadableRowsError(f"{problem} Repair it; or is it .jsonl?")
     if problem:
         yield from _lines(raw.split(b"\n"))
     elif isinstance(content, list):
@@ -191,7 +198,7 @@ def _json(raw: bytes) -> Iterator[FileRow]:
     elif isinstance(content, dict):
         yield FileRow("entry 1", content)
     else:
-        raise _UnreadableFileError(f"it holds {raw.strip()[:40].decode(errors='replace')}, and no list of records.")
+        raise UnreadableRowsError(f"it holds {raw.strip()[:40].decode(errors='replace')}, and no list of records.")
 
 
 def _text_lines(file: Iterable[str]) -> Iterator[FileRow]:
@@ -210,7 +217,7 @@ def _separator(head: str) -> str:
     return max(SEPARATORS, key=bare.count)
 
 
-def _separated(file: Iterable[str]) -> Iterator[FileRow]:
+def separated_rows(file: Iterable[str]) -> Iterator[FileRow]:
     """The rows of a CSV file; an empty cell holds nothing."""
     csv.field_size_limit(MAX_CELL_CHARS)
     lines = iter(file)
@@ -226,7 +233,8 @@ def _separated(file: Iterable[str]) -> Iterator[FileRow]:
             values = [cell or None for cell in cells] + [None] * (len(names) - len(cells))
             yield FileRow(place, dict(zip(names, values, strict=False)), problem)
     except csv.Error as error:
-        raise _UnreadableFileError(f"line {reader.line_num}: this is not CSV ({error}). Repair the line.") from None
+        problem, place = f"this is not CSV ({error}). Repair the line.", f"line {reader.line_num}"
+        raise UnreadableRowsError(problem, place) from None
 
 
 def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
@@ -248,7 +256,7 @@ def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
                     number += 1
                     yield FileRow(f"row {number}", record)
     except arrow.ArrowException as error:
-        raise _UnreadableFileError(f"this is not Parquet ({error}). Check the file or copy it again.") from None
+        raise UnreadableRowsError(f"this is not Parquet ({error}). Check the file or copy it again.") from None
 
 
 def _check_declared(metadata: Any, limit: int) -> list[str]:
@@ -261,7 +269,7 @@ def _check_declared(metadata: Any, limit: int) -> list[str]:
         cells = zip(parts, columns, strict=True)
         size += max(group.total_byte_size, sum(p.num_values * max(c.length, MIN_CELL_BYTES) for p, c in cells))
         if any(PREFIXED in part.encodings for part in parts):  # one long text could be the start of millions
-            raise _UnreadableFileError(f"it is encoded as {PREFIXED}, which is not read. Write it with another.")
+            raise UnreadableRowsError(f"it is encoded as {PREFIXED}, which is not read. Write it with another.")
     if size > limit:
         raise OSError(_too_large(limit))
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
