@@ -1,6 +1,10 @@
-"""The figures of the method's page, computed and drawn by the package: ``NAME-light.svg`` and ``NAME-dark.svg``."""
+"""Draw the figures of the method's page into docs/figures: ``python -m scripts.docs.figures`` (some seconds).
+
+Each is computed and drawn by the package, as ``NAME-light.svg`` and ``NAME-dark.svg``.
+"""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +17,8 @@ __all__ = ["FIGURES", "write_figure", "write_figures"]
 COLOURS = {"light": ("#1b1f24", "#59626f", "#e3e6ea"), "dark": ("#e6e8eb", "#a3adba", "#3a424c")}
 """Ink, faint ink and lines, as report/palette.css has them."""
 BATCHES = 20
+NEEDLESS = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"|(?<=\.\d\d)\d+')
+"""Words for every mark of a drawing that a page shows as a picture, with its own; less than hundredths of a pixel."""
 TALLIES = ((1,), (1, 1), (2, 1), (2, 2), (3, 1), (4,), (3, 3), (5, 1), (6, 2), (8,), (8, 8), (12, 4), (16,))
 OPTIONS = 4
 
@@ -72,4 +78,8 @@ def write_figure(chart: Chart, folder: Path, name: str) -> None:
     """Write a chart for light and for dark pages."""
     for scheme, colours in COLOURS.items():
         drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours)))
-        (folder / f"{name}-{scheme}.svg").write_text(drawing, "utf-8")
+        (folder / f"{name}-{scheme}.svg").write_text(NEEDLESS.sub("", drawing), "utf-8")
+
+
+if __name__ == "__main__":
+    write_figures(Path(__file__).resolve().parents[2] / "docs" / "figures")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.docs.cli_reference import cli_page
-from scripts.docs.figures import write_figures
 from scripts.docs.python_reference import REFERENCE_PAGES, reference_page
 
 __all__ = ["ROOT", "nav_pages", "write_tree"]
@@ -43,7 +42,6 @@ def write_tree(folder: Path) -> Path:
     for name in REFERENCE_PAGES:
         (docs / name).write_text(reference_page(name), "utf-8")
     (docs / "examples.md").write_text(_examples_page(), "utf-8")
-    write_figures(docs / "figures")
     return Path(shutil.copy(ROOT / "zensical.toml", folder))
 
 

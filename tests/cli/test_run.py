@@ -161,7 +161,9 @@ def test_the_words_of_ctrl_c_stay_on_a_terminal_under_its_live_figures(popen, tm
     with running(mock) as url:
         words = ["solve", "questions.jsonl", "--endpoint", url, "--model", "mock", "--budget", "30x", "-o", "a.jsonl"]
         command = [sys.executable, "-c", "from pets.cli.main import main; main()", *words, "--concurrency", "4"]
-        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")
+        }
         child = popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment | {"TERM": "xterm"})
         os.close(follower)
         reading = threading.Thread(target=read_all, args=(leader, seen))

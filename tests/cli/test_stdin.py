@@ -82,7 +82,7 @@ def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
     assert found == [b"x" * 40, b"next"]
 
 
-CSV = '''
+CSV = """
 id,question,gold
 a,"What is 1, and
 then 2?",3
@@ -92,7 +92,7 @@ c,"broken" x,1
 d,one,two,three
 e,\xff?,1
 f,last?,6
-'''
+"""
 
 
 def test_rows_of_csv_come_under_the_numbers_of_their_lines():
