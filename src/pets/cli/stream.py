@@ -177,10 +177,10 @@ def stream(
     pets stream --store runs.db --resume < questions.jsonl    where it stopped
 
     QUESTIONS is a file, a named set, or - for stdin, which is the default. A line is {"id", "question" or "prompt",
-    "answer_type": "number"?}, or under a head of CSV a row with those columns. A budget in traces is never exceeded; what easy questions leave goes to others. A line
-    that cannot be asked gets a line with "error", and the stream goes on. Ctrl-C takes in no more, waits for the traces
-    in flight and answers every question that was begun. With a store nothing is paid for twice, whatever ends the
-    process.
+    "answer_type": "number"?}, or under a head of CSV a row with those columns. A budget in traces is never exceeded;
+    what easy questions leave goes to others. A line that cannot be asked gets a line with "error", and the stream goes
+    on. Ctrl-C takes in no more, waits for the traces in flight and answers every question that was begun. With a store
+    nothing is paid for twice, whatever ends the process.
     """
     check_rows_output(result.output)
     if not storage.resume and result.output is not None and (before := answers_in(result.output)):
