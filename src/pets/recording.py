@@ -33,6 +33,7 @@ from pets.registry import make_answer_type
 from pets.samplers import Sampler, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.store.export import pooled_question
+from pets.store.lock import locked_file
 from pets.tabular import atomic_write
 
 __all__ = ["Recording", "RecordingSummary", "record", "summarize_recording"]
@@ -121,37 +122,39 @@ async def record(
     """Sample what the file does not hold yet, appending a line per question; how many questions were sampled.
 
     ``on_progress`` hears how many questions of how many are recorded, first before any is sampled. What fails for good
-    ends the recording, and raises when the questions that were in flight beside it have come home.
+    ends the recording, and raises when the questions that were in flight beside it have come home. Refused while
+    another process records into the file.
     """
     for spec in {problem.answer_type for _, problem in recording.numbered}:
         make_answer_type(spec)  # a bad one raises before anything is paid for
-    numbered, kept = recording.numbered, _kept(path, recording)
-    _append(path, b"")  # a file that cannot be written, too
-    recording = _agree(path, recording, kept)
-    waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
-    writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
-    several = [samplers] if isinstance(samplers, Sampler) else samplers
-    fetcher = Fetcher(several, tries=tries, max_n=MAX_CHOICES, rpm=rpm, tpm=tpm, seed=recording.seed)
-    driver = Driver(
-        # Attempts that are charged and lost are made up for: nobody set a limit.
-        Allocator(_Every(recording.traces), Budget(max(1, len(waiting)) * recording.traces * tries)),
-        fetcher,
-        DriverConfig(
-            sampling=recording.sampling,
-            seeds=Seeds(recording.seed, cap=max(4096, recording.traces)),
-            concurrency=recording.open_questions * min(MAX_CHOICES, recording.traces),
-            answer=Recorded(),  # texts are read when the question is whole
-            keep_traces=True,
-        ),
-        positions={problem.id: place for place, problem in waiting},
-        on_close=lambda question: writer.write(question, driver),
-    )
-    on_progress(writer.done, writer.total)
-    if waiting:
-        await driver.run(_arriving(waiting), recording.open_questions)
-    if writer.failure is not None:
-        raise writer.failure
-    return writer.done - (len(numbered) - len(waiting))
+    with locked_file(path):
+        numbered, kept = recording.numbered, _kept(path, recording)
+        _append(path, b"")  # a file that cannot be written, too
+        recording = _agree(path, recording, kept)
+        waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
+        writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
+        several = [samplers] if isinstance(samplers, Sampler) else samplers
+        fetcher = Fetcher(several, tries=tries, max_n=MAX_CHOICES, rpm=rpm, tpm=tpm, seed=recording.seed)
+        driver = Driver(
+            # Attempts that are charged and lost are made up for: nobody set a limit.
+            Allocator(_Every(recording.traces), Budget(max(1, len(waiting)) * recording.traces * tries)),
+            fetcher,
+            DriverConfig(
+                sampling=recording.sampling,
+                seeds=Seeds(recording.seed, cap=max(4096, recording.traces)),
+                concurrency=recording.open_questions * min(MAX_CHOICES, recording.traces),
+                answer=Recorded(),  # texts are read when the question is whole
+                keep_traces=True,
+            ),
+            positions={problem.id: place for place, problem in waiting},
+            on_close=lambda question: writer.write(question, driver),
+        )
+        on_progress(writer.done, writer.total)
+        if waiting:
+            await driver.run(_arriving(waiting), recording.open_questions)
+        if writer.failure is not None:
+            raise writer.failure
+        return writer.done - (len(numbered) - len(waiting))
 
 
 async def _arriving(waiting: Sequence[tuple[int, Problem]]) -> AsyncIterator[Problem]:

@@ -1,6 +1,8 @@
 """Two processes on one run: the second is refused, however the first ends."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store
+from pets.store.lock import locked_file
 
 HOLD = """
 import sys
@@ -123,13 +126,13 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
 BARE_RACE = """
 import sys
 from pathlib import Path
-from pets.store.lock import RunLock
+from pets.store.lock import run_lock
 counter = Path(sys.argv[1]).with_name("counter")
 print("ready", flush=True)
 sys.stdin.readline()
 won = 0
 for _ in range(3000):
-    lock = RunLock(Path(sys.argv[1]), 1)
+    lock = run_lock(Path(sys.argv[1]), 1)
     if lock.take():
         counter.write_text(str(int(counter.read_text()) + 1))
         lock.release()
@@ -177,3 +180,24 @@ def test_a_hard_link_in_another_folder_is_refused(made_file, tmp_path):
         with pytest.raises(StateError, match="hard link") as error:
             Store.open(path)
         assert "\n" not in str(error.value)
+
+
+def test_a_file_is_held_by_whatever_name_it_has(tmp_path):
+    pool, link = tmp_path / "pool.jsonl", tmp_path / "link.jsonl"
+    pool.touch()
+    link.symlink_to(pool)
+    with locked_file(pool):
+        for name in (pool, link):
+            with pytest.raises(StateError, match="is being written by another process") as error, locked_file(name):
+                pass
+            assert "\n" not in str(error.value)
+        with locked_file(tmp_path / "other.jsonl"):
+            pass
+    with locked_file(link):
+        pass
+    assert sorted(tmp_path.iterdir()) == [link, pool]
+
+
+def test_what_is_no_plain_file_is_shared():
+    with locked_file(Path(os.devnull)), locked_file(Path(os.devnull)):
+        pass

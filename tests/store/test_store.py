@@ -170,3 +170,48 @@ def test_a_run_that_processes_shared_is_read_and_does_not_go_on(path, problems, 
             store.open_run(1)
         assert store.view(1).summary().traces == 1
         store.open_run(2).close()
+
+
+def test_a_run_that_has_a_rival_is_not_made(store, problems):
+    def is_running(run):
+        return run.state == "running"
+
+    with store.create(RunSettings("okg", 10), problems, identity="mine") as first:
+        with pytest.raises(StateError, match=f"run {first.id} .* another process has begun it") as error:
+            store.create(RunSettings("okg", 10), problems, identity="mine", is_rival=is_running)
+        assert "\n" not in str(error.value)
+        store.create(RunSettings("okg", 10), problems, identity="yours", is_rival=is_running).close()
+    store.create(RunSettings("okg", 10), problems, identity="mine", is_rival=is_running).close()
+    assert [run.id for run in store.runs()] == [1, 2, 3]
+
+
+CREATOR = """
+import sys
+from pets.errors import StateError
+from pets.questions import Problem
+from pets.samplers import Prompt
+from pets.store import RunSettings, Store
+with Store.open(sys.argv[1]) as store:
+    print("ready", flush=True)
+    made = 0
+    for line in sys.stdin:
+        problems = [Problem("q", Prompt("?"))]
+        try:
+            store.create(RunSettings("okg", 1), problems, identity=line, is_rival=lambda run: True).close()
+            made += 1
+        except StateError:
+            pass
+    print(made, flush=True)
+"""
+
+
+def test_of_processes_that_make_the_same_run_at_once_one_does(location, child):
+    creators = [child(CREATOR, location) for _ in range(3)]
+    for creator in creators:
+        assert creator.stdout.readline() == "ready\n"
+    for creator in creators:
+        creator.stdin.write("".join(f"{number}\n" for number in range(40)))
+        creator.stdin.close()
+    assert sum(int(creator.stdout.readline()) for creator in creators) == 40
+    with Store.open(location) as store:
+        assert len(store.runs()) == 40

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pets.cli._terminal import echo, json_line, terminal_text
 from pets.errors import InputError
+from pets.store.lock import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
 __all__ = [
@@ -107,7 +108,11 @@ def growing_output(
         with atomic_write(output) as file, open_rows(file, output.name, columns) as writer:
             yield writer.write
         return
-    with output.open("ab" if resume else "wb") as growing, open_rows(growing, output.name, columns) as writer:
+    with (
+        locked_file(output),
+        output.open("ab" if resume else "wb") as growing,
+        open_rows(growing, output.name, columns) as writer,
+    ):
 
         def write(row: Mapping[str, Any]) -> None:
             writer.write(row)

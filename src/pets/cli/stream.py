@@ -1,6 +1,8 @@
 """``pets stream``: questions as they arrive, answers as they come about, within a budget."""
 
 import asyncio
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +47,7 @@ from pets.core.budget import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
+from pets.engine.resume import identity_of
 from pets.engine.sources import check_resent, make_samplers
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
@@ -311,6 +314,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
             samplers,
             on_answer,
             store=options.storage.store,
+            source=_stdin_file() if problems is None else identity_of(config, problems, settings.model),
             drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
@@ -371,6 +375,15 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
         None if question_set is None else question_set.problems,
         lambda settings: _line_parser(settings, options.selection),
     )
+
+
+def _stdin_file() -> str | None:
+    """The file that stdin reads; none where it is a pipe or a terminal, which no other process reads as well."""
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return None
+    return f"file {status.st_dev}:{status.st_ino}" if stat.S_ISREG(status.st_mode) else None
 
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:

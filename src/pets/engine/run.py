@@ -66,7 +66,7 @@ from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
-from pets.store import Run, RunSettings, Store, StoredTrace
+from pets.store import Run, RunSettings, RunSummary, Store, StoredTrace
 from pets.types import Launch
 
 __all__ = ["Engine", "Keys", "Questions", "Session", "question_set_of", "solve"]
@@ -504,9 +504,15 @@ class Engine(Session):
             reserve = driver.estimator.reserve
             driver.resumed = [(id, numbers, [reserve(id) for _ in numbers]) for id, numbers, _ in driver.resumed]
         if self.stored_run is None and self._store is not None:
-            self.stored_run = self._store.create(self.settings, self.problems, identity=self._identity)
+            self.stored_run = self._store.create(
+                self.settings, self.problems, identity=self._identity, is_rival=self._is_rival
+            )
         self._driver = driver
         return driver
+
+    def _is_rival(self, run: RunSummary) -> bool:
+        """Whether this is the run with which the same call would have gone on, had it been there before."""
+        return self.repeatable and run.settings.budget == self.settings.budget
 
     def _fetcher(self) -> Fetcher:
         config, seed = self.config, self.config.seed

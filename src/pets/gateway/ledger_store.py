@@ -40,7 +40,7 @@ from typing import Any
 from pets.errors import StateError
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Durability
-from pets.store.lock import RunLock
+from pets.store.lock import run_lock
 from pets.store.sqlite import SQLiteDatabase
 
 __all__ = ["LedgerWriter"]
@@ -87,7 +87,7 @@ class LedgerWriter:
     def __init__(self, path: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
         self.database = SQLiteDatabase(path, create=True, durability=durability)
         self.reader = self._open_reader()
-        self._lock = RunLock(self.database.path, GATEWAY_LOCK)
+        self._lock = run_lock(self.database.path, GATEWAY_LOCK)
         if not self._lock.take():
             self.reader.close()
             self.database.close()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
@@ -155,7 +156,8 @@ class Stream(Session):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
-    patterns; ``on_alarm`` is called when it first raises the alarm.
+    patterns; ``on_alarm`` is called when it first raises the alarm. ``source`` names where the questions come from, if
+    that is known: the same stream of the same source is refused while another process works on it in this ``store``.
     """
 
     def __init__(
@@ -165,6 +167,7 @@ class Stream(Session):
         on_answer: Callable[[Answer], None],
         *,
         store: str | Path | None = None,
+        source: str | None = None,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> None:
@@ -180,7 +183,10 @@ class Stream(Session):
             run_settings = settings.to_run()
             self._store = Store.open(store)
             try:
-                self.stored_run = self._store.create(run_settings, (), stream=True)
+                identity = None if source is None else sha256(f"{source} {run_settings.to_json()}".encode()).hexdigest()
+                self.stored_run = self._store.create(
+                    run_settings, (), stream=True, identity=identity, is_rival=lambda run: run.state == "running"
+                )
             except BaseException:
                 self._store.close()
                 raise

@@ -106,6 +106,10 @@ class Database(ABC):
         """A transaction: all of it or nothing is written, durable when it ends."""
 
     @abstractmethod
+    def creating(self) -> AbstractContextManager[Transaction]:
+        """A transaction to look for a run and make it where it is not there: one at a time, over all processes."""
+
+    @abstractmethod
     def erasing(self) -> AbstractContextManager[Transaction]:
         """A transaction that deletes for good, as far as the database lets it."""
 

@@ -1,27 +1,28 @@
-"""The lock of a run: one process at a time holds it, and it ends with its holder, however that one dies.
+"""Locks of runs and files: one process at a time holds one, and it ends with its holder, however that one dies.
 
-It is the system's lock on an empty file beside the store, and it also holds between two openings in one process. The
-file goes when the lock is released; after a kill it stays, and locks nothing.
+It is the system's lock on an empty file beside what is locked, and it also holds between two openings in one process.
+The file goes when the lock is released; after a kill it stays, and locks nothing.
 """
 
 import os
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pets.errors import StateError
 
-__all__ = ["RunLock", "is_locked"]
+__all__ = ["FileLock", "is_locked", "locked_file", "run_lock"]
 
 RETRY_S = 0.02
 
 
-class RunLock:
-    """The right to write to run ``run`` of the store at ``store`` (``None``: in memory, nobody else can come)."""
+class FileLock:
+    """The lock that is the file at ``path`` (``None``: of what is in memory, where nobody else can come)."""
 
-    def __init__(self, store: Path | None, run: int) -> None:
-        self._path = None if store is None else _lock_path(store, run)
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
         self._file: int | None = None
 
     def take(self, timeout_s: float = 0.0) -> bool:
@@ -48,11 +49,34 @@ class RunLock:
         self._file = None
 
 
+def run_lock(store: Path | None, run: int) -> FileLock:
+    """The right to write to run ``run`` of the store at ``store`` (``None``: in memory)."""
+    return FileLock(None if store is None else _lock_path(store, run))
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Have a file that grows to this process alone; refused where another has it.
+
+    What is no plain file is shared, and what has no folder cannot be written by anybody.
+    """
+    lock = FileLock(None)
+    if path.parent.is_dir() and (path.is_file() or not path.exists()):
+        real = path.resolve()  # the one name of the file, whatever links lead to it
+        lock = FileLock(real.with_name(f"{real.name}.lock"))
+    if not lock.take():
+        raise StateError(f'"{path}" is being written by another process. Wait for it or stop it, or name another file.')
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def is_locked(store: Path | None, run: int) -> bool:
     """Whether somebody, this process included, holds the run now."""
     if store is None or not _lock_path(store, run).exists():
         return False
-    lock = RunLock(store, run)
+    lock = run_lock(store, run)
     if not lock.take():
         return True
     lock.release()

@@ -43,6 +43,7 @@ TYPE_NAME = re.compile("|".join(POSTGRES_TYPES))
 PLACEHOLDER = re.compile(r"\?(\d*)")
 TABLES_OF_SCHEMA = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets migrations ' || $1))"
+CREATION_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets creates ' || current_schema()))"
 TRY_LOCK = "SELECT pg_try_advisory_lock(hashtext('pets run ' || current_schema()), $1::int)"
 UNLOCK = "SELECT pg_advisory_unlock(hashtext('pets run ' || current_schema()), $1::int)"
 IS_LOCKED = (
@@ -98,6 +99,13 @@ class PostgresDatabase(Database):
             if isinstance(error, psycopg.Error):
                 raise self._failed(error) from None
             raise
+
+    @contextmanager
+    def creating(self) -> Iterator[Transaction]:
+        """As :meth:`Database.creating`."""
+        with self.transaction() as transaction:
+            transaction.execute(CREATION_LOCK)
+            yield transaction
 
     @contextmanager
     def erasing(self) -> Iterator[Transaction]:

@@ -3,14 +3,14 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from pets.errors import StateError
 from pets.store.database import Database, Durability, RowError, Transaction
-from pets.store.lock import RunLock, is_locked
+from pets.store.lock import FileLock, is_locked, run_lock
 from pets.store.migrations import MIGRATIONS
 
 __all__ = ["SQLiteDatabase"]
@@ -77,6 +77,10 @@ class SQLiteDatabase(Database):
                 raise self._failed(error) from None
             raise
 
+    def creating(self) -> AbstractContextManager[Transaction]:
+        """As :meth:`Database.creating`: a file has one writing transaction at a time."""
+        return self.transaction()
+
     @contextmanager
     def erasing(self) -> Iterator[Transaction]:
         """A transaction that overwrites what it deletes, in the log too, once nobody else reads the store."""
@@ -85,9 +89,9 @@ class SQLiteDatabase(Database):
             yield transaction
         self._run("PRAGMA wal_checkpoint(TRUNCATE)", ())
 
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> RunLock | None:
+    def lock_run(self, run: int, timeout_s: float = 0.0) -> FileLock | None:
         """As :meth:`Database.lock_run`."""
-        lock = RunLock(self.path, run)
+        lock = run_lock(self.path, run)
         return lock if lock.take(timeout_s) else None
 
     def is_locked(self, run: int) -> bool:

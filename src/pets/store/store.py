@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -52,15 +52,23 @@ class Store:
         return self._database.name
 
     def create(
-        self, settings: RunSettings, problems: Iterable[Problem], *, stream: bool = False, identity: str | None = None
+        self,
+        settings: RunSettings,
+        problems: Iterable[Problem],
+        *,
+        stream: bool = False,
+        identity: str | None = None,
+        is_rival: Callable[[RunSummary], bool] = lambda run: False,
     ) -> Run:
         """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
 
         The questions of a ``stream`` are added as they arrive; every other run has at least one. By its ``identity``
-        :meth:`runs_like` finds it again.
+        :meth:`runs_like` finds it again. Refused where a run of that identity ``is_rival``: of processes that begin
+        the same at once, one makes it.
         """
         with ExitStack() as undo:
-            with self._database.transaction() as transaction:
+            with self._database.creating() as transaction:
+                self._check_alone(identity, is_rival)
                 plain = settings.to_json()
                 id = int(transaction.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
                 if not add_questions(transaction, id, problems, first=0) and not stream:
@@ -128,6 +136,14 @@ class Store:
     def close(self) -> None:
         """Close the store; twice does no harm."""
         self._database.close()
+
+    def _check_alone(self, identity: str | None, is_rival: Callable[[RunSummary], bool]) -> None:
+        rival = None if identity is None else next(filter(is_rival, self.runs_like(identity)), None)
+        if rival is not None:
+            raise StateError(
+                f"run {rival.id} of {self.name} asks the same, and another process has begun it. Wait for it or stop "
+                "it; two would pay for the same answers twice."
+            )
 
     def _lock(self, run: int) -> LockedRun:
         lock = self._database.lock_run(run, LOCK_TIMEOUT_S)
