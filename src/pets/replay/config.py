@@ -70,4 +70,4 @@ class ReplayConfig:
 
     def seeds(self, pool: str, repetition: int) -> list[int]:
         """What seeds everything random of one repetition: nothing else does, so workers cannot matter."""
-        return [self.seed, crc32(pool.encode()), repetition]
+        return [self.seed, crc32(pool.encode("utf-8", "surrogatepass")), repetition]

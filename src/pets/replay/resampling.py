@@ -87,4 +87,6 @@ def resampled_weights(pool: PoolResult, count: int = RESAMPLES) -> Floats:
 
 @lru_cache(maxsize=1 << 14)
 def _weights(dataset: str, id: str, count: int) -> NDArray[np.int64]:
-    return np.random.default_rng([crc32(dataset.encode()), crc32(id.encode())]).poisson(1.0, count)
+    return np.random.default_rng([crc32(name.encode("utf-8", "surrogatepass")) for name in (dataset, id)]).poisson(
+        1.0, count
+    )
