@@ -1,11 +1,13 @@
 """The paths that only read: who may, what a browser is allowed to load, and that nothing else is there."""
 
+import contextlib
 import json
 import re
 from importlib.resources import files
 
 import pytest
 
+from pets.gateway import pages
 from pets.gateway.pages import PAGE_FILES, PALETTE_FILE
 
 from ..waiting import wait_until
@@ -77,3 +79,24 @@ def test_a_page_is_told_numbers_and_history_over_one_connection(gateway):
         first, _, name, second = (next(lines) for _ in range(4))
     assert json.loads(first.removeprefix("data: "))["totals"]["answered"] == 0
     assert name == "event: history" and json.loads(second.removeprefix("data: "))["span"] == "day"
+
+
+@pytest.mark.parametrize(("keys", "allowed"), [(["alice"], 8), (["alice", "bob"], 7)])
+def test_open_dashboards_are_bounded_for_each_key_and_in_all(keys, allowed, tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "MAX_DASHBOARDS", 8)
+    store = tmp_path / "g.db"
+    secrets = {name: ("", add_key(store, name)) for name in keys}
+    with run_gateway(store=store) as gateway, contextlib.ExitStack() as opened:
+
+        def status(name):
+            reply = gateway.client.stream("GET", "/dashboard/events", auth=secrets[name])
+            response = opened.enter_context(reply)
+            if response.status_code == 503:
+                assert response.headers["retry-after"] == "1" and b"Too many dashboards at once." in response.read()
+            return response.status_code
+
+        assert [status("alice") for _ in range(10)] == [200] * allowed + [503] * (10 - allowed)
+        if len(keys) > 1:
+            assert status("bob") == 200
+        opened.close()
+        wait_until(lambda: status("alice") == 200)  # those that went have left their places

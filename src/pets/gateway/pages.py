@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from itertools import count
 from typing import Any
@@ -12,7 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
+from pets.engine.places import Places
 from pets.gateway.auth import ApiKey, authenticate
 from pets.gateway.dashboard import Dashboard
 from pets.gateway.openapi import description
@@ -22,6 +25,7 @@ from pets.openai.errors import ApiError
 __all__ = ["DASHBOARD_REFRESH_S", "Pages"]
 
 DASHBOARD_REFRESH_S = 1.0
+MAX_DASHBOARDS = 64  # open at once; each is told everything anew every second
 HISTORY_EVERY = 3  # refreshes
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -42,6 +46,7 @@ class Pages:
     def __init__(self, state: GatewayState, refresh: float) -> None:
         self._state, self._refresh = state, refresh
         self._dashboard = Dashboard(state)
+        self._open_dashboards = Places(MAX_DASHBOARDS, lambda: state.keys.several)
         folder, package = files("pets.gateway").joinpath("page"), files("pets")
         self._page = folder.joinpath("dashboard.html").read_bytes()
         self._files = {name: folder.joinpath(name).read_bytes() for name in PAGE_FILES}
@@ -94,8 +99,8 @@ class Pages:
         if "once" in query:
             return _data(snapshot)
         self._history(key, query)  # a span that is not kept is refused now: a stream that has begun has no status
-        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(self._events(request), media_type="text/event-stream", headers=headers)
+        place = self._state.place(self._open_dashboards, key, what="dashboards")
+        return _EventStream(self._events(request), place)
 
     async def _events(self, request: Request) -> AsyncIterator[bytes]:
         query = request.query_params
@@ -152,6 +157,19 @@ class Pages:
 
     def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
         return authenticate(self._state.keys, request.headers, browser=browser)
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events, which keep their place until they end, however that is; refused where there is none."""
+
+    def __init__(self, events: AsyncIterator[bytes], place: AbstractContextManager[None]) -> None:
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            await super().__call__(scope, receive, send)
 
 
 def _data(data: dict[str, Any]) -> Response:
