@@ -2,15 +2,23 @@
 
 import asyncio
 import math
+import os
+import signal
+import subprocess
+import sys
 import threading
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 
 import pytest
 
+from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.engine.driver import Submission
-from pets.engine.question import OpenQuestion
-from pets.engine.reading import LONG_READ_CHARS, QUICK_QUESTION_S, ReadingThreads
+from pets.engine.question import UNREAD, OpenQuestion
+from pets.engine.reading import LONG_READ_CHARS, QUICK_QUESTION_S, ReadingThreads, read_again
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampling
 
@@ -52,7 +60,7 @@ def test_long_texts_are_read_outside_the_event_loop(monkeypatch, chars):
     monkeypatch.setattr(Choice, "extract", note)
     text = "x" * chars + ". The answer is A."
     assert read((question(Choice()), [Completion(text, "stop", 10)])) == [["A"]]
-    assert threads == ({"pets-reading_0"} if chars > LONG_READ_CHARS else {threading.main_thread().name})
+    assert threads == ({"pets-reading"} if chars > LONG_READ_CHARS else {threading.main_thread().name})
 
 
 @pytest.fixture
@@ -109,11 +117,113 @@ def test_a_question_that_takes_long_waits_for_its_likes_alone(monkeypatch, threa
     monkeypatch.setattr(Math, "same_soon", comparing(threads, False))
     for letter in "ab":
         read((question(Math()), powers(letter, 4)))
-    assert threads == {"a": ["pets-comparing_0"] + ["pets-comparing-long_0"] * 5, "b": ["pets-comparing_0"] * 6}
+    assert threads == {"a": ["pets-comparing"] + ["pets-comparing-long"] * 5, "b": ["pets-comparing"] * 6}
 
 
 def test_a_comparison_that_takes_long_waits_for_its_likes_alone(monkeypatch, threads):
     monkeypatch.setattr(Math, "same", comparing(threads, True))
     monkeypatch.setattr(Math, "same_soon", comparing(threads, None))
     read((question(Math()), powers("b", 2)))
-    assert threads["b"] == ["pets-comparing_0", "pets-comparing-long_0"]
+    assert threads["b"] == ["pets-comparing", "pets-comparing-long"]
+
+
+@dataclass(frozen=True, slots=True)
+class Looping(AnswerType):
+    """Reads "loop" for ever, in Python code; of other texts the last word."""
+
+    reading_seconds = 0.05
+
+    ended: threading.Event
+
+    def canonical(self, answer):
+        return answer or None
+
+    def extract(self, text):
+        try:
+            while "loop" in text:
+                next(count())
+        finally:
+            self.ended.set()
+        return text.split()[-1]
+
+
+@pytest.fixture
+def looping():
+    return Looping(threading.Event())
+
+
+@pytest.mark.timeout(60)
+def test_a_reading_that_never_ends_is_given_up_and_others_go_on(looping):
+    traces = [Completion(text, "stop", 10) for text in ("a 1", "loop", "a 2")]
+    assert read((question(looping), traces), (question(Choice()), [Completion("B", "stop", 10)])) == [
+        ["1", None, "2"],
+        ["B"],
+    ]
+    assert [trace.finish for trace in traces] == ["stop", UNREAD, "stop"]
+    assert traces[1].text == "loop"
+    assert looping.ended.wait(PATIENCE_S)  # the thread that was given up computes no more
+
+
+@pytest.mark.timeout(60)
+def test_time_that_a_thread_waits_is_not_processor_time(looping, monkeypatch):
+    """A busy machine loses no votes."""
+    slow = threading.Event()
+
+    def extract(kind, text):
+        slow.wait(10 * kind.reading_seconds)
+        return text
+
+    monkeypatch.setattr(Looping, "extract", extract)
+    assert read((question(looping), [Completion("a", "stop", 10)])) == [["a"]]
+
+
+@pytest.mark.timeout(60)
+def test_what_is_being_read_when_the_run_is_to_end_is_given_up(looping, monkeypatch):
+    monkeypatch.setattr(Looping, "reading_seconds", math.inf)
+    traces = [Completion("loop", "stop", 10)]
+
+    async def drained():
+        threads = ReadingThreads()
+        reading = asyncio.create_task(threads.read(question(looping), traces))
+        await asyncio.sleep(0)
+        threads.end_soon()
+        return await reading
+
+    assert asyncio.run(drained()) == [None] and traces[0].finish == UNREAD
+
+
+@pytest.mark.timeout(60)
+def test_a_text_that_was_given_up_is_read_again(looping):
+    assert read_again(looping, "a 1") == "1" and read_again(looping, "loop") == UNREAD
+
+
+ENDLESS = """
+import asyncio, sys, threading
+from test_reading import Completion, Looping, ReadingThreads, question
+
+class Blocked(Looping):
+    reading_seconds = float("inf")
+
+    def extract(self, text):
+        print("reading", flush=True)
+        threading.Event().wait()
+
+asyncio.run(ReadingThreads().read(question(Blocked(threading.Event())), [Completion("loop", "stop", 10)]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT to send")
+def test_ctrl_c_ends_the_process_whatever_is_being_read():
+    program = ENDLESS.replace("from test_reading", f"from {__name__.rpartition('.')[0] or 'engine'}.test_reading")
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"reading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) != 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from pets.answers.choice import Choice
 from pets.core.budget import Currency
 from pets.engine import Engine, restored, results
 from pets.engine.resume import lost_traces
@@ -58,6 +59,27 @@ def test_every_launch_is_durable_before_it_is_sent_and_every_trace_before_it_cou
     sampler.answer = answer
     run_to_end(engine)
     assert len(seen) == 20 and all(seen)
+
+
+@pytest.mark.timeout(60)
+def test_a_trace_whose_reading_took_too_long_is_kept_and_read_when_the_run_goes_on(tmp_path, monkeypatch):
+    path, extract = tmp_path / "runs.db", Choice.extract
+
+    def endless(kind, text):
+        while True:
+            pass
+
+    monkeypatch.setattr(Choice, "reads_at_once", False)
+    monkeypatch.setattr(Choice, "reading_seconds", 0.02)
+    monkeypatch.setattr(Choice, "extract", endless)
+    solution, answers = run_to_end(Engine(asked("a"), sampler=Scripted(), budget=4, store=path, keep_going=True))
+    assert solution.spent == 4 and answers[0].answer is None and answers[0].unreadable == 4
+    monkeypatch.setattr(Choice, "extract", extract)
+    monkeypatch.setattr(Choice, "reading_seconds", 10.0)
+    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(), top_up="+1"))
+    assert solution.spent == 5 and answers[0].votes == {"A": 5} and answers[0].unreadable == 0
+    with Store.open(path) as store:
+        assert [(trace.answer, trace.finish) for trace in store.view(1).traces()] == [("A", "stop")] * 5
 
 
 def test_stopped_at_once_what_was_in_flight_is_charged_and_told(tmp_path):

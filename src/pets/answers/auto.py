@@ -74,6 +74,7 @@ class Auto(AnswerType):
     """
 
     chosen_from_traces: ClassVar[bool] = True
+    reads_at_once: ClassVar[bool] = True
 
     type: TypeName | None = None
 

@@ -54,7 +54,15 @@ class AnswerType(ABC):
     """Whether a file of questions may name it; what runs the user's code, or sends answers elsewhere, says False."""
 
     runs_code: ClassVar[bool] = False
-    """Whether reading runs code of the user's, which may take its time: it is done outside the event loop."""
+    """Whether reading runs code that the user names."""
+
+    reads_at_once: ClassVar[bool] = False
+    """Whether texts of some thousand characters are read in a moment, whatever they say. Others are read outside the
+    event loop."""
+
+    reading_seconds: ClassVar[float] = 1.0
+    """Processor seconds that reading one text may take. A trace that takes more is not read: it casts no vote, and is
+    read again when its run is resumed."""
 
     asks_model: ClassVar[bool] = False
     """Whether a model says which answers are the same, when they are read."""

@@ -90,6 +90,7 @@ class Choice(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
     client_options: ClassVar[frozenset[str]] = frozenset({"options", "digits"})
 
     options: int | None = None

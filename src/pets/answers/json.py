@@ -47,6 +47,7 @@ class Json(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
     client_options: ClassVar[frozenset[str]] = frozenset({"field", "ignore"})
 
     field: str | None = None

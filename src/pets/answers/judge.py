@@ -45,6 +45,7 @@ class Judge(AnswerType):
 
     files_may_name: ClassVar[bool] = False
     asks_model: ClassVar[bool] = True
+    reads_at_once: ClassVar[bool] = True
 
     model: str | None = None
     endpoint: str | None = None

@@ -65,6 +65,7 @@ class Math(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
 
     seconds: float = 1.0
 

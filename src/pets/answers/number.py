@@ -31,6 +31,7 @@ class Number(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
 
     @property
     def instruction(self) -> str:

@@ -33,6 +33,7 @@ class Regex(AnswerType):
     """
 
     spec_option: ClassVar[str] = "pattern"
+    reads_at_once: ClassVar[bool] = True
 
     pattern: str
 

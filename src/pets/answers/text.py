@@ -73,6 +73,7 @@ class Text(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
 
     @property
     def instruction(self) -> str:

@@ -53,6 +53,7 @@ class YesNo(AnswerType):
     """
 
     operator_only: ClassVar[bool] = False
+    reads_at_once: ClassVar[bool] = True
 
     @property
     def options(self) -> int | None:

@@ -237,6 +237,7 @@ class Driver:
     def drain(self) -> None:
         """Take in no more questions and ask for no more traces; what is in flight comes home, and no try follows."""
         self.draining = True
+        self._reading.end_soon()
         self.fetcher.drain()
         self.stop_intake()
         self._wakeup.set()

@@ -26,6 +26,7 @@ from pets.store import StoredTrace
 from pets.types import Question, Verdict
 
 __all__ = [
+    "UNREAD",
     "Answer",
     "Certify",
     "Compare",
@@ -52,6 +53,8 @@ TraceReader = Callable[[Completion, AnswerType], str | None]
 
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
+UNREAD = "unread"
+"""The finish of a trace whose reading took too long: it is read again when its run is resumed."""
 EXCERPT_CHARS = 300
 
 MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty

@@ -37,7 +37,8 @@ from pets.engine.models import (
 )
 from pets.engine.pacing import Pace
 from pets.engine.progress import Snapshot, Solution, TargetMonitor, expected_of, expected_so_far
-from pets.engine.question import Answer, OpenQuestion, answer_type_of
+from pets.engine.question import UNREAD, Answer, OpenQuestion, answer_type_of
+from pets.engine.reading import read_again
 from pets.engine.resume import (
     LOST,
     adopt_run,
@@ -550,6 +551,7 @@ class Engine(Session):
 
     def _adopt(self, run: Run, driver: Driver) -> None:
         pending, whole_wave = self._settle_lost(run, driver)
+        self._read_again(run)
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
@@ -560,6 +562,16 @@ class Engine(Session):
         self.faults.update(run.load("faults") or {})
         labels = driver.labels_of(self.problems)
         adopt_run(driver.allocator, run, labels, self._kind, pending, whole_wave=whole_wave)
+
+    def _read_again(self, run: Run) -> None:
+        """Read what took too long when it came back, where its text was kept."""
+        if not any(trace.finish == UNREAD for trace in run.traces(texts=False)):
+            return
+        types = {problem.id: answer_type_of(problem, self.config.answer) for problem in self.problems}
+        unread = [trace for trace in run.traces() if trace.finish == UNREAD and trace.text]
+        forms = [read_again(types[trace.question], trace.text) for trace in unread]
+        pairs = [(trace, form) for trace, form in zip(unread, forms, strict=True) if form != UNREAD]
+        run.set_answers(replace(trace, answer=form, finish="stop") for trace, form in pairs)
 
     def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""

@@ -165,6 +165,12 @@ class Run(RunView):
         except RowError as error:
             raise StateError(_refusal(self.id, error)) from None
 
+    def set_answers(self, traces: Iterable[StoredTrace]) -> None:
+        """Write what traces that are there already say, now that they have been read again."""
+        rows = [(self.id, trace.question, trace.number, trace.answer, trace.finish) for trace in traces]
+        with self._database.transaction() as transaction:
+            transaction.executemany(sql.SET_ANSWER, rows)
+
     @staticmethod
     def check(problem: Problem) -> None:
         """Refuse a question that cannot be kept, before others are written with it."""

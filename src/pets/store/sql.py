@@ -57,6 +57,10 @@ ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
     "?19, ?20 FROM questions WHERE run = ?1 AND id = ?2"
 )
+SET_ANSWER = (
+    "UPDATE traces SET answer = ?4, finish = ?5 WHERE run = ?1 AND number = ?3 "
+    "AND question = (SELECT position FROM questions WHERE run = ?1 AND id = ?2)"
+)
 ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
