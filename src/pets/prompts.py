@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
+from pets.arguments import check_fields
 from pets.confidence import Confidence
 from pets.errors import InputError
 
@@ -149,7 +150,9 @@ class Sampling:
     extra_body: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", tuple(self.stop))
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        object.__setattr__(self, "stop", tuple(stop) if isinstance(stop, list) else stop)
+        check_fields(self)
         domains = (
             (self.max_tokens is None or self.max_tokens >= 1, f"max_tokens is at least 1; got {self.max_tokens}"),
             (self.temperature >= 0.0, f"temperature is at least 0; got {self.temperature}"),

@@ -29,6 +29,7 @@ import pets.answers
 import pets.policies
 import pets.samplers
 from pets.answers.base import AnswerType
+from pets.arguments import checked
 from pets.core.policy import Policy
 from pets.errors import PetsError, SpecError
 from pets.samplers.base import Sampler
@@ -163,6 +164,7 @@ def samplers() -> Catalog[Sampler]:
     return Catalog("sampler", pets.samplers, Sampler)  # type: ignore[type-abstract]
 
 
+@checked
 def make_policy(spec: str) -> Policy:
     """The policy that ``name`` or ``name:option=value,option=value`` describes.
 
@@ -172,6 +174,7 @@ def make_policy(spec: str) -> Policy:
     return policies().make(spec)
 
 
+@checked
 def make_answer_type(spec: str) -> AnswerType:
     """The answer type that ``name``, ``name:option=value`` or, for some, ``name:text`` describes.
 
@@ -183,6 +186,7 @@ def make_answer_type(spec: str) -> AnswerType:
     return answer_types().make(spec)
 
 
+@checked
 def make_sampler(spec: str) -> Sampler:
     """The sampler that ``name:option=value,...`` describes; its options are its constructor's plain arguments.
 

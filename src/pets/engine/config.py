@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast, get_type_hints
 
 from pets.answers.base import AnswerType
+from pets.arguments import check_fields, check_values
 from pets.confidence import KINDS, Kind
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, total_of
@@ -29,7 +30,7 @@ MIN_SEEDS = 4096  # per question
 class RunOptions(TypedDict, total=False):
     """The options of a run as keywords of ``solve`` and ``Engine``: those of :class:`RunConfig` and ``Sampling``."""
 
-    budget: str | int
+    budget: str | float
     policy: str | Policy
     max_traces: int | None
     concurrency: int
@@ -57,7 +58,7 @@ class RunOptions(TypedDict, total=False):
     top_p: float
     top_k: int
     min_p: float
-    stop: tuple[str, ...] | list[str]
+    stop: str | tuple[str, ...] | list[str]
     top_logprobs: int | None
     window: int
     reasoning_effort: str | None
@@ -116,6 +117,7 @@ class RunConfig:
     batch_api: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         positive = {"rpm": self.rpm, "tpm": self.tpm}
         domains = (
             (
@@ -190,12 +192,13 @@ class RunConfig:
     def with_options(self, options: RunOptions) -> "RunConfig":
         """The same with some of its options, or of its sampling's, replaced."""
         values = cast("dict[str, Any]", dict(options))
-        own, sampling = {f.name for f in fields(RunConfig)} - {"sampling"}, {f.name for f in fields(Sampling)}
+        own, sampling = {f.name for f in fields(RunConfig)}, {f.name for f in fields(Sampling)}
+        hints = get_type_hints(RunOptions)
         if "max_per_question" in values:
             raise InputError("the option max_per_question is now max_traces.")
-        if unknown := set(values) - own - sampling:
-            names = ", ".join(sorted(own | sampling))
-            raise InputError(f"there is no option {sorted(unknown)[0]!r}. Options: {names}.")
+        if unknown := set(values) - set(hints):
+            raise InputError(f"there is no option {min(unknown)!r}. Options: {', '.join(sorted(hints))}.")
+        check_values(hints, values)
         values["budget"] = str(values.get("budget", self.budget))
         price = values.get("price")
         if isinstance(price, str):

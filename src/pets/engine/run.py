@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, Unpack
 from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType
 from pets.answers.judge import Judge
+from pets.arguments import checked
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.cost import CostEstimator
@@ -167,6 +168,7 @@ class Engine(Session):
     """Points of expected self-consistency that this costs."""
     _identity: str | None = None
 
+    @checked
     def __init__(
         self,
         questions: Questions,
@@ -242,6 +244,7 @@ class Engine(Session):
         self._begin(config, problems, run.settings, sources, store, on_trace, run)
 
     @classmethod
+    @checked
     def resume(
         cls,
         store: str | Path,
@@ -722,6 +725,8 @@ def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Proble
         return question
     if isinstance(question, str):
         return Problem(f"q{number}", Prompt.question(question), AUTO)
+    if not isinstance(question, Mapping):
+        raise InputError(f"question {number} is {question!r}; expected a text, a Problem, or a record as in a file.")
     try:
         return problem_from(dict(question), number)
     except InputError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pets.arguments import checked
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
@@ -51,6 +52,7 @@ class RowProblem(NamedTuple):
         return f"{self.place}: {self.message}"
 
 
+@checked
 def read_pool(
     path: str | os.PathLike[str],
     *,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
 
+from pets.arguments import check_fields
 from pets.errors import InputError
 
 __all__ = ["BUDGETS", "ReplayConfig", "Target"]
@@ -45,6 +46,9 @@ class ReplayConfig:
     min_traces: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.budgets, list):
+            object.__setattr__(self, "budgets", tuple(self.budgets))
+        check_fields(self)
         if min(self.repetitions, self.size) < 1 or self.seed < 0:
             raise InputError(f"a replay needs repetitions >= 1, size >= 1 and seed >= 0; got {self}.")
         if self.target not in ("whole", "disjoint"):

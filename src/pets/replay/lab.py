@@ -10,11 +10,12 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from pets.arguments import checked
 from pets.cluster import RayCluster
 from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
@@ -65,9 +66,10 @@ class Repetition:
     moments: tuple[dict[float, Floats], ...]
 
 
+@checked
 def replay(
     pools: Sequence[Pool],
-    policies: Sequence[str | Policy],
+    policies: str | Policy | Sequence[str | Policy],
     *,
     config: ReplayConfig | None = None,
     answer: str | None = None,
@@ -76,7 +78,7 @@ def replay(
     progress: Progress | None = None,
     **settings: Any,
 ) -> list[PoolResult]:
-    """Run every policy, given as a spec or an object, on every pool.
+    """Run every policy, given as a spec or an object, on every pool; :func:`pets.read_pool` makes one of a file.
 
     ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...).
     ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
@@ -90,7 +92,11 @@ def replay(
     >>> found.result("okg").consistency.shape, float(found.result("okg").consistency[:, -1].min())
     ((2, 9), 1.0)
     """
+    if unknown := set(settings) - {field.name for field in fields(ReplayConfig)}:
+        known = ", ".join(field.name for field in fields(ReplayConfig))
+        raise InputError(f"there is no setting {min(unknown)!r}. Settings of a replay: {known}.")
     config = config or ReplayConfig(**settings)
+    policies = [policies] if isinstance(policies, str | Policy) else policies
     names = [pool.name for pool in pools]
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")

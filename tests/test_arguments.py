@@ -1,0 +1,137 @@
+"""Wrong types at the front doors are told in one line, whichever argument has one."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import pets
+from pets.arguments import check_values, checked
+from pets.engine.config import RunConfig, RunOptions
+from pets.errors import InputError
+from pets.pools import Pool, PooledQuestion
+from pets.prompts import Sampling
+from pets.replay import lab
+from pets.replay.config import ReplayConfig
+
+from .engine.conftest import Scripted, asked
+
+TOY = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
+WRONG = object()
+
+
+def solve(**arguments):
+    return pets.solve(**{"questions": asked(["q"]), "sampler": Scripted(), "budget": 2} | arguments)
+
+
+def engine(**arguments):
+    return pets.Engine(**{"questions": asked(["q"]), "sampler": Scripted()} | arguments)
+
+
+def replay(**arguments):
+    return pets.replay(**{"pools": [TOY], "policies": ["uniform"], "repetitions": 1} | arguments)
+
+
+def resume(**arguments):
+    return pets.Engine.resume(**{"store": "x.db"} | arguments)
+
+
+def read_pool(**arguments):
+    return pets.read_pool(**{"path": "x.jsonl"} | arguments)
+
+
+def parameters(function):
+    """Its arguments that have a type, without those that any value fits."""
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    every = inspect.signature(function).parameters.values()
+    return [p.name for p in every if p.kind not in kinds and p.name not in ("self", "cls")]
+
+
+DOORS = [
+    *((solve, name) for name in [*parameters(pets.solve), *RunOptions.__annotations__]),
+    *((engine, name) for name in [*parameters(pets.Engine), *RunOptions.__annotations__]),
+    *((resume, name) for name in parameters(pets.Engine.resume)),
+    *((replay, name) for name in [*parameters(lab.replay), *(field.name for field in fields(ReplayConfig))]),
+    *((read_pool, name) for name in parameters(pets.read_pool)),
+    *((make, "spec") for make in (pets.make_policy, pets.make_answer_type, pets.make_sampler)),
+    *((Sampling, field.name) for field in fields(Sampling)),
+    *((RunConfig, field.name) for field in fields(RunConfig)),
+]
+
+
+@pytest.mark.parametrize(("door", "name"), DOORS, ids=[f"{place}-{name}" for place, (_, name) in enumerate(DOORS)])
+def test_a_wrong_type_at_a_front_door_is_told_with_the_arguments_name(door, name):
+    with pytest.raises(InputError, match=rf"{name} is <object .*; expected "):
+        door(**{name: WRONG})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: solve(sampler=lambda prompt: "A"), "sampler is <function .*; expected a text, Sampler, "),
+        (lambda: pets.replay("x.jsonl", "okg"), r"pools is 'x.jsonl'; expected a sequence of \(Pool\)"),
+        (lambda: pets.replay([Path("x.jsonl")], "okg"), "pools is .*; expected"),
+        (lambda: replay(repetition=3), "no setting 'repetition'. Settings of a replay: repetitions, "),
+        (lambda: solve(questions=[5]), "question 1 is 5; expected a text, a Problem, or a record"),
+        (lambda: solve(questions=5), "questions is 5; expected"),
+        (lambda: solve(models=["a"]), "there is no option 'models'"),
+        (lambda: solve(sampler=[Scripted(), 5]), "sampler is .*; expected"),
+        (lambda: solve(policy=pets.make_policy), "policy is <function .*; expected a text or Policy"),
+    ],
+)
+def test_what_users_tried_is_an_input_error(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_a_mistyped_option_lists_the_keywords_that_there_are():
+    with pytest.raises(InputError, match="there is no option 'budjet'") as error:
+        solve(budjet=3)
+    listed = str(error.value).partition("Options: ")[2].rstrip(".").split(", ")
+    assert listed == sorted(RunOptions.__annotations__) and "models" not in listed and "headers" not in listed
+
+
+def test_one_policy_may_stand_alone():
+    alone, several = replay(policies="okg"), replay(policies=["okg"])
+    assert alone[0].result("okg").traces.tolist() == several[0].result("okg").traces.tolist()
+    assert replay(policies=pets.make_policy("uniform"))[0].results
+
+
+FITTING = [
+    (3, int), (np.int64(3), int), (3, float), (np.float64(0.5), float), (None, int | None), ("a", Literal["b"]),
+    ((), tuple[str, ...]), (("a",), tuple[str, ...]), (["a", None], Sequence[str | None]),
+    ({"a": [1]}, Mapping[str, Any]), ((x for x in "ab"), Iterable[str]), (print, Callable[[int], None]),
+    ("a", str | Sequence[str]), (WRONG, Any),
+]  # fmt: skip
+REFUSED = [
+    ("3", int), (0.5, int), ("0.5", float), (None, int), (1, Literal["b"]), (["a"], tuple[str, ...]),
+    (("a", 1), tuple[str, ...]), ("ab", Sequence[str]), ([1], Sequence[str]), ({"a": 1}, Mapping[str, str]),
+    ({1: "a"}, Mapping[str, str]), (3, Iterable[str]), ("print", Callable[[int], None]), (3, str | Sequence[str]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "hint"), FITTING)
+def test_what_an_annotation_says_is_taken(value, hint):
+    check_values({"value": hint}, {"value": value, "other": WRONG})
+
+
+@pytest.mark.parametrize(("value", "hint"), REFUSED)
+def test_what_an_annotation_does_not_say_is_refused(value, hint):
+    with pytest.raises(InputError, match=r"^value is .*; expected .*\.$"):
+        check_values({"value": hint}, {"value": value})
+
+
+def test_a_long_value_is_shown_in_part_and_a_missing_argument_is_pythons_own_error():
+    @checked
+    def length(text: str, *more: int) -> int:
+        return len(text) + len(more)
+
+    assert length("ab", 1, 2) == 4
+    with pytest.raises(InputError, match=r"^text is \[0, 1.{50,60}\.\.\.; expected a text\.$"):
+        length(list(range(1000)))
+    with pytest.raises(TypeError, match="missing a required argument"):
+        length()
