@@ -14,7 +14,7 @@ from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import pace_of
-from pets.errors import BudgetError, InputError, RefusedError, ReplyError, StateError
+from pets.errors import BudgetError, InputError, RefusedError, ReplyError, SamplerError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
@@ -200,7 +200,7 @@ def test_where_nothing_comes_the_reason_is_raised():
             await asyncio.sleep(1.0)
             raise ReplyError("half a reply")
 
-    with pytest.raises(ReplyError, match="half a reply"):
+    with pytest.raises(SamplerError, match="half a reply"):
         submit(make(Broken()), submission(deadline=10_000.0))
 
 

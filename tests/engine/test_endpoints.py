@@ -125,3 +125,12 @@ def test_the_health_of_so_many_models_is_remembered():
     for number in range(MAX_MODELS):
         pool.of_model(f"other {number}")
     assert pool.of_model("0") is not first
+
+
+def test_a_pool_knows_its_shortest_trace_and_forgets_failures_when_one_comes():
+    pool = EndpointPool([Scripted()], 4)
+    assert pool.shortest_s is None
+    pool.unknown_traces = 7
+    for seconds in (3.0, 2.0, 5.0):
+        pool.delivered(seconds)
+    assert pool.shortest_s == 2.0 and pool.unknown_traces == 0 and pool.of_model("another").shortest_s is None

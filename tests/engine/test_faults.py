@@ -13,13 +13,14 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
 from pets.engine.driver import Driver, DriverConfig, Submission
-from pets.engine.fetch import Fetcher
+from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
 from pets.engine.question import Answer
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.plans import Stream, StreamSettings
 from pets.policies.uniform import Uniform
 from pets.recording import Recording, record
 from pets.samplers import Completion, Sampler, Sampling, Seeds
+from pets.store import Store
 
 from ..simulated_time import run_simulated
 from .conftest import asked
@@ -41,6 +42,10 @@ class Faulty(Sampler):
         self.requests.append(request)
         try:
             choices = self.fault(request)
+        except WorkedError as error:
+            await asyncio.sleep(error.seconds)
+            self.lost += n if error.samples else 0
+            raise
         except (BusyError, ReplyError) as error:
             if error.status is None and not isinstance(error, UnreachableError):
                 await asyncio.sleep(5.0)  # it worked, and nobody can tell what on
@@ -50,6 +55,14 @@ class Faulty(Sampler):
         choices = min(n, choices or n)
         self.delivered += choices
         return [Completion(f"The answer is {'AAAB'[(seed + i) % 4]}.", "stop", 10, 5) for i in range(choices)]
+
+
+class WorkedError(BusyError):
+    """A status that comes after some seconds, in which traces were sampled or not."""
+
+    def __init__(self, status, seconds, samples=True):
+        super().__init__(f"{status} after {seconds} s", status=status)
+        self.seconds, self.samples = seconds, samples
 
 
 @dataclass(frozen=True)
@@ -95,8 +108,8 @@ async def stream(sampler, problems, folder):
         return Outcome(budget.spent, {answer.id: answer.to_plain() for answer in answers})
 
 
-async def serve(sampler, problems, folder, deadline_s=DEADLINE_S):
-    """The gateway's way: one submission per question, over one driver."""
+async def serve(sampler, problems, folder, deadline_s=DEADLINE_S, every_s=0.0):
+    """The gateway's way: one submission per question, over one driver; all at once, or one ``every_s`` seconds."""
     budget = Budget.per_window(len(problems), TRACES * len(problems), cap=TRACES)
     driver = Driver(
         Allocator(Uniform(), budget),
@@ -106,6 +119,7 @@ async def serve(sampler, problems, folder, deadline_s=DEADLINE_S):
     outcome = Outcome(0)
 
     async def submit(number, problem):
+        await asyncio.sleep(number * every_s)
         deadline = asyncio.get_running_loop().time() + deadline_s
         try:
             answer = await driver.submit(Submission(problem, Sampling(), 4096 * number, TRACES, deadline))
@@ -329,3 +343,125 @@ def test_a_question_that_is_refused_after_a_lost_reply_shows_what_it_was_charged
     solution, (_, bad, _) = run(okg, sampler, tmp_path, questions=3)
     assert solution.spent == solution.traces == sampler.delivered + sampler.lost
     assert bad.traces == bad.no_answer == bad.failed == solution.failed == sampler.lost > 0
+
+
+PROXY_STATUSES = [500, 502, 504, 524]
+
+
+@verbs
+@pytest.mark.parametrize("status", PROXY_STATUSES)
+def test_a_status_after_the_time_of_a_trace_is_charged(verb, status, tmp_path):
+    def fault(request):
+        if request.time >= 1.0 and request.number % 8 == 1 and request.number < 33:
+            raise WorkedError(status, 0.9)  # where traces take a second
+        return 1
+
+    sampler = Faulty(fault)
+    outcome = run(verb, sampler, tmp_path)
+    assert sampler.lost > 0 and outcome.charged == sampler.delivered + sampler.lost
+
+
+@verbs
+@pytest.mark.parametrize("status", PROXY_STATUSES)
+def test_a_status_before_a_trace_can_have_been_made_is_free(verb, status, tmp_path):
+    """An outage behind a proxy: 150 seconds of it, after the first traces."""
+
+    def away(request):
+        if 1.0 <= request.time < 150.0:
+            raise WorkedError(status, 0.4, samples=False)
+        return 1
+
+    sampler = Faulty(away)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+
+
+@verbs
+@pytest.mark.parametrize("seconds", [0.0, 5.0], ids=["at once", "after seconds"])
+def test_a_server_that_fails_from_the_start_costs_nothing_and_is_not_asked_without_end(verb, seconds, tmp_path):
+    def fail(request):
+        raise WorkedError(502, seconds)
+
+    sampler, questions = Faulty(fail), 40
+    if verb is serve:
+        outcome = run(serve, sampler, tmp_path, questions=questions, every_s=60.0)
+        assert outcome.charged == 0 and len(outcome.errors) == questions
+        assert MOST_UNKNOWN_TRACES <= sampler.lost <= 2 * MOST_UNKNOWN_TRACES + questions * 60.0 / PROBE_S * TRACES
+        return
+    with pytest.raises(BusyError, match=r"may have sampled and billed them.* 502 after"):
+        run(verb, sampler, tmp_path, questions=questions)
+    assert MOST_UNKNOWN_TRACES <= sampler.lost <= 2 * questions * TRACES  # with what was in flight
+    if verb is not sample:
+        assert spent_in(tmp_path) == 0
+
+
+def spent_in(folder):
+    with Store.open(folder / "runs.db") as store:
+        (stored,) = store.runs()
+        return stored.spent
+
+
+class FailsLater(Faulty):
+    """Gives what it is asked for in its first four requests; then 502 after what a trace takes, until ``end_s``."""
+
+    def __init__(self, end_s=float("inf")):
+        super().__init__(self.fail)
+        self.end_s = end_s
+
+    def fail(self, request):
+        if request.number >= 4 and request.time < self.end_s:
+            raise WorkedError(502, 0.8)
+
+
+@pytest.mark.parametrize("budget", [200, 1600])
+def test_a_run_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_is_resumed(budget, tmp_path):
+    sampler, most, in_flight = FailsLater(), max(20, budget // 20), 4
+    options = {"budget": budget, "policy": "uniform", "concurrency": in_flight, "keep_going": True}
+
+    async def solve(engine):
+        async with engine:
+            return await engine.run()
+
+    def resumed(sampler):
+        return Engine.resume(tmp_path / "runs.db", sampler=sampler)
+
+    problems = asked([f"q{i}" for i in range(40)])
+    engine = Engine(problems, sampler=sampler, store=tmp_path / "runs.db", **options)
+    for attempt in (1, 2):
+        with pytest.raises(BusyError, match="traces came to nothing, and the server may have sampled"):
+            run_simulated(solve(engine))
+        assert attempt * most <= sampler.lost <= attempt * (most + in_flight)
+        assert spent_in(tmp_path) == sampler.delivered + sampler.lost  # what a trace takes is known again, too
+        engine = resumed(sampler)
+    engine.close()
+    good = Faulty()
+    solution = run_simulated(solve(resumed(good)))
+    assert solution.complete and solution.spent == budget == sampler.delivered + sampler.lost + good.delivered
+
+
+def test_a_stream_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_is_resumed(tmp_path):
+    problems, sampler = asked([f"q{i}" for i in range(40)]), FailsLater()
+    config = RunConfig(tries=1000, concurrency=8, keep_going=True)
+    settings = StreamSettings(Uniform(), Budget(40 * TRACES, TRACES), config, 40)
+    answers = []
+
+    async def go(stream):
+        async with stream:
+            await stream.run(arriving(problems))
+
+    with pytest.raises(BusyError, match="traces came to nothing, and the server may have sampled"):
+        run_simulated(go(Stream(settings, [sampler], answers.append, store=tmp_path / "runs.db")))
+    assert 20 <= sampler.lost <= 20 + 8 and spent_in(tmp_path) == sampler.delivered + sampler.lost
+    good = Faulty()
+    run_simulated(go(Stream.resume(tmp_path / "runs.db", "last", lambda settings: [good], answers.append)))
+    assert sorted(answer.id for answer in answers) == sorted(problem.id for problem in problems)
+    assert spent_in(tmp_path) == sampler.delivered + sampler.lost + good.delivered <= 40 * TRACES
+
+
+def test_a_gateways_server_that_fails_after_work_is_asked_now_and_then_until_it_serves(tmp_path):
+    sampler = FailsLater(end_s=3000.0)
+    outcome = run(serve, sampler, tmp_path, questions=200, every_s=20.0)
+    asked_meanwhile = sum(request.number >= 4 and request.time < 3000.0 for request in sampler.requests)
+    # 20 traces in a row, then one request every half a minute; what was sampled is charged.
+    assert 20 < asked_meanwhile <= 20 + 3000.0 / PROBE_S and outcome.charged == sampler.delivered + sampler.lost
+    assert outcome.errors and outcome.rows["q199"]["answer"] == "A"

@@ -229,7 +229,7 @@ def test_what_a_server_claims_costs_no_more_than_the_longest_traces_and_silence_
         body = json.loads(request.content)
         sizes.append(body["max_tokens"])
         message = {"content": "The answer is A.", "reasoning": "hmm " * 200}
-        claim = {"completion_tokens": 1 if len(sizes) < 200 else 2**53} if usage == "late" else usage
+        claim = {"completion_tokens": 110 if len(sizes) < 200 else 2**53} if usage == "late" else usage
         return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}], "usage": claim})
 
     sampler = OpenAISampler("http://up/v1", "m", transport=httpx.MockTransport(reply))

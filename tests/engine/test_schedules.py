@@ -30,6 +30,7 @@ WRITES_S = (0.0, 0.01, 0.05, 0.3)
 FREE = {
     "slow down": lambda: BusyError("slow down", status=429, retry_after=2.0),
     "down": lambda: BusyError("down", status=503),
+    "bad gateway": lambda: BusyError("nobody behind", status=502),  # at once
     "away": lambda: UnreachableError("nobody is there"),
     "refused": lambda: RefusedError("this prompt is too long", status=400),
     "no key": lambda: RefusedError("no such key", status=401),
@@ -44,14 +45,18 @@ class Unsteady(Sampler):
         self.rng, self.charged, self.served = rng, 0, False
         self.in_flight = self.widest = 0
         self.max_n = rng.choice([None, None, 1, 2, 4])
-        often = {"slow down": 2, "down": 2, "away": 2, "refused": 0.3, "no key": 0.1, "timeout": 2, "broken": 1}
+        often = {
+            "slow down": 2, "down": 2, "bad gateway": 2, "away": 2, "refused": 0.3, "no key": 0.1, "timeout": 2,
+            "broken": 1,
+        }  # fmt: skip
         self.shares = {"all": 10, "some": 1} | {fault: rng.choice([0, share]) for fault, share in often.items()}
 
     async def sample(self, prompt, n, seed, sampling):
         self.in_flight += n
         self.widest = max(self.widest, self.in_flight)
+        (event,) = self.rng.choices(list(self.shares), list(self.shares.values()))
         try:
-            await asyncio.sleep(self.rng.choice([0.0, 0.1, 1.0, 3.0]))
+            await asyncio.sleep(0.0 if event == "bad gateway" else self.rng.choice([0.0, 0.1, 1.0, 3.0]))
         except asyncio.CancelledError:
             self.charged += n
             raise
@@ -59,7 +64,6 @@ class Unsteady(Sampler):
             self.in_flight -= n
         if self.max_n is not None and n > self.max_n:
             raise RefusedError("n is too large", status=400)
-        (event,) = self.rng.choices(list(self.shares), list(self.shares.values()))
         if event in ("refused", "no key") and not self.served:
             event = "down"  # else all is refused, also what was out when the run ended
         if event in FREE:

@@ -19,7 +19,7 @@ from pets.core.certificate import Decision
 from pets.core.cost import MIN_SAMPLES, CostEstimator
 from pets.core.patterns import K0
 from pets.engine.budget import Price
-from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher
+from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher, most_unknown_traces
 from pets.engine.first_traces import FirstTraces
 from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
@@ -178,6 +178,7 @@ class Driver:
         self._refused: set[str] = set()
         self._turned_away = False  # a run that never had a trace ends with a refusal: what is out is refused, too
         self._delivered = 0  # traces that came back
+        self._lost_too_much: SamplerError | None = None  # why the run ends: failures of unknown cost
         self._held: list[tuple[OpenQuestion, Completion]] = []  # traces that wait for an answer type to be chosen
         self._choice = asyncio.Event()
 
@@ -191,6 +192,7 @@ class Driver:
         """
         self.check_ready()
         self.fetcher.drain(on=False)
+        self._lost_too_much, self.fetcher.unknown_traces = None, 0
         self._delivered = self._delivered or self.allocator.told  # of earlier runs
         try:
             async with asyncio.TaskGroup() as group:
@@ -264,6 +266,8 @@ class Driver:
             if self._begins_badly and not self.in_flight:
                 assert self.first_traces is not None
                 raise self.first_traces.error(self.config.sampling.max_tokens)
+            if self._lost_too_much is not None and not self.in_flight:
+                raise self._lost_too_much
             if not self.in_flight and not arriving and (self._room is None or not self._open):
                 return
             if (error := self.fetcher.not_coming(draining=self.draining)) is not None:
@@ -407,8 +411,8 @@ class Driver:
             self._wakeup.set()
 
     def _pump(self) -> None:
-        """Launch and answer what is to be; a run that began badly does neither."""
-        if not self._begins_badly:
+        """Launch and answer what is to be; a run that began badly, or lost too much, does neither."""
+        if not self._begins_badly and self._lost_too_much is None:
             self._launch()
         if self._held and len(self._held) >= self.in_flight:
             self._choose(last=True)
@@ -762,7 +766,7 @@ class Driver:
         """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
         question: OpenQuestion = batch.owner
         self._note(batch, error)
-        if charged or not self.draining:  # else a run that goes on asks again
+        if charged or not self._ending:  # else a run that goes on asks again
             self.fetcher.faults["trace given up after its last try"] += batch.size
         lost, attempt = self._lost_before(batch), self._lost(batch)
         if charged or batch.lost:
@@ -814,7 +818,7 @@ class Driver:
             self._on_trace(trace)
         if question.id in self._open:
             for launch, hold in zip(batch.launches, batch.holds, strict=True):
-                self.allocator.give_up(launch, paid=bool(traces), for_good=not self.draining)
+                self.allocator.give_up(launch, paid=bool(traces), for_good=not self._ending)
                 if self.estimator is not None:
                     self.estimator.release(hold)
                 self._back(question)
@@ -834,6 +838,23 @@ class Driver:
             submission.retries += 1
         else:
             self.failures[batch.question] = error
+            self._check_losses(error)
+
+    @property
+    def _ending(self) -> bool:
+        """Whether the run ends before its budget does, and may be resumed."""
+        return self.draining or self._lost_too_much is not None
+
+    def _check_losses(self, error: SamplerError) -> None:
+        """End a run whose failures may have cost too much: what is in flight comes home, and nothing follows."""
+        lost = self.fetcher.unknown_traces
+        if self._lost_too_much is None and lost >= most_unknown_traces(self.allocator.budget):
+            self._lost_too_much = BusyError(
+                f"{lost} traces came to nothing, and the server may have sampled and billed them. The last error: "
+                f"{str(error).rstrip('.')}. Nothing more is asked, so that no more is lost. Look at the server, and at "
+                "the time limit of a proxy before it; then go on with the run."
+            )
+            self.fetcher.drain()
 
     def _lost(self, batch: Batch) -> list[Trace]:
         """What an attempt that came to nothing may have cost, for each of its launches."""

@@ -178,6 +178,11 @@ class EndpointPool:
         self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
     ) -> None:
         self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
+        self.shortest_s: float | None = None
+        """How long the shortest trace took that was delivered, in this run or before it was resumed."""
+        self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
+        self.last_failure = ""  # of these
+        self.probe_at = 0.0  # where these were too many
         self._max_n = max_n
         self._by_model: dict[str, EndpointPool] = {}  # in the order in which they were last asked for
 
@@ -202,6 +207,11 @@ class EndpointPool:
         pool = EndpointPool((), self._max_n)
         pool.endpoints = [self.endpoints[number] for number in endpoints]
         return pool
+
+    def delivered(self, seconds: float) -> None:
+        """A reply with traces came after so many seconds."""
+        self.shortest_s = seconds if self.shortest_s is None else min(self.shortest_s, seconds)
+        self.unknown_traces = 0
 
     def rests(self, now: float) -> bool:
         """Whether every endpoint has failed so often, lately, that it rests."""

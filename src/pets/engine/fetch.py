@@ -1,8 +1,20 @@
 """One request to its end: endpoint, n, retries, and what is charged.
 
-The one rule of money: an attempt is charged if the server may have sampled. A server that says a status (429, 5xx, a
-refusal) has not, nor has one that nobody could reach; a timeout, a connection that broke off and half a reply may hide
-traces that were made and billed. What is free is tried again; what is charged is tried again while the budget pays.
+The one rule of money: an attempt is charged if the server may have sampled.
+
+    429, 503, every 4xx; nobody could be reached          free: the server says that it did not begin
+    500, 502, 504 and any other 5xx                       charged if it took more than half as long as the shortest
+                                                          trace that was delivered there: a proxy says 502 or 504 of a
+                                                          server that has worked, and may be working still
+    a timeout, a connection that broke off, half a reply  charged: traces may have been made and billed
+
+Before any trace was delivered nobody knows what one takes: a 5xx is free then, and what it cost is not known. What is
+free is tried again; what is charged is tried again while the budget pays.
+
+Failures of unknown cost are those that are charged, and a 5xx before any trace was delivered. However a server fails,
+they end a run: at :data:`MOST_UNKNOWN_TRACES`, or :data:`MOST_UNKNOWN_SHARE` of the budget where that is more, and what
+was in flight by then. It can be resumed. A gateway does not end: once it has seen so many traces of them in a row from
+the servers of a model, it sends these one request every :data:`PROBE_S`, until one is answered, and turns others away.
 
 A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
 an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
@@ -23,11 +35,13 @@ from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
 from pets.engine.endpoints import Endpoint, EndpointPool, ModelPools
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.store import StoredTrace
 from pets.types import Launch
 
 __all__ = [
@@ -40,17 +54,22 @@ __all__ = [
     "backoff_seconds",
     "fault_name",
     "may_have_sampled",
+    "most_unknown_traces",
 ]
 
 LOGGER = logging.getLogger("pets.engine")
 T = TypeVar("T")
 MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all
+UNAVAILABLE = 503
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
 DRAINED = "the run was told to end before it was asked."
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
 FAILING_S = 5.0  # of errors alone, before it is said
+MOST_UNKNOWN_TRACES = 20
+MOST_UNKNOWN_SHARE = 0.05
+PROBE_S = 30.0
 BYTES_PER_TOKEN = 3.0  # until a server has told; usually 4 or a little less
 MOST_BYTES_PER_TOKEN = 4.0  # that estimates go by, whatever servers told
 
@@ -64,7 +83,7 @@ class Batch:
     ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows.
     ``turn`` is the place of the first launch in the sequence of a mixture's models, ``model`` the one that is asked;
     those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_cost`` is what the tokens
-    of attempts that were charged cost, for each launch.
+    of attempts that were charged cost, for each launch. The last attempt was out for ``seconds``.
     """
 
     question: str
@@ -86,6 +105,7 @@ class Batch:
     model: int = 0
     declined: frozenset[int] = frozenset()
     tries_before: int = 0
+    seconds: float = 0.0
 
     @property
     def launches(self) -> list[Launch]:
@@ -176,6 +196,8 @@ class Fetcher:
         """The models of a mixture and their servers, where there are several."""
         self.faults: Counter[str] = Counter()
         """What went wrong, and how often."""
+        self.unknown_traces = 0
+        """Traces of failures of unknown cost."""
         self.outage: SamplerError | None = None
         """The latest error while no server can be reached."""
         self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
@@ -235,6 +257,35 @@ class Fetcher:
         """The servers of the model that a prompt names; of the only one, where it names none."""
         return self.pool if prompt.body is None else self.pool.of_model(str(prompt.body.get("model")))
 
+    def failed(self, pool: EndpointPool, error: SamplerError, seconds: float, traces: int) -> bool:
+        """Take note of an attempt that failed after so many seconds; whether it is charged."""
+        charged = may_have_sampled(error, seconds, pool.shortest_s)
+        if charged or (pool.shortest_s is None and _may_hide_traces(error)):
+            self.unknown_traces += traces
+            pool.unknown_traces += traces
+            pool.last_failure = str(error).rstrip(".")
+        return charged
+
+    def remember(self, trace: StoredTrace) -> None:
+        """Take note of how long a trace took before the run was resumed."""
+        if trace.error is None and trace.seconds:
+            (self.pool if self.models is None else self.models.pool(trace.model)).delivered(trace.seconds)
+
+    def refusal(self, pool: EndpointPool) -> BusyError | None:
+        """Why nothing is sent to a gateway's servers now: the cost of all that they were sent last is not known."""
+        if self._patience_s is not None or pool.unknown_traces < MOST_UNKNOWN_TRACES:
+            return None
+        now = asyncio.get_running_loop().time()
+        if now >= pool.probe_at:
+            pool.probe_at = now + PROBE_S
+            return None
+        wait_s = pool.probe_at - now
+        return BusyError(
+            f"{pool.unknown_traces} traces in a row came to nothing, and may have been sampled ({pool.last_failure}); "
+            f"the server is asked again in {wait_s:.0f} s.",
+            retry_after=wait_s,
+        )
+
     def drain(self, *, on: bool = True) -> None:
         """Send nothing more: what waits for its next try is given up at once. ``on=False``: send again."""
         self._draining = on
@@ -274,6 +325,8 @@ class Fetcher:
                 if batch.size > 1:  # each launch has a turn of its own
                     return await self._fetch_parts(batch, 1, receiver)
                 self._hand_on(batch, other, reason)
+            if (refusal := self.refusal(self._pool_of(batch))) is not None:
+                return await receiver.fail(batch, reason or refusal, charged=False)
             endpoint = await self._unless_drained(self._pool_of(batch).pick(last))
             if endpoint is None:
                 return await receiver.fail(batch, reason or BusyError(DRAINED), charged=False)
@@ -286,7 +339,7 @@ class Fetcher:
                     return await receiver.fail(batch, None, charged=False)
                 return await self._fetch_parts(batch, 1, receiver)
             if not isinstance(outcome, SamplerError):
-                seconds = clock() - begun
+                seconds = batch.seconds
                 LOGGER.info("%s: %d of %d traces after %.2f s", batch.question, len(outcome), batch.size, seconds)
                 self._learn(endpoint, batch, len(outcome), seconds)
                 if len(outcome) == batch.size:
@@ -337,11 +390,11 @@ class Fetcher:
         ``None`` where it cannot be paid for. Its place at the endpoint is taken first: others pick theirs meanwhile.
         """
         clock = asyncio.get_running_loop().time
-        entry, tokens, out = endpoint.begin(batch.size, clock()), None, False
+        entry, tokens, out, sent = endpoint.begin(batch.size, clock()), None, False, math.inf
         try:
             if not await receiver.open(batch):
                 return None
-            out = True
+            out, sent = True, clock()
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
             if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
@@ -358,6 +411,7 @@ class Fetcher:
                 receiver.abandon(batch)
             raise
         finally:
+            batch.seconds = max(0.0, clock() - sent)
             endpoint.end(batch.size, entry, tokens, clock())
 
     async def _fetch_parts(self, batch: Batch, size: int, receiver: Receiver) -> None:
@@ -397,6 +451,7 @@ class Fetcher:
             self.models.served.add(batch.model)
             self._failing_models.discard(batch.model)
         endpoint.succeeded(batch.size, received, seconds)
+        self._pool_of(batch).delivered(seconds)
         self._failing = None
         if batch.refused_n:
             endpoint.prove_n(max(batch.size, received), batch.prompt.sender, asyncio.get_running_loop().time())
@@ -425,7 +480,7 @@ class Fetcher:
         self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
     ) -> bool:
         """Settle a failed attempt; False where there is no other."""
-        if may_have_sampled(error):
+        if self.failed(self._pool_of(batch), error, batch.seconds, batch.size):
             batch.tries += 1
             enough = self._tried_enough(batch) or batch.lost + 1 >= self._tries
             if enough or not await receiver.lose(batch, error):
@@ -528,15 +583,36 @@ class TokenEstimator:
         return max(1, math.ceil(size / min(MOST_BYTES_PER_TOKEN, max(1.0, per_token))))
 
 
-def may_have_sampled(error: SamplerError) -> bool:
-    """Whether a failed attempt is charged: the server may have made traces, and billed them.
+def may_have_sampled(error: SamplerError, seconds: float = 0.0, shortest_s: float | None = None) -> bool:
+    """Whether an attempt that failed after so many seconds is charged: the server may have made and billed traces.
+
+    ``shortest_s`` is what the shortest trace took that was delivered there; ``None`` before any was.
 
     >>> may_have_sampled(BusyError("slow down", status=429)), may_have_sampled(ReplyError("half a body"))
     (False, True)
     >>> may_have_sampled(BusyError("no answer in time")), may_have_sampled(UnreachableError("nobody there"))
     (True, False)
+    >>> [may_have_sampled(BusyError("bad gateway", status=502), seconds, shortest_s=4.0) for seconds in (0.1, 3.0)]
+    [False, True]
     """
+    if _may_hide_traces(error):
+        return shortest_s is not None and seconds > shortest_s / 2
     return error.status is None and not isinstance(error, RefusedError | UnreachableError)
+
+
+def _may_hide_traces(error: SamplerError) -> bool:
+    """Whether a status may come of a server that has sampled: a proxy's, or one after seconds of work."""
+    return error.status is not None and error.status >= 500 and error.status != UNAVAILABLE
+
+
+def most_unknown_traces(budget: Budget) -> int:
+    """The traces of failures of unknown cost at which a run ends.
+
+    >>> most_unknown_traces(Budget(100)), most_unknown_traces(Budget(3000))
+    (20, 150)
+    """
+    mean = budget.spent / budget.settled if budget.spent else budget.currency.hold
+    return max(MOST_UNKNOWN_TRACES, int(MOST_UNKNOWN_SHARE * budget.total / mean))
 
 
 def backoff_seconds(failures: int, backoff: float, jitter: float) -> float:

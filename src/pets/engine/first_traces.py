@@ -15,7 +15,6 @@ from pets.engine.summary import outcome_words, remedy_words
 from pets.errors import FirstTracesError
 from pets.samplers import Completion
 from pets.store import RunView, StoredTrace
-from pets.store.records import LOST
 
 __all__ = ["Choose", "FirstTraces"]
 
@@ -83,9 +82,12 @@ class FirstTraces:
         self._quote(trace, outcome)
 
     def count_stored(self, run: RunView, answer_type: str) -> None:
-        """Take note of the traces of an earlier time; texts are read only where the run will not go on."""
+        """Take note of the traces of an earlier time; texts are read only where the run will not go on.
+
+        Those that failed tell of the server as it was then.
+        """
         for trace in run.traces(texts=False):
-            if trace.error != LOST:
+            if trace.error is None:
                 self.count(trace, answer_type)
         if self.failed:
             for trace in islice(run.traces(), self.size):

@@ -558,6 +558,7 @@ class Engine(Session):
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
+            driver.fetcher.remember(trace)
         if driver.fetcher.models is not None:
             driver.fetcher.models.known(self._given)
         if driver.first_traces is not None:

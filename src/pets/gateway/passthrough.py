@@ -11,9 +11,10 @@ from typing import Any
 
 import httpx
 
-from pets.engine.fetch import TokenEstimator, may_have_sampled
+from pets.engine.endpoints import EndpointPool
+from pets.engine.fetch import TokenEstimator
 from pets.engine.places import Places
-from pets.errors import SamplerError
+from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger, Reservation
@@ -24,7 +25,7 @@ from pets.gateway.telemetry import LOGGER
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
-from pets.openai.response import ResponseReader, UsageReader
+from pets.openai.response import ResponseReader, UsageReader, error_from
 from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 from pets.types import Trace
@@ -58,7 +59,7 @@ class PassThrough:
         if state.keys.required or state.upstream.has_key:
             headers.pop("authorization", None)  # the gateway's key is not the server's
         if key is ANYBODY and not ledger.limited:
-            await self._forward(exchange, request.path, _serialized(request.fields), headers, None)
+            await self._forward(exchange, request, _serialized(request.fields), headers, None)
             return
         priced = not ledger.currency.flat
         restricted = priced or ledger.limited or key.budget is not None
@@ -85,35 +86,58 @@ class PassThrough:
             raise ledger.refusal(key, traces * trace_cost)
         meter = ReplyMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
         try:
-            await self._forward(exchange, request.path, _serialized(fields), headers, meter)
+            if (refusal := state.driver.fetcher.refusal(self._pool(request.model))) is not None:
+                meter.settle_free()
+                raise api_error(refusal)
+            await self._forward(exchange, request, _serialized(fields), headers, meter)
         finally:
             meter.settle_lost()  # unless it is settled
 
     async def _forward(
-        self, exchange: Exchange, path: str, body: bytes, headers: dict[str, str], meter: "ReplyMeter | None"
+        self,
+        exchange: Exchange,
+        request: ChatRequest | PlainRequest,
+        body: bytes,
+        headers: dict[str, str],
+        meter: "ReplyMeter | None",
     ) -> None:
-        upstream = self._state.upstream
+        upstream, clock = self._state.upstream, asyncio.get_running_loop().time
+        begun = clock()
         try:
             async with (
                 asyncio.timeout(self._state.settings.timeout),
-                upstream.forward(path, body, headers) as response,
+                upstream.forward(request.path, body, headers) as response,
             ):
-                if meter is not None and not response.is_success:
-                    meter.settle_free()  # the server says that it did not sample
+                if not response.is_success:
+                    error = error_from(response.status_code, response.headers, b"")
+                    self._failed(request, meter, error, clock() - begun)
                 await exchange.start(response.status_code, upstream.passed_headers(response))
                 parts = upstream.passed_bytes(response)
                 async for part in parts if meter is None else meter.read(parts):
                     await exchange.send(part)
+                if response.is_success:
+                    self._pool(request.model).delivered(clock() - begun)
         except SamplerError as error:
-            if meter is not None and not may_have_sampled(error):
-                meter.settle_free()
+            self._failed(request, meter, error, clock() - begun)
             raise self._broken(exchange, error, api_error(error)) from error
         except TimeoutError as error:
+            self._failed(request, meter, BusyError("no answer came in time."), clock() - begun)
             late = ApiError("No answer came in time.", status=504, code="timeout")
             raise self._broken(exchange, error, late) from error
         except httpx.HTTPError as error:
             raise self._broken(exchange, error, None) from error
         await exchange.send(b"", end=True)
+
+    def _pool(self, model: str) -> EndpointPool:
+        return self._state.driver.fetcher.pool.of_model(model)
+
+    def _failed(
+        self, request: ChatRequest | PlainRequest, meter: "ReplyMeter | None", error: SamplerError, seconds: float
+    ) -> None:
+        """Settle a request that came to nothing: as of votes, by the rule of :mod:`pets.engine.fetch`."""
+        charged = self._state.driver.fetcher.failed(self._pool(request.model), error, seconds, request.traces)
+        if meter is not None:
+            meter.settle_lost() if charged else meter.settle_free()
 
     def _broken(self, exchange: Exchange, error: Exception, refusal: ApiError | None) -> Exception:
         """What to raise: in the middle of a reply the client sees its connection end early, as we did."""

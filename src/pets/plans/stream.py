@@ -306,6 +306,8 @@ class Stream(Session):
         for id, group in group_by_question(run.traces()):
             over = id in answered
             self.lost += sum(trace.error == LOST for trace in group)
+            for trace in group:
+                driver.fetcher.remember(trace)
             for trace in group[:K0] if over else group:
                 questions[id].add(trace)
             if over:
