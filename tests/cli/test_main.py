@@ -100,6 +100,12 @@ def test_ctrl_c_means_the_same_for_every_verb(monkeypatch):
     assert result.exit_code == 130 and result.stderr == "\nStopped.\n"
 
 
+def test_a_mistyped_verb_is_answered_with_the_one_that_was_meant():
+    result = CliRunner().invoke(cli, ["solv", "x"])
+    assert result.exit_code == 2 and "No such command 'solv'. Did you mean solve?" in result.stderr
+    assert "Did you mean" not in CliRunner().invoke(cli, ["zzz"]).stderr
+
+
 def test_a_mistake_is_one_line_and_exit_2():
     out = run("questions", "no-such-set")
     assert out.returncode == 2 and out.stderr.startswith("pets: ") and out.stderr.count("\n") == 1

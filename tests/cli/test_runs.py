@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.engine import RunConfig
+from pets.engine import RunConfig, TokenPrice
 from pets.engine.resume import run_settings
 from pets.pools import read_pool
 from pets.questions import Problem
@@ -138,6 +138,20 @@ def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
     ]
     words = run("compare", 1, other, "--store", path).stdout
     assert "3 questions in both; 1 answer differs." in words and "-0.333" in words and "better" in words
+
+
+def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):
+    config = RunConfig(budget="4x", price=TokenPrice(1.0, 2.0))
+    settings, trace = (
+        run_settings(config, PROBLEMS[:1], model="m", stored=True),
+        StoredTrace("q0", 0, "0", "0", "stop", 5, 3),
+    )
+    with Store.open(tmp_path / "runs.db") as store:
+        for _ in range(2):
+            with store.create(settings, PROBLEMS[:1]) as stored:
+                stored.write([trace.launch], [trace])
+    words = run("compare", 1, 2, "--store", tmp_path / "runs.db").stdout
+    assert words.count("$0.000013") == 2 and "usd" not in words
 
 
 def test_runs_that_share_no_question_are_not_compared(path):

@@ -129,6 +129,7 @@ def test_a_run_that_was_refused_before_its_first_trace_is_not_advertised(questio
     _, at = serve()
     line = refused("solve", questions, *at[:3], "other-model")
     assert "404" in line and "goes on with it" not in line
+    assert line.endswith("Models there: mock.")
 
 
 def test_an_error_with_a_constructor_of_its_own_ends_a_run_in_one_line(questions, tmp_path):
@@ -314,9 +315,36 @@ def test_a_run_that_goes_on_names_the_servers_that_it_asks_now(questions, serve,
 def test_patience_is_advised_where_nobody_chose_the_waves(questions, serve):
     _, at = serve()
     command = ("solve", questions, *at, "--budget", "4x", "--no-store")
-    assert "--patience trades" in pets(*command).stderr
+    assert "--patience or --waves changes that." in pets(*command).stderr
     chosen = pets(*command, "--waves", 3).stderr
-    assert "3 waves at most" in chosen and "--patience" not in chosen
+    assert "Up to 3 waves of parallel requests: about " in chosen and "--patience" not in chosen
+
+
+def test_a_run_that_asks_nothing_does_not_speak_of_waves(questions, serve):
+    _, at = serve()
+    command = ("solve", questions, *at, "--budget", "4x")
+    assert "waves" in pets(*command).stderr
+    assert "waves" not in pets(*command).stderr and "waves" not in pets("solve", "--resume").stderr
+
+
+def test_a_budget_that_is_none_is_refused_as_such_and_one_of_a_topped_up_run_is_told_as_it_is(questions, serve):
+    _, at = serve()
+    assert pets("solve", questions, *at, "--budget", "4x").exit_code == 0
+    assert refused("solve", questions, *at, "--budget", "-5").startswith("'-5' is no budget.")
+    assert "under a budget of 4x: `pets top-up 1" in refused("solve", questions, *at, "--budget", "5x")
+    assert pets("top-up", "last", "--budget", "+7").exit_code == 0
+    assert "under a budget of 47 traces, its top-ups included: " in refused("solve", questions, *at, "--budget", "5x")
+
+
+def test_a_top_up_fills_no_terminal_with_rows(questions, serve, monkeypatch):
+    _, at = serve()
+    assert pets("solve", questions, *at, "--budget", "2x").exit_code == 0
+    assert len(pets("top-up", "last", "--budget", "+5").stdout.splitlines()) == 10
+    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
+    result = pets("top-up", "last", "--budget", "+5")
+    assert result.exit_code == 0 and not result.stdout
+    assert "`pets runs export 1 -o FILE` writes the answers." in result.stderr
+    assert "10 of 10 questions answered" in result.stderr
 
 
 def test_a_dry_run_asks_nothing(questions, serve, tmp_path):

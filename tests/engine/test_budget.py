@@ -23,6 +23,11 @@ def test_what_is_no_budget_is_refused(text):
         Amount.parse(text)
 
 
+def test_a_fraction_of_a_trace_is_answered_with_how_money_is_written():
+    with pytest.raises(BudgetError, match=r"got '\+0\.02'\. For money write 0\.02usd\.$"):
+        Amount.parse("+0.02")
+
+
 @pytest.mark.parametrize("text", ["in=1", "in=a,out=1", "in=-1,out=1", "0.15", "in=0,out=0"])
 def test_what_is_no_price_is_refused(text):
     with pytest.raises(InputError):

@@ -74,6 +74,13 @@ def test_what_a_server_does_not_honour_is_a_note(faults, name):
     assert states(diagnosis)[name] == "note" and not diagnosis.faulty
 
 
+@pytest.mark.parametrize("confidence", [None, "tail"])
+def test_only_a_confidence_that_was_asked_for_is_to_be_left_out(confidence):
+    diagnosis = examined({"faults": Faults(no_logprobs=1.0)}, confidence=confidence)
+    (check,) = (check for check in diagnosis.checks if check.name == "log-probabilities")
+    assert check.remedy == ("" if confidence is None else "Leave out --confidence.")
+
+
 @pytest.mark.parametrize("flavour", ["openai", "mistral", "gemini"])
 def test_a_strict_host_is_asked_and_what_it_refuses_is_said(flavour):
     diagnosis = examined({"strict": flavour})

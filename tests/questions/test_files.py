@@ -53,6 +53,7 @@ def test_a_question_is_asked_as_a_chat(tmp_path):
         ('{"id": "x"}', "there is no question"),
         ('{"id": "x", "prompt": ""}', "the prompt is empty"),
         ('{"id": "x", "question": " "}', "the question is empty"),
+        ('{"id": "x", "question": null}', "the question is empty. Write one, or drop the line."),
         ('{"id": "x", "prompt": [{"role": "boss", "content": "a"}]}', "there is no question"),
         ('{"id": "x", "prompt": "a", "answer_type": "colour"}', "no answer type 'colour'"),
         ('{"id": "x", "prompt": "a", "answer_type": "python:textwrap:dedent"}', "no file can name"),

@@ -56,6 +56,8 @@ __all__ = [
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 INTERRUPTED = 128 + signal.SIGINT  # exit codes
 NOTHING_ANSWERED = 1
+NOT_FOUND = 404  # the status
+MODELS_SHOWN = 10
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
 WORTH_SAYING = 1.1  # times as long as all traces at once
@@ -110,8 +112,9 @@ def start_words(engine: Engine) -> str:
     budget = amount_words(*settings.currency.shown(settings.total))
     length = "traces as long as the server allows" if limit is None else f"{count(limit, 'token')} per trace at most"
     words = f"{count(len(engine.problems), 'question')} to {model}{servers}; {budget} in all, {length}."
-    if engine.origin == "finished":
-        return words
+    spent = 0 if engine.stored_run is None else engine.stored_run.summary().spent
+    if engine.origin == "finished" or spent >= settings.total:
+        return words  # nothing is asked
     advice = config.waves is None and not config.batch_api
     return f"{words} {pace_words(engine.pace, engine.points_given_up, advice=advice)}".rstrip()
 
@@ -124,24 +127,27 @@ def pace_words(pace: Pace, points: float, *, advice: bool) -> str:
     longer = pace.times_as_long
     if longer < WORTH_SAYING:
         return ""
-    waves = f"{count(pace.waves, 'wave')} at most, about" if pace.waves else "About"
-    cost = f" and {given_up_words(points)}" if pace.waves else ""
-    more = "; --patience trades time for traces" if advice else ""
-    return f"{waves} {longer:.1f} times as long as all traces at once{cost}{more}."
+    time = f"about {longer:.1f} times as long as all traces at once"
+    waves = f"Up to {count(pace.waves, 'wave')} of parallel requests: {time}, {given_up_words(points)}."
+    more = " --patience or --waves changes that." if advice else ""
+    return (waves if pace.waves else f"{time.capitalize()}.") + more
 
 
 def given_up_words(points: float) -> str:
     """What waves cost."""
-    return f"{points:.1f} points of self-consistency less than one trace at a time"
+    return f"an estimated {points:.1f} points of self-consistency less than one trace at a time"
 
 
-def run_engine(engine: Engine, output: Path | None) -> Solution:
-    """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects."""
+def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Solution:
+    """Run to the end or to Ctrl-C, write the results, say how it went; cut short, it exits as a shell expects.
+
+    Without a file the answers go to stdout, unless ``rows`` is False.
+    """
     engine.on_choice = print_choice
     engine.watch_jobs(print_job)
     echo(start_words(engine), err=True)
     try:
-        solution, summary = asyncio.run(_run(engine, output))
+        solution, summary = asyncio.run(_run(engine, output, rows=rows))
     except PetsError as error:
         add_kept_words(error, engine, spent=engine.begun and engine.allocator.budget.spent > 0)
         raise
@@ -163,6 +169,9 @@ def add_kept_words(error: PetsError, session: Session, *, spent: bool) -> None:
     """
     if isinstance(error, FirstTracesError) and error.excerpt:
         echo("One of the traces:", *error.excerpt.split("\n"), "", err=True)
+    if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(session.models())):
+        more = ", ..." if len(names) > MODELS_SHOWN else ""
+        error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
     if session.stored_run is not None and (spent or not isinstance(error, RefusedError)):
         error.say_more(kept_words(session))
 
@@ -188,13 +197,17 @@ def kept_words(session: Session) -> str:
     return f"Run {run.id} is kept in {session.store_name}: {words} goes on with it."
 
 
-async def _run(engine: Engine, output: Path | None) -> tuple[Solution, AnswerSummary]:
+async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solution, AnswerSummary]:
     async with engine:
         by_jobs = engine.config.batch_api
         with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
             async with watched_by(_watch(engine)):
                 solution = await engine.run()
-        summary = write_answers(engine, _spared(output, solution.answered))
+        if output is None and not rows:
+            summary = AnswerSummary.of(engine.answers())
+            echo(f"`pets runs export {solution.run} -o FILE` writes the answers.", err=True)
+        else:
+            summary = write_answers(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
 

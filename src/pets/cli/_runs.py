@@ -260,7 +260,7 @@ def print_comparison(facts: Mapping[str, Any]) -> None:
         numbers = [f"{side[name]:,}" for name in ("questions", "answered")]
         low, high = side["accuracy_interval"] or (0.0, 1.0)
         accuracy = "-" if side["accuracy"] is None else f"{side['accuracy']:.3f} ({low:.3f} to {high:.3f})"
-        cost = "-" if side["cost"] is None else f"{side['cost']:.4f} usd"
+        cost = "-" if side["cost"] is None else amount_words(side["cost"], "usd")
         spent = [f"{side[name]:,}" for name in ("traces", "tokens")]
         table.add_row(
             str(side["run"]), side["model"], side["policy"], *numbers, accuracy, *spent, *([cost] if priced else [])

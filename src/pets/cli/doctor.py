@@ -92,6 +92,7 @@ def doctor(
         price=price,
         answer=answers.answer,
         system=answers.system,
+        confidence=answers.confidence,
         instruct=selection.instruct,
     )
     problems = _chosen(question_set, examination.traces)

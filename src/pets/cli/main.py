@@ -1,5 +1,6 @@
 """``pets``: one verb per file; words on stderr, data on stdout; a user's mistake is one line and exit 2."""
 
+import difflib
 import importlib
 import io
 import sys
@@ -73,6 +74,17 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"pets.cli.{MODULES.get(cmd_name, cmd_name)}")
         verb: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return verb
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; a verb that is none is answered with the one that was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if close := difflib.get_close_matches(args[0], VERBS, 1):
+                raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; Ctrl-C means the same for every one."""

@@ -75,7 +75,9 @@ class BudgetOptions:
         "models. Batch jobs cost half, or batch=SHARE of it.",
         (),
     )
-    overshoot: float = option("By what share tokens or money may be exceeded; once in 1,000 runs it is more.", 0.1)
+    overshoot: float = option(
+        "By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.", 0.1
+    )
 
     @property
     def spec(self) -> str:
@@ -90,8 +92,8 @@ WAVES = option(
     "In how many parallel batches the budget is spent at most; each is decided from all before it.", at_least=1
 )
 PATIENCE = option(
-    "How many times as long as all traces at once the run may take: more time, better spent traces. If neither is "
-    "given: 2, and 4 waves where a batch is that small.",
+    "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If neither "
+    "this nor --waves is given: 2, or 4 waves where a batch is small.",
     kind=click.FloatRange(1),
 )
 
@@ -399,4 +401,4 @@ def top_up(run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOpt
         top_up=amount.budget,
         keep_going=amount.keep_going,
     )
-    run_engine(engine, result.output)
+    run_engine(engine, result.output, rows=not is_terminal())

@@ -26,9 +26,12 @@ def amount_words(number: float, unit: str) -> str:
 
     >>> amount_words(2_500_000_000_000, "picodollars"), amount_words(0.000169, "usd"), amount_words(1600, "traces")
     ('$2.5', '$0.000169', '1,600 traces')
+    >>> amount_words(0.000013, "usd")
+    '$0.000013'
     """
     if unit in ("picodollars", "usd"):
-        return f"${number / (1e12 if unit == 'picodollars' else 1):,.6g}"
+        dollars = number / (1e12 if unit == "picodollars" else 1)
+        return f"${dollars:,.6g}" if dollars >= 1e-4 or not dollars else f"${dollars:.12f}".rstrip("0")
     return f"{number:,.0f} {unit.removesuffix('s') if number == 1 else unit}"
 
 

@@ -190,7 +190,8 @@ class Amount:
         unit, scale = UNITS[word]
         number = float(match[1].replace("_", "").replace(",", "")) * scale
         if number <= 0 or (unit in ("traces", "tokens") and number != int(number)):
-            raise BudgetError(f"a budget is more than 0, traces and tokens whole numbers; got {text!r}.")
+            money = f" For money write {match[1]}usd." if unit == "traces" and number > 0 else ""
+            raise BudgetError(f"a budget is more than 0, traces and tokens whole numbers; got {text!r}.{money}")
         return cls(number, unit)
 
     @property

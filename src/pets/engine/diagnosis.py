@@ -177,8 +177,9 @@ async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None
     if pair[0].confidence is not None:
         diagnosis.add("log-probabilities", "ok", "they come with every token")
     else:
-        remedy = "Leave out --confidence, and policies that weigh votes by it."
-        diagnosis.add("log-probabilities", "note", "the server gives none", remedy)
+        remedy = "Leave out --confidence." if config.confidence is not None else ""
+        finding = "the server gives none: no policy can weigh votes by confidence"
+        diagnosis.add("log-probabilities", "note", finding, remedy)
     _note_seeds(diagnosis, pair, again[0], sampling)
     if pair[0].prompt_tokens is not None:
         diagnosis.add("usage", "ok", "tokens are what the server says")

@@ -138,11 +138,14 @@ def identity_of(config: RunConfig, problems: Iterable[Problem], model: str) -> s
 
 def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
     """The latest run that asks the same under the same budget; refused where one under another alone was paid for."""
+    Amount.parse(budget)  # which may be none
     runs = store.runs_like(identity)
     same = next((run for run in runs if run.settings.budget == budget), None)
     paid = next((run for run in runs if run.traces or run.lost), None)
     if same is None and paid is not None:
-        id, other = paid.id, paid.settings.budget
+        id, other, settings = paid.id, paid.settings.budget, paid.settings
+        if settings.total != total_of(Amount.parse(other), paid.questions):
+            other = f"{amount_words(*settings.currency.shown(settings.total))}, its top-ups included"
         raise InputError(
             f"run {id} of {store.name} asks the same under a budget of {other}: `pets top-up {id} --budget +AMOUNT` "
             f"gives it more, and nothing is paid twice; --new starts another with {budget}."

@@ -61,7 +61,7 @@ from pets.engine.resume import (
     traces_to_pace,
 )
 from pets.engine.sources import Samplers, Source, source_name, sources_of
-from pets.errors import InputError, JobLeftError, StateError
+from pets.errors import InputError, JobLeftError, SamplerError, StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import is_cut
 from pets.questions import Problem, QuestionSet, find_questions
@@ -113,6 +113,15 @@ class Session:
         sampler = OpenAISampler(judge.endpoint, judge.model or model)
         self._stack.push_async_callback(sampler.close)
         return Judging(Fetcher([sampler]), fetcher.faults)
+
+    async def models(self) -> list[str]:
+        """The models that the servers list, as far as they do."""
+        names: dict[str, None] = {}
+        for sampler in self._samplers:
+            if isinstance(sampler, OpenAISampler):
+                with suppress(SamplerError):
+                    names |= dict.fromkeys(str(model["id"]) for model in await sampler.models())
+        return list(names)
 
     async def __aenter__(self) -> Self:
         for sampler in self._samplers:

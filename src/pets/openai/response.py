@@ -441,6 +441,8 @@ def error_from(status: int, headers: Mapping[str, str], content: bytes) -> Sampl
 
     >>> error_from(429, {"retry-after": "3"}, b'{"error": {"message": "Slow down."}}')
     BusyError('the server says 429: Slow down.')
+    >>> error_from(403, {}, b"403: Forbidden")
+    RefusedError('the server says 403: Forbidden')
     """
     try:
         words = error_message(json.loads(content))
@@ -448,6 +450,7 @@ def error_from(status: int, headers: Mapping[str, str], content: bytes) -> Sampl
         words = error_message(content.decode("utf-8", "replace"))
     if status in {404, 405} and "model" not in words.lower():
         words += " (is the address right? It usually ends in /v1)"
+    words = words.removeprefix(f"{status}: ")  # some say it twice
     kind = BusyError if is_transient(status) else RefusedError
     return kind(f"the server says {status}: {words}", status=status, retry_after=retry_after_s(headers))
 

@@ -246,6 +246,8 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
     messages = question if content is None else content
     if isinstance(messages, list) and messages and all(map(_is_message, messages)):
         return Prompt(tuple(Message(message["role"], message["content"]) for message in messages))
+    if content is None and question is None and "question" in values:
+        raise InputError("the question is empty. Write one, or drop the line.")
     raise InputError(
         'there is no question: it is a text under "question", or under "prompt" a text to go on with or a list of '
         f'{{"role", "content"}} messages. {_field_names(record).capitalize()}; --field question=NAME says which.'
