@@ -38,13 +38,13 @@ def samplers(urls):
 
 
 def failing_half_way(mock):
-    """Called with every trace: the mock says 500 to everything from the half of the budget on."""
+    """Called with every trace: the mock says 429 to everything from the half of the budget on."""
     told = []
 
     def note(trace):
         told.append(trace)
         if len(told) == BUDGET // 2:
-            mock.faults = Faults(error_500=1.0)
+            mock.faults = Faults(rate_limit_bare=1.0)
 
     return told, note
 
