@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -78,9 +79,13 @@ def begin(tmp_path, popen):
 
     def start(times, *arguments, stdin=os.devnull):
         parent = popen([sys.executable, "-c", FORKS, times, stdin, *arguments], cwd=tmp_path, stdout=subprocess.PIPE)
-        return Processes(parent.stdout, {int(parent.stdout.readline()) for _ in range(times)}, tmp_path)
+        started.append(Processes(parent.stdout, {int(parent.stdout.readline()) for _ in range(times)}, tmp_path))
+        return started[-1]
 
-    return start
+    started = []
+    yield start
+    for processes in started:
+        processes.kill()
 
 
 @dataclass
@@ -104,9 +109,12 @@ class Processes:
             assert code == 2 and line.startswith("pets: ") and "another process" in line
 
     def kill(self):
+        """Kill -9 those that are left, and wait for their end."""
         for pid in self.left:
-            os.kill(pid, signal.SIGKILL)
-        self.end_of_one()
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
+        while self.left:
+            self.end_of_one()
 
     def finish(self, mock):
         mock.gate.set()
