@@ -202,6 +202,7 @@ class Completion:
     that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
     allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
     ``alternatives`` are the log-probabilities of what might have stood at each of its first tokens, where they came.
+    ``surplus`` choices came with it that nobody asked for; their tokens are among its own.
     """
 
     text: str
@@ -214,6 +215,7 @@ class Completion:
     claimed_more: bool = False
     cached_tokens: int = 0
     alternatives: tuple[TokenAlternatives, ...] = field(default=(), hash=False)
+    surplus: int = 0
 
 
 def is_cut(finish: str) -> bool:

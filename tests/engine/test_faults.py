@@ -52,9 +52,11 @@ class Faulty(Sampler):
                 self.lost += n
             raise
         await asyncio.sleep(1.0)
+        surplus = max(0, (choices or n) - n)
         choices = min(n, choices or n)
-        self.delivered += choices
-        return [Completion(f"The answer is {'AAAB'[(seed + i) % 4]}.", "stop", 10, 5) for i in range(choices)]
+        self.delivered += choices + surplus
+        texts = [f"The answer is {'AAAB'[(seed + i) % 4]}." for i in range(choices)]
+        return [Completion(text, "stop", 10, 5, surplus=0 if i else surplus) for i, text in enumerate(texts)]
 
 
 class WorkedError(BusyError):
@@ -243,9 +245,20 @@ def test_retry_after_is_never_undercut(verb, tmp_path):
 
 @verbs
 def test_fewer_choices_than_asked_for_are_made_up(verb, tmp_path):
-    sampler = Faulty(lambda request: 3)
+    sampler = Faulty(lambda request: min(3, request.n))
     outcome = run(verb, sampler, tmp_path)
     assert outcome.charged == outcome.traces == sampler.delivered == QUESTIONS * TRACES
+
+
+@verbs
+def test_choices_that_nobody_asked_for_are_charged_and_cast_no_vote(verb, tmp_path):
+    sampler = Faulty(lambda request: request.n + 3 if request.number == 1 else None)
+    outcome = run(verb, sampler, tmp_path)
+    assert outcome.charged == sampler.delivered >= QUESTIONS * TRACES
+    if verb is not sample:
+        assert sum(sum(row["votes"].values()) for row in outcome.rows.values()) == sampler.delivered - 3
+    if verb in (solve, stream):
+        assert spent_in(tmp_path) == sampler.delivered
 
 
 def broken(error):

@@ -87,6 +87,17 @@ def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(writer):
     run(writer, work, total=5)
 
 
+def test_choices_that_came_unasked_are_charged(writer):
+    async def work(ledger):
+        account, batch = attempt(1)
+        await ledger.open(batch)
+        batch.surplus = 3
+        await ledger.close(batch, [StoredTrace("q", 0, tokens=8)])
+        assert (ledger.total.held, ledger.total.spent, account.spent, account.delivered) == (0, 4, 4, 4)
+
+    run(writer, work, total=5)
+
+
 def test_an_attempt_that_may_have_been_sampled_costs_what_was_held_and_one_that_was_not_nothing(writer):
     async def work(ledger):
         for charged, spent, lost in [((), 0, 0), ([1, 1], 2, 2)]:

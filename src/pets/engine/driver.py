@@ -702,10 +702,21 @@ class Driver:
             )
         for trace, hold in zip(traces, batch.holds, strict=False):
             self._tell(question, trace, hold, self._lost_before(batch))
+        self._charge_surplus(batch)
         self._delivered += len(traces)
         if self.config.confidence is not None and completions[0].confidence is None:
             self.fetcher.faults["no log-probabilities"] += 1
         self._wake()
+
+    def _charge_surplus(self, batch: Batch) -> None:
+        """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with
+        the trace that they came with."""
+        budget, surplus = self.allocator.budget, [Trace(batch.question, batch.first)] * batch.surplus
+        if budget.window is not None:
+            self.allocator.charge(surplus)
+        elif budget.currency.flat:
+            for trace in surplus:
+                budget.charge(trace)
 
     def _stored(
         self,
@@ -730,7 +741,7 @@ class Driver:
                 endpoint=endpoint,
                 seconds=seconds,
                 tries=batch.tries + 1,
-                wasted=batch.lost,
+                wasted=batch.lost + (batch.surplus if number == batch.first else 0),
                 model=batch.model,
                 cached_tokens=completion.cached_tokens,
             )

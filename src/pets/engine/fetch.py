@@ -8,6 +8,8 @@ The one rule of money: an attempt is charged if the server may have sampled.
                                                           server that has worked, and may be working still
     a timeout, a connection that broke off, half a reply  charged: traces may have been made and billed
 
+Choices that nobody asked for were sampled: they are charged, and cast no vote.
+
 Before any trace was delivered nobody knows what one takes: a 5xx is free then, and what it cost is not known. What is
 free is tried again; what is charged is tried again while the budget pays.
 
@@ -80,7 +82,8 @@ class Batch:
 
     ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
     take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
-    ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows.
+    ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows;
+    ``surplus`` came unasked.
     ``turn`` is the place of the first launch in the sequence of a mixture's models, ``model`` the one that is asked;
     those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_cost`` is what the tokens
     of attempts that were charged cost, for each launch. The last attempt was out for ``seconds``.
@@ -101,6 +104,7 @@ class Batch:
     entry: Any = None
     estimated: int = 0
     claimed_more: int = 0
+    surplus: int = 0
     turn: int = 0
     model: int = 0
     declined: frozenset[int] = frozenset()
@@ -401,6 +405,9 @@ class Fetcher:
             if over := sum(completion.claimed_more for completion in completions):
                 self.faults["usage over the limit"] += over
             batch.estimated, batch.claimed_more = untold, over
+            if surplus := sum(completion.surplus for completion in completions):
+                self.faults["choices that nobody asked for"] += surplus
+            batch.surplus = surplus
             completions = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             return completions

@@ -320,9 +320,9 @@ class GatewayLedger(Ledger):
         account = _account(batch)
         account.attempt_ends(asyncio.get_running_loop().time())
         if traces:
-            counted = [trace.trace() for trace in traces]
+            counted = [trace.trace() for trace in traces] + [Trace("", 0)] * batch.surplus
             claimed_more = max(batch.claimed_more, int(sum(map(self.currency.cost, counted)) > reservation.held))
-            account.delivered += len(traces)
+            account.delivered += len(counted)
             account.estimated += batch.estimated
             account.claimed_more += claimed_more
             account.spent += self.settle_traces(reservation, counted, batch.estimated, claimed_more)

@@ -411,7 +411,7 @@ class UsageReader:
 def _with_surplus(trace: Completion, tokens: int | None, size: int) -> Completion:
     """The trace with what another cost that came unasked; where either is not told, both are estimated."""
     both = None if trace.tokens is None or tokens is None else trace.tokens + tokens
-    return replace(trace, tokens=both, size=(trace.size or 0) + size)
+    return replace(trace, tokens=both, size=(trace.size or 0) + size, surplus=trace.surplus + 1)
 
 
 def _said(output: object) -> int:

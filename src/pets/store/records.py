@@ -129,9 +129,9 @@ class StoredTrace:
 
     ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
-    the tries before this one that may have been sampled, were charged and came to nothing. ``model`` is the place of
-    the model that gave it among those of the run. ``cached_tokens`` of its prompt's were in the server's cache.
-    ``soft`` is what the trace might have said, where votes are soft.
+    the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
+    it unasked. ``model`` is the place of the model that gave it among those of the run. ``cached_tokens`` of its
+    prompt's were in the server's cache. ``soft`` is what the trace might have said, where votes are soft.
     """
 
     question: str
