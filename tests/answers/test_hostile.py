@@ -182,10 +182,11 @@ def test_phrases_of_the_patterns_are_read_in_linear_time(spec):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("spec", TYPES)
-def test_all_phrases_of_the_patterns_are_read_in_linear_time(spec):
-    check_phrases(spec, cases_of_phrases())
+def test_more_phrases_of_the_patterns_are_read_in_linear_time(spec):
+    """A twelfth of all: 2,200 texts in two pairs of sizes."""
+    check_phrases(spec, cases_of_phrases()[TYPES.index(spec) :: 12])
 
 
 @pytest.mark.parametrize("spec", TYPES)

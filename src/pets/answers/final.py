@@ -14,6 +14,7 @@ is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what rea
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
@@ -43,8 +44,9 @@ def _words(fragment: str) -> str:
 
 
 SIGN = r"[:=：→⇒]|->|=>"
-# What an answer follows: "the answer is", in every language of the table; what is no answer's noun; the rest of them.
-NOUN = Pattern(f"(?:{'|'.join(f'({nouns})' for nouns, _ in phrases.LATIN_ANNOUNCEMENTS)}){END}".replace(" ", r"\s+"))
+# What an answer follows: "the answer is", in every language of the table: the nouns, and what follows each.
+NOUNS = [Pattern(_words(nouns)) for nouns, _ in phrases.LATIN_ANNOUNCEMENTS]
+NOUN = Pattern(rf"(?:{'|'.join(nouns.pattern for nouns in NOUNS)}){END}")
 COMPOUND = Pattern(rf"\s+(?:choices?|options?|key|sheet){END}")
 TAILS = [
     Pattern(
@@ -456,11 +458,16 @@ def _nouns(folded: str) -> Iterator[tuple[int, int]]:
     """The nouns for an answer that a verb or a sign follows, each with that."""
     for noun in NOUN.finditer(folded):
         rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
-        if COMPOUND.match(rest):
+        if rest.lstrip().startswith(("choice", "option", "key", "sheet")) and COMPOUND.match(rest):
             continue
-        language = next(group for group, word in enumerate(noun.groups()) if word)
-        if tail := TAILS[language].match(rest):
+        if tail := TAILS[_language(noun[0])].match(rest):
             yield noun.start(), noun.end() + tail.end()
+
+
+@lru_cache(maxsize=256)
+def _language(noun: str) -> int:
+    """The place of a noun in the table of announcements."""
+    return next(place for place, nouns in enumerate(NOUNS) if nouns.fullmatch(noun))
 
 
 def _word_starts(text: str, place: int) -> bool:
