@@ -124,7 +124,8 @@ def own_outcomes(policy: Policy, draw: Draw) -> Outcomes | None:
 
     What is served is what is scored. The verdict on given traces must not depend on the option that is swept.
     """
-    if type(policy).answer is Policy.answer or policy.sees != "traces":
+    kind = type(policy)
+    if policy.sees != "traces" or (kind.answer is Policy.answer and kind.weights is Policy.weights):
         return None
     rows = []
     for path, ranks in zip(draw.traces.values(), draw.judge.ranks, strict=True):
