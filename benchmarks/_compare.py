@@ -4,7 +4,7 @@ A rival is a family: a stopping rule at any of its thresholds. Taking the best o
 on the same repetitions that score it would flatter the winner. So, at self-consistency ``level``:
 
 1. On the even repetitions, each policy gets a *plan* that meets the level on its isotonic mean curve
-   (:mod:`pets.replay.levels`): shares of the questions at neighbouring points, spends for a curve and values for a
+   (:mod:`pets.lab.levels`): shares of the questions at neighbouring points, spends for a curve and values for a
    sweep (a user can mix two thresholds by tossing a coin for each question). Rivals that never reach the level are
    out; of the others, the one whose plan spends least is the pool's rival.
 2. On the odd repetitions both plans are scored as they stand: what they spend, and what self-consistency they give.
@@ -13,7 +13,7 @@ on the same repetitions that score it would flatter the winner. So, at self-cons
 over both halves (``parity=1`` swaps them: choose on the odd ones) is steadier. :func:`against_itself` is the null value
 of such figures: a policy against itself, which should be 1.
 
-``low`` and ``high`` are the 95 % interval of ``ratio`` over *questions* (:mod:`pets.replay.resampling`): each resample
+``low`` and ``high`` are the 95 % interval of ``ratio`` over *questions* (:mod:`pets.lab.resampling`): each resample
 plans and scores anew. ``advantage`` is our self-consistency less the rival's at exactly the rival's spend, with two
 tests, each two-sided and Holm-corrected over the pools: over *draws* (the odd repetitions, Student's t: would the same
 questions show it again?) and over *questions* (the bootstrap's deviation: would other questions?). ``significant`` is
@@ -31,10 +31,10 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from pets.errors import InputError
-from pets.replay.levels import LEVEL_TOLERANCE, RisingCurve
-from pets.replay.metrics import at_spend, traces_at_mean
-from pets.replay.resampling import Points, question_table, resampled_weights, spaced_points
-from pets.replay.results import Floats, PoolResult, Result
+from pets.lab.levels import LEVEL_TOLERANCE, RisingCurve
+from pets.lab.metrics import at_spend, traces_at_mean
+from pets.lab.resampling import Points, question_table, resampled_weights, spaced_points
+from pets.lab.results import Floats, PoolResult, Result
 
 __all__ = ["Comparison", "Estimate", "against_itself", "average_ratio", "compare"]
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pets.lab import PoolResult, replay
 from pets.pools import Pool
-from pets.replay import PoolResult, replay
 
 __all__ = ["RIVALS", "UNRANKED_RIVALS", "ZONE_RIVALS", "replay_evenly"]
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._pools import recorded
+from pets.lab import ReplayConfig, read_answers
+from pets.lab.draws import Draw, draw_traces
+from pets.lab.drivers import batch_order, wave_sizes
+from pets.lab.labelled import LabelledPool
+from pets.lab.levels import RisingCurve
 from pets.pools import read_pools
 from pets.registry import make_policy
-from pets.replay import ReplayConfig, read_answers
-from pets.replay.draws import Draw, draw_traces
-from pets.replay.drivers import batch_order, wave_sizes
-from pets.replay.labelled import LabelledPool
-from pets.replay.levels import RisingCurve
 
 HALF = 0.5
 PROMPT_TOKENS, PROMPT_PRICE = 250, 0.25  # of the price of an output token

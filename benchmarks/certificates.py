@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from benchmarks._pools import recorded
+from pets.lab import ReplayConfig, read_answers
+from pets.lab.calibration import Calibration, Certified, calibrate, certify
 from pets.pools import pool_files, read_pools
-from pets.replay import ReplayConfig, read_answers
-from pets.replay.calibration import Calibration, Certified, calibrate, certify
 
 DATASETS = ("gpqa", "math500", "aime24", "exams100", "starter")
 HEAD = f"{'':34}{'n':>8}" + "".join(

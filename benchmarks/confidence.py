@@ -19,8 +19,8 @@ from scipy.stats import rankdata
 from pets.answers.text import Text
 from pets.confidence import KINDS, Kind
 from pets.core.tally import majority, top_p, weighted_majority
+from pets.lab import PoolResult, replay
 from pets.pools import Pool, PooledQuestion, pool_files, read_pool
-from pets.replay import PoolResult, replay
 
 REPETITIONS, SIZES = 30, (4, 8, 16, 32, 64)
 BUDGETS = (4, 8, 16, 24)

@@ -26,13 +26,13 @@ from benchmarks._pools import recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.forecast import forecast
+from pets.lab.calibration import tally_after
+from pets.lab.config import ReplayConfig
+from pets.lab.curves import curve_of_order
+from pets.lab.draws import Draw, draw_traces
+from pets.lab.labelled import read_answers
 from pets.pools import Pool, load, read_pools
 from pets.registry import make_policy
-from pets.replay.calibration import tally_after
-from pets.replay.config import ReplayConfig
-from pets.replay.curves import curve_of_order
-from pets.replay.draws import Draw, draw_traces
-from pets.replay.labelled import read_answers
 
 Floats = NDArray[np.float64]
 Start = Literal["each", "okg"]

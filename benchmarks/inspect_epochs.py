@@ -24,8 +24,8 @@ from inspect_ai.scorer import SampleScore, Score
 from pets import Allocator, Budget, Pool, Question, Trace, make_policy, read_pool
 from pets.core.tally import majority
 from pets.integrations.inspect_ai import TraceBudget
+from pets.lab import read_answers
 from pets.pools import load
-from pets.replay import read_answers
 
 Paths = dict[str, list[str | None]]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.limit [POOLS] [--repetitions 10]
 
-The limit is the Bayes-optimal stopping frontier under the pool's own mix of questions (`pets.replay.limit`): the fewest
+The limit is the Bayes-optimal stopping frontier under the pool's own mix of questions (`pets.lab.limit`): the fewest
 mean traces per question at which any rule that sees votes alone can expect the level. Beside it the traces at which
 each policy's isotonic mean curve reaches it, and their ratio (1 is the limit; whole-pool target); the same for
 zone-consistency, with a zone of 0.1. A replay is a sample: ``error`` is the standard error over draws of a policy's
@@ -16,9 +16,9 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks._pools import recorded
+from pets.lab import PoolResult, ReplayConfig, Result, mean_curve, read_answers, replay, traces_at_mean
+from pets.lab.limit import Frontier, attainable
 from pets.pools import read_pools
-from pets.replay import PoolResult, ReplayConfig, Result, mean_curve, read_answers, replay, traces_at_mean
-from pets.replay.limit import Frontier, attainable
 
 POLICIES = ["uniform", "okg", "okg:lengths=false", "okg:prior=1", "okg:zone=0.1", "asc", "asc:zone=0.1", "boinf"]
 LEVELS = (0.95, 0.99)

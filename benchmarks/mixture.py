@@ -20,10 +20,10 @@ from typing import Any
 
 from benchmarks._pools import recorded
 from benchmarks.certificates import HEAD, line, meets
+from pets.lab import ReplayConfig, read_answers
+from pets.lab.calibration import Certified, calibrate, certify
+from pets.lab.mixture import SIZES, ChosenModels, MixtureLab, choose_and_score, mixture_lab
 from pets.pools import Pool, mix_pools, read_pools
-from pets.replay import ReplayConfig, read_answers
-from pets.replay.calibration import Certified, calibrate, certify
-from pets.replay.mixture import SIZES, ChosenModels, MixtureLab, choose_and_score, mixture_lab
 
 GAPS = (0.02, 0.05, 0.1)  # of accuracy, between the models of a pair
 MOST_CERTIFIED = 3  # mixtures per data set whose certificates are checked

@@ -33,8 +33,8 @@ from pets.cluster import RayCluster
 from pets.confidence import measure
 from pets.engine import Engine, RunConfig
 from pets.errors import InputError
+from pets.lab import PoolResult, replay, rows
 from pets.pools import Pool, PooledQuestion
-from pets.replay import PoolResult, replay, rows
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.samplers.ray import ActorSize, start_actors
 

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks._compare import Comparison, against_itself, average_ratio, compare
 from benchmarks._pools import recorded
 from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, replay_evenly
+from pets.lab import PoolResult, reached
 from pets.pools import read_pools
-from pets.replay import PoolResult, reached
 
 HEAD = f"{'pool':36}{'rival':22}{'ratio':>7}{'95 % interval':>22}{'advantage':>11}{'p draws':>9}{'p questions':>13}"
 

@@ -11,7 +11,7 @@ simulated clock: okg at its default pace, one trace at a time, and uniform. Each
 turns, so that all come equally often) and 64 traces of each, whose vote is the target; larger batches are repeated
 fewer times, with as many questions in all. The mean self-consistency, its 95 % interval, the mean difference to one
 at a time, and simulated time over uniform's. Where a pool has up to four answers per question also
-- the exact frontier of four waves (`pets.replay.limit`): it knows the pool's mix of questions and spends 6 traces per
+- the exact frontier of four waves (`pets.lab.limit`): it knows the pool's mix of questions and spends 6 traces per
   question on average, where a batch has so many and no more. Nobody who keeps to a small batch's budget gets there;
 - so beside it four waves planned by a prior that was fitted to the whole pool, within the same budget.
 Without POOLS, or PETS_POOLS, this is the starter pool, whose answer sets are open.
@@ -40,13 +40,13 @@ from pets.engine import Engine
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
+from pets.lab.labelled import LabelledPool, read_answers
+from pets.lab.limit import MAX_ANSWERS, Lattice, votes_alone
 from pets.mock import MockModel, PoolAnswers, running
 from pets.policies.okg import OKG
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem
 from pets.registry import make_policy
-from pets.replay.labelled import LabelledPool, read_answers
-from pets.replay.limit import MAX_ANSWERS, Lattice, votes_alone
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Seeds
 from pets.types import Question
 

@@ -33,12 +33,12 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.progress import Certifier
 from pets.engine.soft import soft_vote
+from pets.lab.calibration import Certified, calibrate
+from pets.lab.levels import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import load
 from pets.prompts import Completion, Prompt, is_cut
 from pets.questions.starter import FACT_SHOTS, SAMPLING, starter
-from pets.replay.calibration import Certified, calibrate
-from pets.replay.levels import RisingCurve
 from pets.samplers import Seeds
 from pets.samplers.local import LocalSampler
 from pets.types import Question, SoftVote, Trace

@@ -26,17 +26,17 @@ from pets.answers.recorded import Recorded
 from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.engine import Answer, RunConfig
-from pets.plans import Stream, StreamSettings, fit_plan
+from pets.engine.stream import RecordedStream, Stream, StreamSettings
+from pets.lab import ReplayConfig, replay
+from pets.lab.contenders import split
+from pets.lab.draws import Draw, draw_traces
+from pets.lab.drivers import stream_sizes
+from pets.lab.labelled import LabelledPool, read_answers
+from pets.plans import fit_plan
 from pets.plans.plan import SLACK_DIVISOR
-from pets.plans.stream import RecordedStream
 from pets.policies.price import Price
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
-from pets.replay import ReplayConfig, replay
-from pets.replay.contenders import split
-from pets.replay.draws import Draw, draw_traces
-from pets.replay.drivers import stream_sizes
-from pets.replay.labelled import LabelledPool, read_answers
 from pets.samplers import Prompt
 
 WINDOW = 24

@@ -2,7 +2,7 @@
 
     python -m benchmarks.waves_quality [POOLS] [--repetitions 30] [--waves 4 8]
 
-The frontier of W waves is exact (`pets.replay.limit`): the fewest mean traces per question at which any plan of W
+The frontier of W waves is exact (`pets.lab.limit`): the fewest mean traces per question at which any plan of W
 batches can expect the level, if it sees votes alone and knows the pool's mix of questions. Beside it the traces at
 which the isotonic mean curve of `okg:lengths=false,waves=W` reaches the level, all questions in lockstep, each budget
 spent anew. Then the same policy and `price:rounds=W-1` (a warm-up and W - 1 batches) at equal budgets, on the questions
@@ -23,16 +23,16 @@ from pets.core.policy import QuotaPolicy
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
 from pets.core.waves import Wave
+from pets.lab import ReplayConfig, read_answers
+from pets.lab.contenders import split
+from pets.lab.draws import Draw, draw_traces, size_of
+from pets.lab.drivers import online_sizes, wave_sizes
+from pets.lab.labelled import LabelledPool
+from pets.lab.levels import RisingCurve
+from pets.lab.limit import MAX_ANSWERS, MAX_STATES, optimal_frontier, states_of, votes_alone
 from pets.policies.okg import OKG
 from pets.pools import read_pools
 from pets.registry import make_policy
-from pets.replay import ReplayConfig, read_answers
-from pets.replay.contenders import split
-from pets.replay.draws import Draw, draw_traces, size_of
-from pets.replay.drivers import online_sizes, wave_sizes
-from pets.replay.labelled import LabelledPool
-from pets.replay.levels import RisingCurve
-from pets.replay.limit import MAX_ANSWERS, MAX_STATES, optimal_frontier, states_of, votes_alone
 
 LEVELS = (0.95, 0.99)
 AROUND = (0.85, 0.95, 1.03, 1.1, 1.18, 1.28)  # budgets, as parts of the frontier's traces at each level

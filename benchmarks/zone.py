@@ -8,7 +8,7 @@ each pool, the rivals as published and made aware of the zone, each rival and it
 repetitions and scored on the other, both ways round (`benchmarks._compare`); geometric means over data sets with 95 %
 intervals over questions, for closed sets (GPQA and exams) and open ones. Beside it: both without dsc, whose ranking of
 the questions is free of charge in the lab; asc alone; the null value, okg:zone=0.1 against itself on disjoint
-repetitions; the limit of any rule that sees votes alone (`pets.replay.limit`, up to five answers per question) over the
+repetitions; the limit of any rule that sees votes alone (`pets.lab.limit`, up to five answers per question) over the
 best rival at its threshold that is best in hindsight; and the accuracy at the level and of the full vote. Without
 recorded pools it says so and measures nothing.
 """
@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks._compare import Comparison, against_itself, average_ratio, compare
 from benchmarks._pools import recorded
 from benchmarks._rivals import RIVALS, UNRANKED_RIVALS, ZONE_RIVALS, replay_evenly
+from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.pools import read_pools
-from pets.replay import PoolResult, mean_curve, traces_at_mean
 
 ZONE = 0.1
 OURS = f"okg:zone={ZONE:g}"

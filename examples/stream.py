@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from pets import Answer, OpenAISampler, Problem, Prompt
 from pets.engine import RunConfig
+from pets.engine.stream import Stream, StreamSettings, stream_budget
 from pets.mock import MockModel, PoolAnswers, running
-from pets.plans import Stream, StreamSettings, fit_plan, stream_budget
+from pets.plans import fit_plan
 from pets.pools import load
 
 pool = load("starter")

@@ -42,11 +42,11 @@ from pets.engine import Engine, RunConfig
 from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import Fetcher
 from pets.engine.places import Places
+from pets.engine.stream import Stream, StreamSettings
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.ledger_store import LedgerWriter
-from pets.plans import Stream, StreamSettings
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.questions import Problem

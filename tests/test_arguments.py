@@ -13,10 +13,10 @@ import pets
 from pets.arguments import check_values, checked
 from pets.engine.config import RunConfig, RunOptions
 from pets.errors import InputError
+from pets.lab import lab
+from pets.lab.config import ReplayConfig
 from pets.pools import Pool, PooledQuestion
 from pets.prompts import Sampling
-from pets.replay import lab
-from pets.replay.config import ReplayConfig
 
 from .engine.conftest import Scripted, asked
 

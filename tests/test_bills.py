@@ -9,10 +9,10 @@ import pytest
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig
 from pets.engine.budget import TokenPrice
+from pets.engine.stream import Stream, StreamSettings
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import MockModel, running, synthetic
-from pets.plans import Stream, StreamSettings
 from pets.policies.online_grid import OnlineGrid
 from pets.policies.uniform import Uniform
 from pets.samplers import Sampling

@@ -90,9 +90,3 @@ def test_importing_pets_brings_neither_numpy_nor_an_http_client():
     heavy = "{'numpy', 'scipy', 'httpx', 'aiohttp', 'click', 'rich'} & set(sys.modules)"
     assert python(f"import sys, pets; print({heavy})") == "set()"
     assert python("import pets; print(pets.Question('q1').id, 'Engine' in dir(pets))") == "q1 True"
-
-
-@pytest.mark.parametrize("before", ["", "import pets.replay;", "from pets.replay.lab import replay;"])
-def test_replay_is_called_from_pets_whatever_was_imported_before(before):
-    code = "from pets import replay; print(callable(replay), replay.replay([], ['okg']) == replay([], ['okg']) == [])"
-    assert python(before + code) == "True True"

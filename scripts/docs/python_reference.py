@@ -28,7 +28,7 @@ REFERENCE_PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
             "pets.pools",
             "pets.questions",
             "pets.registry",
-            "pets.replay",
+            "pets.lab",
             "pets.report",
             "pets.samplers",
             "pets.store",
@@ -107,9 +107,6 @@ def _definitions(module: str) -> dict[str, Documented]:
     definitions: dict[str, Documented] = {}
     for export in exporter.exports or ():
         target = _target(exporter.members[str(export)])
-        if isinstance(target, griffe.Module):  # it hides the function of its name; pets.replay can be called
-            home = target.members.get("lab", target)
-            target = _target(home.members[str(export)])
         if isinstance(target, griffe.Attribute) and not _text(target):
             continue
         if isinstance(target, griffe.Class | griffe.Function | griffe.Attribute):

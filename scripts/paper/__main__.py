@@ -18,8 +18,8 @@ from pets.cli._pools import PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError, PetsError
+from pets.lab import ReplayConfig, read_answers
 from pets.pools import Pool, pool_files
-from pets.replay import ReplayConfig, read_answers
 from pets.report import charts_library, save, write_csv
 from scripts.paper.figures import budget_plan, draw_plan, draw_voting, voting_curves
 from scripts.paper.layout import clock_table, result_table, sweep_table

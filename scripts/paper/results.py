@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from pets.errors import InputError
+from pets.lab import PoolResult, ReplayConfig, at_spend, reached, replay
+from pets.lab.lab import Progress
+from pets.lab.results import Floats, Result
 from pets.pools import Pool
 from pets.registry import make_policy
-from pets.replay import PoolResult, ReplayConfig, at_spend, reached, replay
-from pets.replay.lab import Progress
-from pets.replay.results import Floats, Result
 
 __all__ = ["ResultRow", "not_given", "paper_results"]
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.lab import PoolResult, ReplayConfig, replay
+from pets.lab.contenders import Split, split
+from pets.lab.draws import Draw, draw_traces
+from pets.lab.drivers import stream_sizes
+from pets.lab.lab import Progress
+from pets.lab.labelled import LabelledPool
 from pets.pools import Pool
 from pets.registry import make_policy
-from pets.replay import PoolResult, ReplayConfig, replay
-from pets.replay.contenders import Split, split
-from pets.replay.draws import Draw, draw_traces
-from pets.replay.drivers import stream_sizes
-from pets.replay.lab import Progress
-from pets.replay.labelled import LabelledPool
 
 __all__ = ["OFFLINE", "ONLINE", "ORACLE", "PREDICTOR", "UNIFORM", "ClockRow", "SweepRow", "bin_sweep", "wall_clock"]
 

@@ -40,10 +40,10 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
         StateError,
         UnreachableError,
     )
+    from pets.lab import replay
     from pets.pools import Pool, read_pool
     from pets.questions import Problem
     from pets.registry import make_answer_type, make_policy, make_sampler
-    from pets.replay import replay
     from pets.samplers import Completion, Prompt, Sampler, Sampling
     from pets.samplers.openai import OpenAISampler
     from pets.types import Launch, Question, Trace, Verdict
@@ -106,10 +106,10 @@ HOMES = {
     "pets.errors": "BudgetError BusyError FirstTracesError InputError JobError JobLeftError LocalModelError PetsError "
     "PoolError RefusedError "
     "ReplyError SamplerError SpecError StateError UnreachableError",
+    "pets.lab": "replay",
     "pets.pools": "Pool read_pool",
     "pets.questions": "Problem",
     "pets.registry": "make_answer_type make_policy make_sampler",
-    "pets.replay": "replay",
     "pets.samplers": "Completion Prompt Sampler Sampling",
     "pets.samplers.openai": "OpenAISampler",
     "pets.types": "Launch Question Trace Verdict",
@@ -121,7 +121,7 @@ def __getattr__(name: str) -> object:
     if name not in HOME_OF:
         raise AttributeError(f"module 'pets' has no attribute {name!r}")
     module = importlib.import_module(HOME_OF[name])
-    value: object = globals().get(name, getattr(module, name))  # pets.replay is a package that can be called
+    value: object = getattr(module, name)
     globals()[name] = value  # found at once from now on
     return value
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from benchmarks._compare import Comparison, against_itself, average_ratio, compare, holm
-from tests.replay.conftest import make_pool
+from tests.lab.conftest import make_pool
 
 from pets.errors import InputError
-from pets.replay import replay
-from pets.replay.config import ReplayConfig
-from pets.replay.results import PoolResult, Result
+from pets.lab import replay
+from pets.lab.config import ReplayConfig
+from pets.lab.results import PoolResult, Result
 
 N = 100
 

@@ -14,8 +14,8 @@ from pets.cli import main as module
 from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
 from pets.engine.resume import run_settings
+from pets.engine.stream import Stream, StreamSettings
 from pets.errors import StateError
-from pets.plans import Stream, StreamSettings
 from pets.policies.price import Price
 from pets.questions import Problem
 from pets.samplers import Prompt

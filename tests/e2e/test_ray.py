@@ -14,9 +14,9 @@ import pytest
 from pets.cluster import RayCluster
 from pets.engine import Engine
 from pets.errors import InputError, UnreachableError
+from pets.lab import replay
 from pets.pools import Pool, PooledQuestion
 from pets.questions import Problem
-from pets.replay import replay
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize, start_actors

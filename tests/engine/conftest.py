@@ -11,6 +11,8 @@ from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 
+from ..plans.conftest import plan, pool, toys  # noqa: F401 (fixtures of streams)
+
 
 def asked(ids):
     """A choice among four for each id."""

@@ -15,10 +15,10 @@ from pets.engine import Engine, RunConfig
 from pets.engine.driver import Driver, DriverConfig, Submission
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
 from pets.engine.question import Answer
+from pets.engine.record import Recording, record
+from pets.engine.stream import Stream, StreamSettings
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
-from pets.plans import Stream, StreamSettings
 from pets.policies.uniform import Uniform
-from pets.recording import Recording, record
 from pets.samplers import Completion, Sampler, Sampling, Seeds
 from pets.store import Store
 

@@ -12,8 +12,8 @@ from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig, solve
 from pets.engine.first_traces import FirstTraces
 from pets.engine.resume import restored
+from pets.engine.stream import Stream, StreamSettings
 from pets.errors import BusyError, FirstTracesError, RefusedError
-from pets.plans import Stream, StreamSettings
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler
 from pets.store import Store

@@ -8,8 +8,8 @@ import pytest
 from pets.engine import Engine, TokenPrice, solve
 from pets.engine.config import RunConfig
 from pets.engine.judging import judge_of
+from pets.engine.stream import StreamSettings, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError
-from pets.plans.stream import StreamSettings, stream_budget
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
 from pets.samplers import Prompt

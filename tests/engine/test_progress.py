@@ -21,11 +21,11 @@ from pets.engine.progress import (
     sampled,
 )
 from pets.engine.resume import answers
+from pets.lab.calibration import Certified, calibrate
 from pets.policies.okg import OKG
 from pets.pools import load
 from pets.questions import Problem
 from pets.registry import make_policy, policies
-from pets.replay.calibration import Certified, calibrate
 from pets.samplers import Prompt
 from pets.types import Question, Trace
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from pets import read_pool
 from pets.cli.main import cli
+from pets.lab import read_answers
 from pets.mock import DistributionAnswers, MockModel, running
-from pets.replay import read_answers
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "lm_eval"
 SAMPLES = FOLDER / "samples_sums.jsonl"

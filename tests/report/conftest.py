@@ -5,10 +5,10 @@ import pytest
 
 from pets.engine import RunConfig
 from pets.engine.resume import run_settings
+from pets.lab import ReplayConfig, replay
 from pets.pools import Pool, PooledQuestion
 from pets.prompts import Prompt
 from pets.questions import Problem
-from pets.replay import ReplayConfig, replay
 from pets.store import Store, StoredTrace
 from pets.types import Launch
 

@@ -13,7 +13,7 @@ from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.config import topped_up
 from pets.engine.models import ModelShare
 from pets.engine.resume import run_settings
-from pets.plans.stream import StreamSettings
+from pets.engine.stream import StreamSettings
 from pets.prompts import Prompt
 from pets.questions import Problem, question_set
 from pets.registry import make_policy

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pets.replay import rows
+from pets.lab import rows
 from pets.report.replay_report import replay_page
 from pets.report.run_report import run_page
 from pets.store import Store

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pets.replay import ReplayConfig, read_answers, replay, traces_at_mean
+from pets.lab import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.report.difficulty import draw_difficulty, leader_share, spreads
 from pets.report.look import drawn_svg
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pets.replay import ReplayConfig, replay
-from pets.replay.calibration import Certified, calibrate
+from pets.lab import ReplayConfig, replay
+from pets.lab.calibration import Certified, calibrate
 from pets.report.look import drawn_svg
 from pets.report.reliability import draw_reliability
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from pets.errors import InputError
-from pets.replay import ReplayConfig, replay, rows
-from pets.replay.metrics import traces_at_mean
+from pets.lab import ReplayConfig, replay, rows
+from pets.lab.metrics import traces_at_mean
 from pets.report.replay_report import read_rows, replay_page
 from pets.tabular import write_rows
 

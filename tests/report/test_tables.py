@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pets.replay import ReplayConfig, certificates, replay, rows
-from pets.replay.mixture import Candidate, ChosenModels, MixtureLab
+from pets.lab import ReplayConfig, certificates, replay, rows
+from pets.lab.mixture import Candidate, ChosenModels, MixtureLab
 from pets.report.tables import (
     certificate_table,
     choice_table,

@@ -8,8 +8,8 @@ from scripts.paper.layout import result_table
 from scripts.paper.results import BUDGETS, not_given, paper_results
 from tests.report.conftest import make_pool
 
+from pets.lab import ReplayConfig, at_spend, reached, replay
 from pets.pools import PooledQuestion
-from pets.replay import ReplayConfig, at_spend, reached, replay
 
 CONFIG = ReplayConfig(2, 16)
 

@@ -2,7 +2,7 @@
 
 from scripts.paper.tables import bin_sweep, wall_clock
 
-from pets.replay import ReplayConfig, read_answers, replay
+from pets.lab import ReplayConfig, read_answers, replay
 
 
 def test_the_sweep_says_what_replay_found(pool):

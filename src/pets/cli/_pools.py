@@ -9,9 +9,9 @@ from pets.cli._groups import option
 from pets.cli._output import count
 from pets.cli._terminal import echo
 from pets.errors import InputError
+from pets.lab import LabelledPool, read_answers
 from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
-from pets.replay import LabelledPool, read_answers
 
 __all__ = ["MixedPools", "PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
 

@@ -13,9 +13,9 @@ from pets.cli._tables import print_table
 from pets.cli._terminal import echo_drawing
 from pets.engine import Answer
 from pets.errors import InputError
+from pets.lab import PoolResult, Result, read_answers, replay, traces_at_mean
 from pets.pools import Pool
 from pets.questions import question_set
-from pets.replay import PoolResult, Result, read_answers, replay, traces_at_mean
 from pets.report.curves import Bound, Series, curve_panel
 from pets.report.difficulty import leader_share
 from pets.report.look import colour_of, line_styles

@@ -19,9 +19,9 @@ from pets.engine.forecast import forecast as play_on
 from pets.engine.progress import PRIOR_QUESTIONS, sampled
 from pets.engine.resume import restored
 from pets.errors import InputError
+from pets.lab import replay
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
-from pets.replay import replay
 from pets.store import Store
 
 __all__ = ["forecast"]

@@ -13,8 +13,8 @@ from pets.cli._output import count, print_rows
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._tables import print_table
 from pets.cli._terminal import echo
+from pets.lab import relabelled
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
-from pets.replay import relabelled
 
 __all__ = ["pools"]
 

@@ -22,12 +22,12 @@ from pets.cli._tables import print_table
 from pets.cli._terminal import echo
 from pets.confidence import Kind
 from pets.errors import InputError
+from pets.lab import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
+from pets.lab import replay as run
+from pets.lab.calibration import CERTIFIED_AT
+from pets.lab.config import Target
+from pets.lab.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.pools import Pool
-from pets.replay import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
-from pets.replay import replay as run
-from pets.replay.calibration import CERTIFIED_AT
-from pets.replay.config import Target
-from pets.replay.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.report import (
     certificate_table,
     charts_library,

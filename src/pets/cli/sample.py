@@ -17,8 +17,8 @@ from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import echo
 from pets.cli.options import FILE, NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
+from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
 from pets.engine.summary import wilson
-from pets.recording import Recording, RecordingSummary, record, summarize_recording
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 

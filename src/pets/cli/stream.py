@@ -49,18 +49,18 @@ from pets.engine import Answer, RunConfig, TokenPrice
 from pets.engine.budget import Amount, bounded, price_of
 from pets.engine.resume import identity_of
 from pets.engine.sources import check_resent, make_samplers
+from pets.engine.stream import RecordedStream, Stream, StreamSettings, longest_prompt, stream_budget
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
-from pets.plans import Drift, Stream, StreamPlan, StreamSettings, left_by_windows, read_plan, stream_budget
-from pets.plans.stream import RecordedStream, longest_prompt
+from pets.lab.config import ReplayConfig
+from pets.lab.draws import draw_traces
+from pets.lab.labelled import RAW, read_answers
+from pets.plans import Drift, StreamPlan, left_by_windows, read_plan
 from pets.policies.price import Price
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
 from pets.questions.files import AUTO
 from pets.registry import make_answer_type
-from pets.replay.config import ReplayConfig
-from pets.replay.draws import draw_traces
-from pets.replay.labelled import RAW, read_answers
 from pets.samplers import Prompt, Sampling
 
 __all__ = ["stream"]

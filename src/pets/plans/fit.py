@@ -13,10 +13,10 @@ from pets.core.price import PriceTable
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
+from pets.lab.labelled import LabelledPool, read_answers
 from pets.plans.plan import Provenance, StreamPlan
 from pets.policies.price import Price
 from pets.pools import Pool
-from pets.replay.labelled import LabelledPool, read_answers
 
 __all__ = ["fit_plan"]
 

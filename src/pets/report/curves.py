@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from pets.replay import PoolResult
-from pets.replay.results import Floats, Result
+from pets.lab import PoolResult
+from pets.lab.results import Floats, Result
 from pets.report.look import GREY, Chart, LineStyle, by_label, line_styles, titled, trace_axis
 
 __all__ = ["Bound", "Series", "curve_panel", "draw_curves", "series", "title_of"]

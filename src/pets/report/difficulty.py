@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pets.replay import PoolResult, mean_curve, traces_at_mean
-from pets.replay.labelled import LabelledPool, LabelledQuestion
-from pets.replay.results import Floats, Result
+from pets.lab import PoolResult, mean_curve, traces_at_mean
+from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.lab.results import Floats, Result
 from pets.report.look import GREY, Chart, colour_of, titled
 
 __all__ = ["Spread", "draw_difficulty", "spreads"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pets.engine.summary import wilson
-from pets.replay.calibration import Bin, Calibration
+from pets.lab.calibration import Bin, Calibration
 from pets.report.look import GREY, SHARE, Chart, LineStyle, by_label, line_styles, titled
 
 __all__ = ["draw_reliability"]

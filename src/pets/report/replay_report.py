@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pets.errors import InputError
-from pets.replay import Row
+from pets.lab import Row
 from pets.report.curves import Bound, Series, curve_panel
 from pets.report.look import line_styles
 from pets.report.page import Cell, Page, Tile

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from rich.table import Table
 
-from pets.replay import PoolResult, Row
-from pets.replay.mixture import ChosenModels, MixtureLab
-from pets.replay.rows import LIMIT_LEVELS
+from pets.lab import PoolResult, Row
+from pets.lab.mixture import ChosenModels, MixtureLab
+from pets.lab.rows import LIMIT_LEVELS
 from pets.tabular import write_rows
 
 __all__ = ["Tabled", "certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table", "write_csv"]

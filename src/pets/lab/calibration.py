@@ -1,0 +1,206 @@
+"""Are certificates what they say? On recorded pools the vote of all traces drawn is known, so they can be checked.
+
+A policy spends a mean budget; at that moment the prior is learned from the batch's own tallies (no gold, no training)
+and every question's leader gets its certificate for B = the traces drawn, and with an indifference zone a second one:
+that no answer is then ahead by more. Pooled over questions and repetitions, certificates of about c should be right a
+share c of the time.
+
+With disjoint halves the certificate is the one for infinitely many traces, and right is who agrees with the vote of the
+other half: as near to infinity as a pool comes. That vote errs, too, so certificates may look a little too sure.
+
+Even a calibrated forecaster has a calibration error, the smaller the pool the larger: ``null`` is the 95 % point of
+what one would have here whose every certificate is an independent coin, ``null_questions`` of one whose certificates of
+a question share one coin, since all repetitions draw from the same few traces of it. The truth lies between.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.core.certificate import certificate
+from pets.core.policy import IndexPolicy, Policy
+from pets.core.prior import fit_prior
+from pets.core.tally import Tally, count_votes
+from pets.errors import InputError
+from pets.lab.config import ReplayConfig
+from pets.lab.draws import Draw, draw_traces
+from pets.lab.drivers import batch_order, stream_sizes, wave_sizes
+from pets.lab.labelled import LabelledPool
+from pets.registry import make_policy
+
+__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment", "tally_after"]
+
+CERTIFIED_AT = (4.0, 8.0, 16.0)
+"""Mean budgets at which certificates are checked."""
+
+NULL_DRAWS = 200  # of a calibrated forecaster
+
+Floats = NDArray[np.float64]
+Sizes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certified:
+    """Every question of every repetition at one mean budget; arrays of shape (repetitions x questions,).
+
+    ``share`` is the leader's share of the votes (0 where nobody voted), ``right`` whether it is the target, or with a
+    ``zone`` whether it is good.
+    """
+
+    pool: str
+    policy: str
+    budget: float
+    certificate: Floats
+    share: Floats
+    right: NDArray[np.bool_]
+    zone: float = 0.0
+    repetitions: int = 1
+
+    @classmethod
+    def pair(
+        cls, pool: str, policy: str, budget: float, zone: float, moments: Sequence[Floats]
+    ) -> tuple["Certified", ...]:
+        """All repetitions together, each as :func:`moment` gave it: plain certificates, and with a zone its own."""
+        c, share, right, zone_c, good = np.concatenate(moments, axis=1)
+        plain = cls(pool, policy, budget, c, share, right > 0.0, 0.0, len(moments))
+        return (plain, cls(pool, policy, budget, zone_c, share, good > 0.0, zone, len(moments))) if zone else (plain,)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Certificates in [low, high); the last bin holds 1 too. Means are ``None`` where the bin is empty."""
+
+    low: float
+    high: float
+    count: int
+    certificate: float | None
+    right: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A reliability diagram and its scores.
+
+    ``error``: the bins' mean |certificate - share right|, weighted by count (ECE). ``brier`` is the mean squared error
+    of the certificates, beside those of the constant ``right`` (the base rate) and of the leader's share. ``null`` and
+    ``null_questions`` are errors that a calibrated forecaster stays under 95 times in 100 (see the module).
+    """
+
+    count: int
+    certificate: float
+    right: float
+    error: float
+    brier: float
+    brier_constant: float
+    brier_share: float
+    null: float
+    null_questions: float
+    bins: tuple[Bin, ...]
+
+
+def certify(
+    pool: LabelledPool,
+    policies: Sequence[str] = ("okg", "uniform"),
+    budgets: Sequence[float] = CERTIFIED_AT,
+    config: ReplayConfig | None = None,
+) -> list[Certified]:
+    """Certificates under every policy at every mean budget, all repetitions of one pool; plain ones and the zone's."""
+    config = config or ReplayConfig()
+    if config.weighted:
+        raise InputError("certificates are checked against the majority vote; drop the weights.")
+    moments: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
+    for repetition in range(config.repetitions):
+        draw = draw_traces(pool, config, repetition)
+        for spec in policies:
+            for budget, sizes in zip(budgets, _sizes(make_policy(spec), draw, budgets), strict=True):
+                moments[spec, budget].append(moment(draw, sizes, config))
+    return [
+        certified
+        for (spec, budget), parts in moments.items()
+        for certified in Certified.pair(pool.name, spec, budget, config.zone, parts)
+    ]
+
+
+def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
+    """One reliability diagram of all that is given, ``bins`` of equal width."""
+    groups = list(certified)
+    if not groups or bins < 1:
+        raise InputError("a reliability diagram needs at least one bin and one set of certificates.")
+    p, share, right = (
+        np.concatenate([np.asarray(getattr(group, name), dtype=np.float64) for group in groups])
+        for name in ("certificate", "share", "right")
+    )
+    place = np.minimum((p * bins).astype(np.int64), bins - 1)
+    count, sums, hits = (np.bincount(place, weights=w, minlength=bins) for w in (np.ones_like(p), p, right))
+    base = float(right.mean())
+    return Calibration(
+        count=len(p),
+        certificate=float(p.mean()),
+        right=base,
+        error=float(np.abs(sums - hits).sum() / len(p)),
+        brier=float(np.mean((p - right) ** 2)),
+        brier_constant=base * (1.0 - base),
+        brier_share=float(np.mean((share - right) ** 2)),
+        null=_null(groups, place, sums, shared=False),
+        null_questions=_null(groups, place, sums, shared=True),
+        bins=tuple(
+            Bin(b / bins, (b + 1) / bins, int(n), s / n if n else None, h / n if n else None)
+            for b, (n, s, h) in enumerate(zip(count.tolist(), sums.tolist(), hits.tolist(), strict=True))
+        ),
+    )
+
+
+def _null(groups: Sequence[Certified], place: Sizes, sums: NDArray[Any], *, shared: bool) -> float:
+    """The 95 % point of the error where certificates are what they say; ``shared`` coins or one each."""
+    rng = np.random.default_rng(0)
+    p = np.concatenate([group.certificate for group in groups])
+    sets = [(group.pool, group.certificate.size // group.repetitions) for group in groups]
+    errors = []
+    for _ in range(NULL_DRAWS):
+        if shared:
+            coins = {(pool, questions): rng.random(questions) for pool, questions in dict.fromkeys(sets)}
+            u = np.concatenate(
+                [np.tile(coins[key], group.repetitions) for key, group in zip(sets, groups, strict=True)]
+            )
+        else:
+            u = rng.random(p.size)
+        hits = np.bincount(place, weights=u < p, minlength=sums.size)
+        errors.append(np.abs(sums - hits).sum() / p.size)
+    return float(np.percentile(errors, 95))
+
+
+def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
+    """Traces of each question at each mean budget."""
+    N = len(draw.pool.questions)
+    totals = [round(budget * N) for budget in budgets]
+    if policy.waves:
+        return [wave_sizes(policy, draw, range(N), total, draw.repetition)[0] for total in totals]
+    if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
+        order, _ = batch_order(policy, draw, draw.repetition)
+        return [np.bincount(order[:total], minlength=N) for total in totals]
+    return [stream_sizes(policy, draw, range(N), total, draw.repetition) for total in totals]
+
+
+def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
+    """Certificate, leader's share, right or not; the zone's certificate, good or not: of every question, (5, N)."""
+    horizon = draw.size if config.target == "whole" else None
+    tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
+    prior = fit_prior(Counter(tallies))
+    certificates, zone_certificates = (
+        [certificate(tally, prior, horizon, zone=zone) for tally in tallies] for zone in (0.0, config.zone)
+    )
+    shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
+    agree, good = (table[np.arange(len(sizes)), sizes] for table in (draw.outcomes.agree, draw.outcomes.good))
+    return np.array([certificates, shares, agree, zone_certificates, good])
+
+
+def tally_after(draw: Draw, row: int, size: int) -> Tally:
+    """The first traces of a question, as the allocator would tell it."""
+    traces = draw.traces[draw.pool.questions[row].id][:size]
+    counts, nulls = count_votes(trace.answer for trace in traces)
+    tokens = sum(trace.tokens for trace in traces) / size if size else 0.0
+    return Tally(counts, nulls, options=draw.pool.options, mean_tokens=tokens)

@@ -1,0 +1,128 @@
+"""Curves: what one policy reached in one repetition at each spend, or at each value of its sweep; and where it went."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.lab.draws import Draw, Outcomes
+
+__all__ = ["Allocation", "Curve", "curve_of_order", "curve_of_sizes"]
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run.
+
+    ``sizes`` (V, N) are those of a sweep, -1 where a question took no part because it trained the policy. ``outcomes``
+    say what its verdict was worth after each trace, ``vote`` what the vote of all traces is worth, (N,) each: does it
+    agree, is it good.
+    """
+
+    questions: int
+    outcomes: Outcomes
+    vote: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    order: NDArray[np.integer] | None = None
+    sizes: NDArray[np.integer] | None = None
+
+    def at(self, point: int) -> NDArray[np.float64]:
+        """Traces of each question at one point of the curve, (N,); NaN where it took no part."""
+        if self.order is not None:
+            return np.bincount(self.order[:point], minlength=self.questions).astype(np.float64)
+        assert self.sizes is not None
+        return np.where(self.sizes[point] < 0, np.nan, self.sizes[point])
+
+    def by_zone(self) -> "Allocation":
+        """The same allocation, where a good verdict counts as one that agrees."""
+        good = self.outcomes.good
+        return replace(self, outcomes=replace(self.outcomes, agree=good), vote=(self.vote[1], self.vote[1]))
+
+    def counts(self, points: Counts) -> Counts:
+        """Traces of each question at each of some points, ascending, (G, N); -1 where it took no part."""
+        if self.sizes is not None:
+            return self.sizes[points].astype(np.int64)
+        assert self.order is not None
+        first = np.searchsorted(points, np.arange(self.order.size), side="right")  # the first point after each trace
+        cells = first * self.questions + self.order
+        steps = np.bincount(cells, minlength=(points.size + 1) * self.questions)
+        return steps.reshape(-1, self.questions)[: points.size].cumsum(axis=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Totals over the questions at V points: traces spent; verdicts that are the target, good, and gold; tokens.
+
+    ``agree`` and ``good`` are out of ``questions``, ``correct`` out of ``judged``; the ceilings are the shares of
+    questions that agree, or whose vote is good, when all their traces are in. ``allocation`` is what lies behind the
+    totals.
+    """
+
+    traces: Counts
+    agree: Counts
+    good: Counts
+    correct: Counts
+    tokens: Counts | None
+    questions: int
+    judged: int
+    ceiling: float
+    good_ceiling: float
+    allocation: Allocation
+
+
+def curve_of_order(order: Counts, draw: Draw, outcomes: Outcomes | None = None) -> Curve:
+    """The curve of an offline run that served questions in this order: a point after each of 0..N P traces.
+
+    A run that ends early stays where it is: its points are budgets. ``outcomes`` are those of the policy's own verdict.
+    """
+    outcomes = outcomes or draw.outcomes
+    N, P = draw.paths.shape
+    by_question = np.argsort(order, kind="stable")
+    served = np.bincount(order, minlength=N)
+    taken = np.arange(P) < served[:, None]  # (N, P): the steps that were made, in the order of by_question
+
+    def after(table: NDArray[np.bool_] | NDArray[np.int64]) -> Counts:
+        values = table.astype(np.int64)
+        steps = np.zeros(N * P + 1, dtype=np.int64)
+        steps[0] = values[:, 0].sum()
+        steps[1 + by_question] = np.diff(values, axis=1)[taken]
+        return steps.cumsum()
+
+    return Curve(
+        np.arange(N * P + 1),
+        after(outcomes.agree),
+        after(outcomes.good),
+        after(outcomes.correct & draw.judged[:, None]),
+        None if draw.tokens is None else after(draw.tokens),
+        N,
+        int(draw.judged.sum()),
+        float(draw.outcomes.agree[:, P].mean()),
+        float(draw.outcomes.good[:, P].mean()),
+        Allocation(N, outcomes, _full_vote(draw), order=order.astype(np.min_scalar_type(N))),
+    )
+
+
+def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None, outcomes: Outcomes | None = None) -> Curve:
+    """The curve of runs that gave each question ``sizes`` (V, questions) traces; ``subset`` are the rows they mean."""
+    outcomes = outcomes or draw.outcomes
+    rows = np.arange(len(draw.paths)) if subset is None else subset
+    judged = draw.judged[rows]
+    placed = np.full((len(sizes), len(draw.paths)), -1, dtype=np.min_scalar_type(-draw.size - 1))
+    placed[:, rows] = sizes
+    return Curve(
+        sizes.sum(axis=1),
+        outcomes.agree[rows, sizes].sum(axis=1),
+        outcomes.good[rows, sizes].sum(axis=1),
+        (outcomes.correct[rows, sizes] & judged).sum(axis=1),
+        None if draw.tokens is None else draw.tokens[rows, sizes].sum(axis=1),
+        len(rows),
+        int(judged.sum()),
+        float(draw.outcomes.agree[rows, -1].mean()),
+        float(draw.outcomes.good[rows, -1].mean()),
+        Allocation(len(draw.paths), outcomes, _full_vote(draw), sizes=placed),
+    )
+
+
+def _full_vote(draw: Draw) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return draw.outcomes.agree[:, -1], draw.outcomes.good[:, -1]

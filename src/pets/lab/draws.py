@@ -1,0 +1,333 @@
+"""One repetition of a pool: the traces that every policy sees, and what their votes are worth after each of them.
+
+A policy that is told one trace at a time sees a question only through a prefix of its path. So any run reduces to how
+many traces each question has had, and ``agree[q, n]``, ``correct[q, n]`` and ``tokens[q, n]`` hold all outcomes.
+Running votes are the winner after every prefix of every path, by the one tie rule.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.core.tally import confidence_weights, majority, top_p, weighted_majority, weighted_votes
+from pets.errors import InputError
+from pets.lab.config import ReplayConfig
+from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.types import Question, Trace
+
+__all__ = [
+    "NOBODY",
+    "Codes",
+    "Draw",
+    "Outcomes",
+    "coded",
+    "draw_traces",
+    "running_votes",
+    "running_weighted_votes",
+    "shuffled_traces",
+    "size_of",
+    "tied",
+    "vote_accuracy",
+    "without_short",
+]
+
+Codes = NDArray[np.int32]
+Labels = Sequence[str | None]
+
+ROUNDING = 1e-9  # 0.1 x 20 votes is 2
+NOBODY = -1  # no answer, and the vote where none was cast
+
+
+def coded(paths: Sequence[Labels]) -> tuple[Codes, list[dict[str, int]]]:
+    """Each path's answers as the rank of their first launch, so that the smallest of the tied was launched first.
+
+    >>> coded([["B", None, "A", "B"]])
+    (array([[ 0, -1,  1,  0]], dtype=int32), [{'B': 0, 'A': 1}])
+    """
+    names: list[dict[str, int]] = []
+    rows = []
+    for path in paths:
+        ranks: dict[str, int] = {}
+        rows.append([NOBODY if label is None else ranks.setdefault(label, len(ranks)) for label in path])
+        names.append(ranks)
+    return np.array(rows, dtype=np.int32), names
+
+
+def running_votes(codes: Codes) -> Codes:
+    """The majority after n = 0..P traces; codes (N, P) of :func:`coded` -> (N, P + 1).
+
+    >>> running_votes(np.array([[-1, 0, 1, 1]], dtype=np.int32))
+    array([[-1, -1,  0,  0,  1]], dtype=int32)
+    """
+    N, P = codes.shape
+    votes = np.full((N, P + 1), NOBODY, dtype=np.int32)
+    kinds = np.arange(max(1, int(codes.max(initial=0)) + 1), dtype=np.int32)
+    counts = (codes[:, :, None] == kinds).cumsum(axis=1, dtype=np.int32)
+    winner = counts.argmax(axis=2)  # the first of the tied: launch order
+    votes[:, 1:] = np.where(counts.max(axis=2) > 0, winner, NOBODY)
+    return votes
+
+
+def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ranks: dict[str, int]) -> list[int]:
+    """The paper's weighted vote after n = 0..P traces of one path: the top 70 % by confidence, weighted by it."""
+    weights = voting_weights(path, confidences)
+    winners = (weighted_majority(path[:n], top_p(path[:n], weights[:n])) for n in range(1, len(path) + 1))
+    return [NOBODY] + [NOBODY if winner is None else ranks[winner] for winner in winners]
+
+
+def voting_weights(path: Labels, confidences: Sequence[float | None]) -> list[float]:
+    """The confidences of the votes; a vote without one raises, a trace without a vote needs none."""
+    return confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
+
+
+def tied(path: Labels, confidences: Sequence[float | None] | None = None) -> bool:
+    """Whether two answers share the lead in the vote (the weighted one if confidences are given).
+
+    >>> tied(["A", "B", None]), tied(["A", "A", "B"]), tied([None])
+    (True, False, False)
+    """
+    weights = [1.0] * len(path) if confidences is None else top_p(path, voting_weights(path, confidences))
+    votes = sorted(weighted_votes(path, weights).values(), reverse=True)
+    return len(votes) > 1 and votes[0] == votes[1]
+
+
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+STRAGGLERS_SHARE = 0.1  # of the questions, at most, that may have too few traces to count
+NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote equals it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What the verdict after each of n = 0..P traces is worth, (N, P + 1) each.
+
+    ``agree``: it is the target; ``good``: no answer has a share of the target's votes that exceeds its own by more than
+    the zone; ``correct``: it is gold.
+    """
+
+    agree: Flags
+    good: Flags
+    correct: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawTargets:
+    """Scores verdicts, given as codes of each path's answers in the order of first launch (``ranks``).
+
+    ``target`` (N,) and ``gold`` (N,) are codes, ``within`` (N, K) the codes that are good enough.
+    """
+
+    ranks: tuple[dict[str, int], ...]
+    target: Codes
+    within: Flags
+    gold: Codes
+
+    def score(self, votes: Codes) -> Outcomes:
+        """The outcomes of verdicts (N, P + 1); no verdict is neither the target, nor good, nor correct."""
+        voted = votes != NOBODY
+        rows = np.arange(len(votes))[:, None]
+        return Outcomes(
+            agree=voted & (votes == self.target[:, None]),
+            good=voted & self.within[rows, np.maximum(votes, 0)],
+            correct=voted & (votes == self.gold[:, None]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """What is fixed before any policy runs. N questions with P traces each.
+
+    ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are
+    neither drawn nor part of the target. ``outcomes`` are those of the vote, the verdict of every policy that has none
+    of its own; ``judge`` scores the others. ``judged`` says where gold is known, ``tied`` where two answers share the
+    target's lead. ``tokens`` are cumulative.
+    """
+
+    pool: LabelledPool
+    repetition: int
+    paths: Indices
+    spare: tuple[Indices, ...]
+    outcomes: Outcomes
+    judge: DrawTargets
+    judged: Flags
+    tied: Flags
+    tokens: NDArray[np.int64] | None
+    traces: dict[str, tuple[Trace, ...]]
+
+    @property
+    def agree(self) -> Flags:
+        """Whether the vote after n traces is the target, (N, P + 1)."""
+        return self.outcomes.agree
+
+    @property
+    def correct(self) -> Flags:
+        """Whether the vote after n traces is gold, (N, P + 1)."""
+        return self.outcomes.correct
+
+    @property
+    def size(self) -> int:
+        """P."""
+        return int(self.paths.shape[1])
+
+    def questions(self, subset: Sequence[int] | None = None) -> list[Question]:
+        """What the allocator is told of the questions: never their gold."""
+        rows = range(len(self.pool.questions)) if subset is None else subset
+        return [Question(self.pool.questions[row].id, options=self.pool.options) for row in rows]
+
+
+def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
+    """P: as many traces of every question as asked for, or as its shortest question has (half of them: disjoint)."""
+    have = pool.shortest if config.target == "whole" else pool.shortest // 2
+    if have < 1:
+        raise InputError(f'pool "{pool.name}": a question with 1 trace has no disjoint halves. Replay it whole.')
+    return min(config.size, have)
+
+
+def without_short(pool: LabelledPool, config: ReplayConfig) -> LabelledPool:
+    """The pool without questions that have too few traces: fewer than ``config.min_traces``, where that is given.
+
+    Else the pool is as long as its shortest question, and only stragglers are left out: at most a tenth of the
+    questions, with less than half of the traces that would be drawn of the others.
+    """
+    counts = sorted(len(question.labels) for question in pool.questions)
+    least = config.min_traces
+    if least is None:
+        halves = 1 if config.target == "whole" else 2
+        usual = min(config.size * halves, counts[len(counts) // 2])
+        few = sum(2 * count < usual for count in counts)
+        least = (usual + 1) // 2 if 0 < few <= len(counts) * STRAGGLERS_SHARE else 0
+    short = [question for question in pool.questions if len(question.labels) < least]
+    return pool.without(short, f"has fewer than {least} traces")
+
+
+def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Draw:
+    """Draw the traces of one repetition; the same for every policy."""
+    rng = np.random.default_rng(config.seeds(pool.name, repetition))
+    size = size_of(pool, config)
+    shuffled = [shuffled_traces(question, rng) for question in pool.questions]
+    paths = np.array([order[:size] for order in shuffled])
+    if config.target == "whole":
+        targets, spare = list(paths), [order[size:] for order in shuffled]
+    else:
+        halves = [np.split(order, [len(order) // 2]) for order in shuffled]
+        targets = [other[:size] for _, other in halves]
+        spare = [np.concatenate([own[size:], other[size:]]) for own, other in halves]
+    labels = [_taken(question.labels, path) for question, path in zip(pool.questions, paths, strict=True)]
+    codes, ranks = coded(labels)
+    votes = _weighted(pool, labels, ranks, paths) if config.weighted else running_votes(codes)
+    judge, ties = _judge(pool, targets, ranks, config)
+    return Draw(
+        pool=pool,
+        repetition=repetition,
+        paths=paths,
+        spare=tuple(spare),
+        outcomes=judge.score(votes),
+        judge=judge,
+        judged=np.array([question.gold is not None for question in pool.questions]),
+        tied=np.array(ties),
+        tokens=_tokens(pool, paths),
+        traces={q.id: _traces(q, path) for q, path in zip(pool.questions, paths.tolist(), strict=True)},
+    )
+
+
+def shuffled_traces(question: LabelledQuestion, rng: np.random.Generator) -> Indices:
+    """The recorded traces in a random order; in a mixture each model's among themselves, so that turns stay turns."""
+    order = rng.permutation(len(question.labels))
+    if question.models is None:
+        return order
+    turns = np.array(question.models)
+    mixed = np.empty_like(order)
+    for model in np.unique(turns):
+        mixed[turns == model] = order[turns[order] == model]
+    return mixed
+
+
+def _taken(values: Sequence[str | None], path: Indices) -> list[str | None]:
+    return [values[j] for j in path.tolist()]
+
+
+def _weighted(
+    pool: LabelledPool, labels: Sequence[Sequence[str | None]], ranks: Sequence[dict[str, int]], paths: Indices
+) -> Codes:
+    rows = []
+    for question, path, names, order in zip(pool.questions, labels, ranks, paths.tolist(), strict=True):
+        confidences = confidences_of(question)
+        rows.append(running_weighted_votes(path, [confidences[j] for j in order], names))
+    return np.array(rows, dtype=np.int32)
+
+
+def confidences_of(question: LabelledQuestion) -> tuple[float | None, ...]:
+    """A question's confidences, without which there is no weighted vote."""
+    if question.confidence is None:
+        raise InputError(f"question {question.id!r} has no confidences; the weighted vote needs them. Drop --weighted.")
+    return question.confidence
+
+
+def vote_accuracy(pool: LabelledPool, weighted: bool) -> float | None:
+    """The share of questions whose vote over all recorded traces equals gold, where gold is known."""
+    judged = [question for question in pool.questions if question.gold is not None]
+    right = [_vote(q.labels, confidences_of(q) if weighted else None) == q.gold for q in judged]
+    return sum(right) / len(right) if right else None
+
+
+def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | None) -> str | None:
+    if confidences is None:
+        return majority(labels)
+    return weighted_majority(labels, top_p(labels, voting_weights(labels, confidences)))
+
+
+def _judge(
+    pool: LabelledPool, targets: Sequence[Indices], ranks: Sequence[dict[str, int]], config: ReplayConfig
+) -> tuple[DrawTargets, list[bool]]:
+    """What each question's verdicts are held against, and whether its target was a tie."""
+    codes, ties, gold = [], [], []
+    within = np.zeros((len(ranks), max(1, *map(len, ranks))), dtype=np.bool_)
+    for row, (question, path, names) in enumerate(zip(pool.questions, targets, ranks, strict=True)):
+        labels = _taken(question.labels, path)
+        confidences = [confidences_of(question)[j] for j in path.tolist()] if config.weighted else None
+        winner = _vote(labels, confidences)
+        codes.append(names.get(winner or "", NO_TRACE))
+        gold.append(names.get(question.gold or "", NO_TRACE))
+        ties.append(tied(labels, confidences))
+        within[row, [names[label] for label in good_labels(names, labels, confidences, config.zone)]] = True
+        if codes[-1] >= 0:
+            within[row, codes[-1]] = True
+    return DrawTargets(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties
+
+
+def good_labels(
+    verdicts: Iterable[str], target: Labels, confidences: Sequence[float | None] | None, zone: float
+) -> list[str]:
+    """The verdicts that no answer leads by more than ``zone`` in its share of the target's votes; none for zone 0.
+
+    >>> good_labels("ABC", ["A"] * 10 + ["B"] * 9 + ["C"], None, 0.1)
+    ['A', 'B']
+    """
+    weights = [1.0] * len(target) if confidences is None else top_p(target, voting_weights(target, confidences))
+    votes = weighted_votes(target, weights)
+    if zone == 0.0 or not votes:
+        return []
+    least = max(votes.values()) - (zone + ROUNDING) * sum(votes.values())
+    return [label for label in verdicts if votes.get(label, 0.0) >= least]
+
+
+def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:
+    """Cumulative tokens (N, P + 1); ``None`` unless every question has them."""
+    recorded = [question.tokens for question in pool.questions if question.tokens is not None]
+    if len(recorded) < len(pool.questions):
+        return None
+    total = np.zeros((paths.shape[0], paths.shape[1] + 1), dtype=np.int64)
+    for row, (tokens, path) in enumerate(zip(recorded, paths, strict=True)):
+        np.cumsum(np.array(tokens, dtype=np.int64)[path], out=total[row, 1:])
+    return total
+
+
+def _traces(question: LabelledQuestion, path: Sequence[int]) -> tuple[Trace, ...]:
+    id, labels, tokens, confidences = question.id, question.labels, question.tokens, question.confidence
+    return tuple(
+        Trace(id, n, labels[j], confidences[j] if confidences else None, tokens[j] if tokens else 0)
+        for n, j in enumerate(path)
+    )

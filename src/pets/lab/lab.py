@@ -1,0 +1,288 @@
+"""The lab: pools x policies x repetitions, over processes or the nodes of a Ray cluster.
+
+A task is a block of repetitions of one pool under all policies. Everything random is seeded by (seed, pool,
+repetition), so the number of workers and the order in which tasks end change nothing.
+"""
+
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from pets.arguments import checked
+from pets.cluster import RayCluster
+from pets.core.policy import Policy
+from pets.core.queues.walk import States, Walk
+from pets.errors import InputError
+from pets.lab.calibration import Certified, Floats, moment
+from pets.lab.config import ReplayConfig
+from pets.lab.contenders import Contender, contenders, split
+from pets.lab.curves import Curve
+from pets.lab.draws import Draw, draw_traces, size_of, vote_accuracy, without_short
+from pets.lab.labelled import LabelledPool, read_answers
+from pets.lab.limit import attainable
+from pets.lab.results import PoolResult, Result, stacked
+from pets.pools import Pool
+
+__all__ = ["Progress", "replay"]
+
+Progress = Callable[[int, int], None]
+
+BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some repetitions of one pool."""
+
+    pool: LabelledPool
+    place: int
+    config: ReplayConfig
+    contenders: tuple[Contender, ...]
+    repetitions: tuple[int, ...]
+
+    @property
+    def weight(self) -> int:
+        """Traces drawn: what progress is counted in."""
+        return len(self.repetitions) * len(self.pool.questions) * size_of(self.pool, self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """What a task brings back of one repetition: a curve for each contender, and what the draw itself says.
+
+    ``moments`` are certificates: for each contender one at each mean budget, none where it runs no batch.
+    """
+
+    curves: tuple[Curve, ...]
+    tied: int
+    ceiling: float
+    moments: tuple[dict[float, Floats], ...]
+
+
+@checked
+def replay(
+    pools: Sequence[Pool],
+    policies: str | Policy | Sequence[str | Policy],
+    *,
+    config: ReplayConfig | None = None,
+    answer: str | None = None,
+    workers: int = 1,
+    cluster: RayCluster | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> list[PoolResult]:
+    """Run every policy, given as a spec or an object, on every pool; :func:`pets.read_pool` makes one of a file.
+
+    ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...).
+    ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
+    ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
+    the usual ``if __name__ == "__main__":``, since workers are started afresh. A ``cluster`` replays on its cores in
+    their place, with the same results.
+
+    >>> from pets.pools import PooledQuestion
+    >>> toy = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
+    >>> found, = replay([toy], ["uniform", "okg"], repetitions=2)
+    >>> found.result("okg").consistency.shape, float(found.result("okg").consistency[:, -1].min())
+    ((2, 9), 1.0)
+    """
+    if unknown := set(settings) - {field.name for field in fields(ReplayConfig)}:
+        known = ", ".join(field.name for field in fields(ReplayConfig))
+        raise InputError(f"there is no setting {min(unknown)!r}. Settings of a replay: {known}.")
+    config = config or ReplayConfig(**settings)
+    policies = [policies] if isinstance(policies, str | Policy) else policies
+    names = [pool.name for pool in pools]
+    if len(set(names)) < len(names):
+        raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
+    entrants = contenders(policies)
+    workers = workers if cluster is None else cluster.cores
+    if workers > 1:
+        _check_sendable(entrants)
+    read = [without_short(read_answers(_weighed_by(pool, config), answer), config) for pool in pools]
+    for pool in read:
+        _check(pool, config, entrants)
+    outcomes: dict[tuple[int, int], Repetition] = {}
+    tasks = _tasks(read, config, tuple(entrants), workers)
+    total, done = sum(task.weight for task in tasks), 0
+    for task, parts in _run(tasks, workers) if cluster is None else cluster.spread(run_task, tasks):
+        outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
+        done += task.weight
+        if progress is not None:
+            progress(done, total)
+    repetitions = range(config.repetitions)
+    return [
+        _gathered(pool, config, entrants, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
+    ]
+
+
+def _weighed_by(pool: Pool, config: ReplayConfig) -> Pool:
+    """The pool with the kind of confidence that is asked for in the place of its own."""
+    kind = config.confidence
+    if kind is None:
+        return pool
+    for question in pool.questions:
+        if kind not in question.confidences:
+            kinds = ", ".join(question.confidences) or "none"
+            raise InputError(f'pool "{pool.name}", question {question.id!r}: no confidence {kind!r}; it has {kinds}.')
+    return replace(pool, questions=tuple(replace(q, confidence=q.confidences[kind]) for q in pool.questions))
+
+
+def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender]) -> None:
+    """Refuse what would fail hours later."""
+    size = size_of(pool, config)
+    if config.weighted and any(question.confidence is None for question in pool.questions):
+        raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
+    for contender in entrants:
+        contender.at(config, size)
+        if contender.setting == "online":
+            config.train_of(len(pool.questions))
+
+
+def _check_sendable(entrants: Sequence[Contender]) -> None:
+    """Refuse a policy that worker processes cannot be sent: they know only what they can import."""
+    for contender in entrants:
+        try:
+            pickle.dumps(contender.policy)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{contender.name} cannot be sent to worker processes ({error}). "
+                "Define its class at the top of a module, or replay with one worker."
+            ) from None
+
+
+def _tasks(
+    pools: Sequence[LabelledPool], config: ReplayConfig, entrants: tuple[Contender, ...], workers: int
+) -> list[Task]:
+    """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
+    tasks = []
+    for place, pool in enumerate(pools):
+        traces = len(pool.questions) * size_of(pool, config)
+        block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
+        for first in range(0, config.repetitions, block):
+            repetitions = tuple(range(first, min(first + block, config.repetitions)))
+            tasks.append(Task(pool, place, config, entrants, repetitions))
+    return sorted(tasks, key=lambda task: -task.weight)
+
+
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repetition]]]:
+    """Tasks as they end."""
+    if workers <= 1:
+        yield from ((task, run_task(task)) for task in tasks)
+        return
+    before = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=_quiet)
+    try:
+        futures = {executor.submit(run_task, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures.pop(future), future.result()
+    except BrokenProcessPool:
+        raise InputError("a worker process ended early (killed, or out of memory). Try --workers 1.") from None
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    executor.shutdown()
+
+
+def _quiet() -> None:
+    """Ctrl-C in the terminal reaches the workers too: they end without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_task(task: Task) -> list[Repetition]:
+    """Every contender on the same draws, repetition by repetition."""
+    online = any(contender.setting == "online" for contender in task.contenders)
+    states = States()
+    outcomes = []
+    for repetition in task.repetitions:
+        draw = draw_traces(task.pool, task.config, repetition)
+        parts = split(task.pool, task.config, repetition) if online else None
+        walk = Walk(draw.traces, draw.pool.options, states)
+        curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
+        moments = tuple(_moments(curve, draw, task.config) for curve in curves)
+        outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.agree[:, -1].mean()), moments))
+    return outcomes
+
+
+def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floats]:
+    """Certificates at each mean budget of an offline run."""
+    allocation = curve.allocation
+    if allocation.order is None:
+        return {}
+    within = [budget for budget in config.certified if budget <= draw.size]
+    return {
+        budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64), config)
+        for budget in within
+    }
+
+
+def _gathered(
+    pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
+) -> PoolResult:
+    limit, no_limit = attainable(pool, config)
+    zone_limit = attainable(pool, config, config.zone)[0] if config.zone else None
+    return PoolResult(
+        pool=pool.name,
+        questions=len(pool.questions),
+        size=size_of(pool, config),
+        answer=pool.answer,
+        options=pool.options,
+        config=config,
+        pass_at_1=pool.pass_at_1,
+        vote_accuracy=vote_accuracy(pool, config.weighted),
+        tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
+        ceiling=np.array([outcome.ceiling for outcome in outcomes]),
+        results=tuple(_result(pool, config, contender, place, outcomes) for place, contender in enumerate(entrants)),
+        ids=tuple(question.id for question in pool.questions),
+        note=pool.note,
+        limit=limit,
+        zone_limit=zone_limit,
+        no_limit=no_limit,
+    )
+
+
+def _result(
+    pool: LabelledPool, config: ReplayConfig, contender: Contender, place: int, outcomes: Sequence[Repetition]
+) -> Result:
+    """What one contender, at its place among all, has reached over the repetitions."""
+    size = size_of(pool, config)
+    curves = [outcome.curves[place] for outcome in outcomes]
+    spent, agree, good, correct, tokens = stacked(curves, offline=contender.setting == "offline")
+    return Result(
+        pool=pool.name,
+        policy=contender.name,
+        setting=contender.setting,
+        option=contender.option,
+        values=contender.at(config, size),
+        questions=curves[0].questions,
+        size=size,
+        spent=spent,
+        agree=agree,
+        good=good,
+        correct=correct,
+        tokens=tokens,
+        judged=np.array([curve.judged for curve in curves], dtype=np.float64),
+        ceiling=np.array([curve.ceiling for curve in curves]),
+        good_ceiling=np.array([curve.good_ceiling for curve in curves]),
+        relative=config.target == "disjoint",
+        allocations=tuple(curve.allocation for curve in curves),
+        certified=_certified(pool.name, contender.name, config, [outcome.moments[place] for outcome in outcomes]),
+    )
+
+
+def _certified(
+    pool: str, policy: str, config: ReplayConfig, moments: Sequence[dict[float, Floats]]
+) -> tuple[Certified, ...]:
+    return tuple(
+        certified
+        for budget in moments[0]
+        for certified in Certified.pair(pool, policy, budget, config.zone, [part[budget] for part in moments])
+    )

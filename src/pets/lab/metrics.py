@@ -1,0 +1,93 @@
+"""Metrics of a curve: where a level is reached, what a matched budget buys, the area, the mean curve.
+
+Points of a sweep are taken in the order of what they spent. Traces and tokens are means per question. NaN stands for
+"not reached".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pets.lab.levels import LEVEL_TOLERANCE, RisingCurve
+from pets.lab.results import Floats, Result
+
+__all__ = ["LEVELS", "Reached", "area", "at_spend", "mean_curve", "reached", "traces_at_mean"]
+
+LEVELS = (0.95, 0.99, 0.995, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """Where each repetition first reached a level and from where on it stayed: traces and tokens, (R,)."""
+
+    first: Floats
+    settled: Floats
+    first_tokens: Floats | None
+    settled_tokens: Floats | None
+
+
+def reached(result: Result, level: float) -> Reached:
+    """First point at the level, and the point from which on all are; see :meth:`Result.bar` for what a level is.
+
+    The first point of a sweep that reaches it is the cheapest of its values that does.
+    """
+    order = np.argsort(result.traces, axis=1, kind="stable") if result.option else None
+    good = _sorted(result.consistency, order) >= result.bar(level)[:, None] - LEVEL_TOLERANCE
+    first = np.where(good.any(axis=1), good.argmax(axis=1), -1)
+    last_bad = good.shape[1] - 1 - np.where(good.all(axis=1), good.shape[1], (~good[:, ::-1]).argmax(axis=1))
+    settled = np.where(good[:, -1], last_bad + 1, -1)
+    traces = _sorted(result.traces, order)
+    tokens = None if result.mean_tokens is None else _sorted(result.mean_tokens, order)
+    return Reached(
+        _picked(traces, first),
+        _picked(traces, settled),
+        None if tokens is None else _picked(tokens, first),
+        None if tokens is None else _picked(tokens, settled),
+    )
+
+
+def _sorted(values: Floats, order: NDArray[np.int64] | None) -> Floats:
+    return values if order is None else np.take_along_axis(values, order, axis=1)
+
+
+def _picked(values: Floats, points: NDArray[np.int64]) -> Floats:
+    rows = np.arange(len(points))
+    return np.where(points >= 0, values[rows, np.maximum(points, 0)], np.nan)
+
+
+def at_spend(result: Result, values: Floats, spends: Floats) -> Floats:
+    """``values`` (R, V) of each repetition at a given mean spend (R,), interpolated between the points of a sweep.
+
+    A policy that ends under the spend is worth what it ended with; NaN under its cheapest point.
+    """
+    levels = np.full(len(spends), np.nan)
+    traces = result.traces
+    for row in np.flatnonzero(np.isfinite(spends)):
+        order = np.argsort(traces[row], kind="stable")
+        points = traces[row][order]
+        if spends[row] >= points[0] - LEVEL_TOLERANCE:
+            levels[row] = np.interp(spends[row], points, values[row][order])
+    return levels
+
+
+def area(result: Result) -> Floats:
+    """Mean self-consistency over mean spends 0..P, (R,): straight lines between points, level after the last."""
+    areas = []
+    for traces, values in zip(result.traces, result.consistency, strict=True):
+        order = np.argsort(traces, kind="stable")
+        x = np.concatenate([[0.0], traces[order], [max(float(result.size), traces.max())]])
+        y = np.concatenate([[0.0], values[order], [values[order][-1]]])
+        areas.append(float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum()) / x[-1])
+    return np.array(areas)
+
+
+def mean_curve(result: Result, repetitions: slice = slice(None)) -> tuple[Floats, Floats]:
+    """Mean traces and mean self-consistency of each point over repetitions, (V,) each."""
+    return result.traces[repetitions].mean(axis=0), result.consistency[repetitions].mean(axis=0)
+
+
+def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None)) -> float:
+    """Mean traces per question at which the isotonic mean curve reaches the level; NaN if it never does."""
+    bar = float(result.bar(level)[repetitions].mean())
+    return RisingCurve.through(*mean_curve(result, repetitions)).traces_at(bar)

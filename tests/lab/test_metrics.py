@@ -1,0 +1,77 @@
+"""Metrics by hand, on curves and sweeps of two questions."""
+
+import numpy as np
+import pytest
+
+from pets.lab.metrics import area, at_spend, reached, traces_at_mean
+from pets.lab.results import Result
+
+
+def curve(*agree, questions=2, **changes):
+    """An offline result: agreeing questions after 0, 1, 2, ... traces, one list a repetition."""
+    counts = np.array(agree, dtype=np.uint8)
+    fields = {
+        "pool": "p", "policy": "okg", "setting": "offline", "option": None, "values": (), "questions": questions,
+        "size": 2, "spent": None, "agree": counts, "good": counts, "correct": counts,
+        "tokens": 10 * np.arange(counts.shape[1])
+        + np.zeros_like(counts, dtype=np.uint16), "judged": np.full(len(agree), questions, dtype=float),
+        "ceiling": np.ones(len(agree)), "good_ceiling": np.ones(len(agree)), "relative": False,
+    }  # fmt: skip
+    return Result(**{**fields, **changes})
+
+
+def sweep(spent, agree, **changes):
+    values = tuple(float(v) for v in range(len(spent[0])))
+    return curve(*agree, setting="stopping", option="t", values=values, spent=np.array(spent), tokens=None, **changes)
+
+
+def test_first_and_settled_differ_when_a_curve_falls_back():
+    at = reached(curve([0, 1, 2, 1, 2], [0, 0, 0, 1, 1]), 1.0)
+    assert at.first[0] == 1.0 and at.settled[0] == 2.0 and np.isnan(at.first[1]) and np.isnan(at.settled[1])
+    assert at.first_tokens[0] == 10.0 and at.settled_tokens[0] == 20.0
+
+
+def test_a_curve_that_is_always_there_settles_at_nothing():
+    at = reached(curve([2, 2, 2]), 1.0)
+    assert (at.first[0], at.settled[0]) == (0.0, 0.0)
+
+
+def test_a_level_is_a_share_of_questions_whatever_floats_say():
+    at = reached(curve([0, 94, 95], questions=100), 0.95)
+    assert at.first[0] == 0.02
+
+
+def test_with_disjoint_halves_a_level_is_a_share_of_the_ceiling():
+    at = reached(curve([0, 1, 2], questions=4, ceiling=np.array([0.5]), relative=True), 1.0)
+    assert at.first[0] == 0.5
+
+
+def test_a_sweeps_points_are_taken_in_order_of_their_spend():
+    at = reached(sweep([[8, 2, 4]], [[2, 1, 2]]), 1.0)
+    assert at.first[0] == 2.0 and at.settled[0] == 2.0
+
+
+def test_the_value_at_a_spend():
+    offline, swept = curve([0, 1, 2, 1, 2]), sweep([[8, 2, 4]], [[2, 0, 1]])
+    assert at_spend(offline, offline.consistency, np.array([1.5]))[0] == 0.5
+    assert at_spend(swept, swept.consistency, np.array([1.5]))[0] == 0.25
+    assert at_spend(swept, swept.consistency, np.array([9.0]))[0] == 1.0
+    assert np.isnan(at_spend(swept, swept.consistency, np.array([0.5]))[0])
+    assert np.isnan(at_spend(swept, swept.consistency, np.array([np.nan]))[0])
+
+
+def test_area_is_the_mean_height():
+    assert area(curve([0, 0, 2, 2, 2]))[0] == pytest.approx((0 + 0 + 0.5 + 1 + 0.5) / 4 + 0.125)
+    assert area(sweep([[2]], [[2]]))[0] == pytest.approx(0.75)  # up to 1 trace per question, level to 2
+
+
+def test_traces_at_mean_reads_the_rising_curve():
+    assert traces_at_mean(curve([0, 1, 2, 2], [0, 0, 1, 2]), 0.75) == pytest.approx(1.0)
+    assert traces_at_mean(curve([0, 2, 1, 2], questions=2), 0.75) == pytest.approx(0.75)  # luck at 0.5 is taken back
+    assert np.isnan(traces_at_mean(curve([0, 1, 1]), 1.0))
+
+
+def test_traces_at_mean_of_a_sweep_joins_its_points():
+    swept = sweep([[2, 6, 8], [2, 6, 8]], [[0, 2, 2], [0, 2, 2]])
+    assert traces_at_mean(swept, 0.5) == pytest.approx(2.0) and traces_at_mean(swept, 1.0) == pytest.approx(3.0)
+    assert traces_at_mean(swept, 1.0, slice(0, None, 2)) == pytest.approx(3.0)
