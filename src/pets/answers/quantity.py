@@ -125,7 +125,9 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
         return None
     value, end = number
     value = -value if sign == "-" and currency else value
-    if magnitude := MAGNITUDE.match(text, end):
+    if end == len(text):
+        pass  # most numbers of formulas
+    elif magnitude := MAGNITUDE.match(text, end):
         value, end = value * 10 ** MAGNITUDES[magnitude[1].lower()], magnitude.end()
     elif letter := LETTER_MAGNITUDE.match(text, end):
         if letters or currency:
@@ -142,7 +144,7 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
     else:
         name, name_end = units.name_at(text, end)  # $5 USD
         end = name_end if units.NAMES.get(name) == unit else end
-    if not unit and (ordinal := ORDINAL.match(text, end)):
+    if not unit and end < len(text) and (ordinal := ORDINAL.match(text, end)):
         end = ordinal.end()
     return Quantity(value, unit, start, end) if _ends(text, end) else None
 

@@ -70,7 +70,6 @@ REPEATED = Pattern(r"\\(?:overline|bar|dot)\s?\{?([0-9]+)\}?|\(([0-9]+)\)›(?:\
 EXPONENT = Pattern(r"[eE]([+-]?[0-9]+)›(?:[^\w.]|\z)")
 MIXED = Pattern(r" ([0-9]+) ?/ ?([0-9]+)›(?:[^0-9.,/]|\z)")
 ROOT = Pattern(r"\\sqrt(?:\[([0-9])\])?")
-CARET = Pattern(r" ?\^ ?")
 RANGE = Pattern(r"[0-9]+ ?- ?[0-9]+")
 
 
@@ -234,10 +233,10 @@ class _Reader:
             if after == "!":
                 raise _DoubtError
             value, end = Fraction(factorial(int(value))), end + 1
-        caret = CARET.match(self.text, end)
-        if caret is None:
+        caret = end + self.text.startswith(" ", end)
+        if not self.text.startswith("^", caret):
             return value, end
-        exponent = self.signed(caret.end(), depth + 1)
+        exponent = self.signed(caret + 1 + self.text.startswith(" ", caret + 1), depth + 1)
         if exponent is None:
             return value, end  # a degree, an ordinal, a unit's power
         return self._raised(value, exponent[0]), exponent[1]
@@ -273,7 +272,7 @@ class _Reader:
         end = figures.end
         if not figures.whole or figures.has_point or figures.exponent:
             return value, end
-        if (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
+        if self.text.startswith(" ", end) and (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
             return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
         start = end + self.text.startswith(" ", end)
         if self.text.startswith(r"\frac", start) and (part := self._fraction(start + 5, 0)) and 0 < part[0] < 1:

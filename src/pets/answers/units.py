@@ -123,6 +123,8 @@ def unit_at(text: str, place: int, *, letters: bool = True) -> tuple[str, int]:
 
     ``letters=False`` takes a letter that is attached to the number for a variable.
     """
+    if place == len(text):
+        return "", place
     if degree := DEGREE.match(text, place):
         end = degree.end() + text.startswith(" ", degree.end())
         scale = text[end : end + 1]
@@ -158,7 +160,7 @@ _Written = tuple[str | None, str, str | None, str | None, str | None, str | None
 
 def _unit_at(text: str, place: int) -> _Written | None:
     """A unit as it is written: square, name, power in figures or words, unit below with its power; and its end."""
-    head = UNIT.match(text, place)
+    head = UNIT.match(text, place) if place < len(text) else None
     if head is None:
         return None
     end = head.end() + text.startswith(". ", head.end())
