@@ -248,7 +248,8 @@ def test_a_deadline_before_the_first_trace_is_a_504_and_what_was_sent_is_spent()
 
 def test_traces_whose_answers_are_still_read_at_the_deadline_are_charged_and_count_in_the_plan(monkeypatch):
     released = threading.Event()
-    monkeypatch.setattr("pets.engine.question.OpenQuestion.read", lambda *args: released.wait(PATIENCE_S) and [])
+    monkeypatch.setattr("pets.answers.math.Math.reads_at_once", False)
+    monkeypatch.setattr("pets.engine.question.OpenQuestion.read", lambda *args: [released.wait(PATIENCE_S) and None])
     try:
         response, state = ask_simulated(ScriptedSampler(), {"timeout": 1.0}, Settings(answer="math"))
     finally:
