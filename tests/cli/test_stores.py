@@ -127,7 +127,7 @@ def test_another_type_than_the_runs_is_refused(store, marker, code, monkeypatch,
 
 @pytest.mark.parametrize("words", ["solve --resume --run 1", "top-up 1 --budget +1x", "stream --resume --run 3"])
 def test_a_run_goes_on_with_the_code_that_is_named(store, marker, code, monkeypatch, capfd, words):
-    monkeypatch.setattr("pets.cli.solve.run_engine", lambda engine, output: engine.close())
+    monkeypatch.setattr("pets.cli.solve.run_engine", lambda engine, output, **options: engine.close())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     run_pets(monkeypatch, capfd, [*words.split(), "--answer", code])
     assert marker.exists()

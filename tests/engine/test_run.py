@@ -467,12 +467,18 @@ class Frame:
         assert orient == "records"
         return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": float("nan")}]
 
+    def __iter__(self):
+        return iter(self.columns)
+
 
 class PolarsFrame:
     """As much of polars' DataFrame as is used."""
 
     def to_dicts(self):
         return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
+
+    def __iter__(self):
+        raise AssertionError("a frame is read row by row")
 
 
 @pytest.mark.parametrize(

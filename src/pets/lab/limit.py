@@ -26,7 +26,7 @@ order or the finite batch says something of the questions that remain. Trace len
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
@@ -44,6 +44,7 @@ __all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "states_of",
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Stop = Callable[[tuple[int, ...]], bool]
 
 MAX_ANSWERS = 8  # different answers of one question
 MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
@@ -148,6 +149,17 @@ class Lattice:
                 carry = np.concatenate([carry, later[t][:, None]], axis=1)
             later = here[::-1]
         return later[0][0, 1], later[0][0, 0]
+
+    def follow(self, stop: Stop) -> tuple[float, float]:
+        """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
+        consistency = self.layers[-1].vote
+        traces = np.zeros_like(consistency)
+        for layer in self.layers[-2::-1]:
+            counts = (tuple(sorted(filter(None, row), reverse=True)) for row in layer.votes.tolist())
+            stops = np.array([stop(row) for row in counts])
+            consistency = np.where(stops, layer.vote, layer.step @ consistency)
+            traces = np.where(stops, 0.0, 1.0 + layer.step @ traces)
+        return float(traces[0]), float(consistency[0])
 
 
 def optimal_frontier(
