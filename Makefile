@@ -37,7 +37,7 @@ $(READY): $(PETS)
 demo: $(MODEL)   ## okg and uniform on 300 recorded questions, then on a small real model
 	@$(BIN)/pets demo
 
-test: $(READY) $(MODEL)   ## the tests, doctests included; under 5 minutes on two cores
+test: $(READY) $(MODEL)   ## the tests, doctests included
 	$(BIN)/python -m pytest -n auto -m "not slow and not vllm"
 
 test-slow: $(READY) $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
