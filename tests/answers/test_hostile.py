@@ -194,6 +194,7 @@ def test_more_phrases_of_the_patterns_are_read_in_linear_time(spec):
     "grow",
     [
         lambda size: "The answer is" + " correct" * (size // 8) + "1",
+        lambda size: "The answer is" + " best" * (size // 5),
         lambda size: "B is" + " the correct" * (size // 12) + "1",
         lambda size: "option which" + " " * size,
         lambda size: "answer" + " " * size + "x",

@@ -51,7 +51,8 @@ def test_eight_traces_in_one_request_with_confidence(run, local):
 def test_more_traces_than_slots_keep_the_order_of_their_seeds(run, local):
     many = run(local.sample(SKY, 19, 50, ONE))
     assert len(many) == 19
-    assert many[16:] == run(local.sample(SKY, 3, 66, ONE))
+    few = run(local.sample(SKY, 3, 66, ONE))  # what of the prompt is in a slot's cache depends on who was there before
+    assert [replace(trace, cached_tokens=0) for trace in many[16:]] == [replace(t, cached_tokens=0) for t in few]
     assert all(trace.tokens == 1 and trace.confidence is None for trace in many)
 
 

@@ -61,10 +61,10 @@ ANNOUNCEMENT = Pattern(_words("|".join([*phrases.ANNOUNCEMENTS, phrases.CHOOSING
 
 
 def _verdict() -> str:
-    """What follows an answer: "is the correct answer"."""
+    """What follows an answer: "is the correct answer". Three adjectives at most: a match looks no further ahead."""
     right = phrases.RIGHT
     latin = [
-        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+)*(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
+        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+){{0,3}}(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
         for verbs, articles, nouns in phrases.VERDICTS
     ]
     alone = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
