@@ -200,7 +200,7 @@ def test_more_phrases_of_the_patterns_are_read_in_linear_time(spec):
         lambda size: "answer" + " " * size + "x",
         lambda size: "most likely " * (size // 12) + "1",
     ],
-    ids=["correct", "the correct", "which and blanks", "answer and blanks", "most likely"],
+    ids=["correct", "best", "the correct", "which and blanks", "answer and blanks", "most likely"],
 )
 def test_texts_that_once_took_the_square_or_the_power_of_their_length(spec, grow):
     assert too_slow(spec, grow(4_000), grow(16_000)) == ""
