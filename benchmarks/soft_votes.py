@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from pets.answers.text import Text
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.core.soft import SoftVoteCount
 from pets.engine.progress import Certifier
 from pets.engine.soft import soft_vote
 from pets.lab.calibration import Certified, calibrate
@@ -95,7 +96,12 @@ def play(pool: Sequence[Ballots], repetition: int, soft: bool, change: Change | 
     if change is not None:
         drawn = [change(rng, ballots) for ballots in drawn]
     N = len(pool)
-    allocator = Allocator(OKG(), Budget(MEAN_BUDGET * N, DRAWN), [Question(str(q)) for q in range(N)], soft=soft)
+    allocator = Allocator(
+        OKG(),
+        Budget(MEAN_BUDGET * N, DRAWN),
+        [Question(str(q)) for q in range(N)],
+        votes=SoftVoteCount() if soft else None,
+    )
     looks: list[list[str | None]] = []
     certified = {}
     while launches := allocator.ask():

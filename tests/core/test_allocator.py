@@ -11,7 +11,8 @@ import pytest
 from pets.core.allocator import MAX_DEBT, Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
-from pets.core.queues.quotas import StreamShare
+from pets.core.queues import ReplicaTotals
+from pets.core.soft import SoftVoteCount
 from pets.core.tally import Tally, majority
 from pets.errors import BudgetError, InputError, StateError
 from pets.policies.okg import OKG
@@ -710,10 +711,10 @@ class TestSharedStream:
 
     @staticmethod
     def exchange(allocators):
-        shares = [allocator.share for allocator in allocators]
+        shares = [allocator.totals for allocator in allocators]
         for own, allocator in enumerate(allocators):
             others = (share for place, share in enumerate(shares) if place != own)
-            allocator.see_others(sum(others, StreamShare()))
+            allocator.sync_replicas(sum(others, ReplicaTotals()))
 
     def play(self, allocators, questions, rng, *, every=1):
         """Questions go to the allocators in turn; each is told at once what was asked."""
@@ -747,16 +748,16 @@ class TestSharedStream:
     def test_a_question_is_warmed_up_though_others_have_overspent(self):
         (first,) = self.allocators(1)
         first.add(Question("q"))
-        first.see_others(StreamShare(arrived=5, finals=5, spent=500, settled=500))
+        first.sync_replicas(ReplicaTotals(arrived=5, finals=5, spent=500, settled=500))
         assert first.budget.affordable == 4 and len(first.ask(9)) == 4
         first.add(Question("r"))
         assert {launch.question for launch in first.ask(9)} == {"r"}
 
     def test_a_batch_is_not_shared(self):
         with pytest.raises(StateError, match="compares questions"):
-            Allocator(OKG(), Budget(9), [Question("q")]).share  # noqa: B018
+            Allocator(OKG(), Budget(9), [Question("q")]).totals  # noqa: B018
         with pytest.raises(StateError, match="by windows"):
-            Allocator(Price(), Budget(99), horizon=4).see_others(StreamShare(arrived=1))
+            Allocator(Price(), Budget(99), horizon=4).sync_replicas(ReplicaTotals(arrived=1))
 
 
 def soft_trace(launch, rng):
@@ -768,7 +769,7 @@ def soft_trace(launch, rng):
 
 def test_soft_votes_cost_one_trace_each_and_survive_adoption():
     questions = [Question(f"q{i}", options=2) for i in range(20)]
-    allocator, rng = Allocator(OKG(), Budget(80, cap=8), questions, soft=True), np.random.default_rng(0)
+    allocator, rng = Allocator(OKG(), Budget(80, cap=8), questions, votes=SoftVoteCount()), np.random.default_rng(0)
     traces = []
     for _ in range(50):
         [launch] = allocator.ask()
@@ -776,7 +777,7 @@ def test_soft_votes_cost_one_trace_each_and_survive_adoption():
         allocator.tell(traces[-1])
     assert allocator.budget.spent == 50 and allocator.votes_per_trace > 1.5
     assert all(allocator.tally(q.id).launched <= 8 for q in questions)
-    adopted = Allocator(OKG(), Budget(80, cap=8), questions, soft=True)
+    adopted = Allocator(OKG(), Budget(80, cap=8), questions, votes=SoftVoteCount())
     adopted.adopt(sorted(traces, key=lambda trace: (int(trace.question[1:]), trace.number)))
     allocator.learn_worth()
     assert adopted.verdicts() == allocator.verdicts()
@@ -786,7 +787,7 @@ def test_soft_votes_told_late_and_out_of_order_count_as_in_order():
     questions = [Question(f"q{i}", options=2) for i in range(12)]
     results = []
     for order in (1, -1):
-        allocator, rng = Allocator(OKG(), Budget(48), questions, soft=True), np.random.default_rng(0)
+        allocator, rng = Allocator(OKG(), Budget(48), questions, votes=SoftVoteCount()), np.random.default_rng(0)
         launches = allocator.ask(48)
         traces = [soft_trace(launch, rng) for launch in sorted(launches)]
         for trace in traces[::order]:
@@ -798,7 +799,7 @@ def test_soft_votes_told_late_and_out_of_order_count_as_in_order():
 
 def test_soft_votes_need_a_policy_of_votes():
     with pytest.raises(InputError, match="such as okg"):
-        Allocator(OKGWeighted(), Budget(8), soft=True)
+        Allocator(OKGWeighted(), Budget(8), votes=SoftVoteCount())
 
 
 def test_prices_of_launches_are_refused_where_they_are_none():

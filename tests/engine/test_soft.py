@@ -157,7 +157,7 @@ def test_three_questions_do_not_tell_what_a_soft_vote_is_worth():
     with running(MockModel(book)) as url:
         engine = Engine(asked(book.ids()), sampler=OpenAISampler(url, "mock", loopback=True), soft=True, budget="4x")
         _, _, votes_per_trace = asyncio.run(run_whole(engine))
-    assert votes_per_trace == 1.0 and not engine.allocator.worth.is_learned
+    assert votes_per_trace == 1.0 and not engine.allocator.votes.is_learned
     assert "too few questions" in _soft_words(engine.allocator)
 
 

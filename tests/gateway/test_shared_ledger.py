@@ -581,7 +581,7 @@ def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
     allocator = Allocator(Price(), Budget.per_window(10, 160))
     ledger.steer(allocator)
     seen = []
-    allocator.see_others = seen.append
+    allocator.sync_replicas = seen.append
     rows(
         "INSERT INTO replicas (name, started, beat, settings, share) VALUES ('newer', 0, 0, ?1, ?2) RETURNING id",
         ledger._shared_writer._settings,

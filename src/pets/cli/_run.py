@@ -407,7 +407,7 @@ def _soft_words(allocator: Allocator) -> str:
     votes_per_trace = allocator.votes_per_trace
     if votes_per_trace is None:
         return "Soft votes: no trace told what else it might have said, so each counted as one vote."
-    if not allocator.worth.is_learned:
+    if not allocator.votes.is_learned:
         return "Soft votes: too few questions had two votes to tell what a soft one is worth, so each counted as one."
     settled = " (answers are settled before their token: nothing was gained)" if votes_per_trace < 1.05 else ""
     return f"Soft votes: a trace counted as {votes_per_trace:.1f} votes on average{settled}."

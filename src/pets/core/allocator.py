@@ -27,18 +27,14 @@ from collections.abc import Container, Iterable, Sequence
 from pets.core.budget import Budget
 from pets.core.certificate import Decision
 from pets.core.policy import Policy, View
-from pets.core.queues import queue_for
-from pets.core.queues.quotas import QuotaQueue, StreamShare
-from pets.core.queues.waves import WaveQueue
-from pets.core.record import Record
-from pets.core.soft import SoftTally, SoftWorth, learn_worth
+from pets.core.queues import ReplicaTotals, queue_for
+from pets.core.record import Record, VoteCount
 from pets.core.tally import Tally, weights_by_answer
 from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
 __all__ = ["Allocator"]
 
-WORTH_GROWTH = 1.1  # of the traces told, after which the worth of soft votes is learned again
 MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 
@@ -47,7 +43,7 @@ class Allocator:
     """Spends ``budget`` over the questions as ``policy`` says; questions may also arrive later through :meth:`add`.
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
-    ``soft``: traces that tell what else they might have said count as several votes (:mod:`pets.core.soft`).
+    ``votes`` says how votes are counted: one for each trace, or several with :class:`~pets.core.soft.SoftVoteCount`.
     ``prices`` are what launches cost one after the other, over and over, where they differ: launch k of the question at
     position i (from 0) costs ``prices[(i + k) % len(prices)]``, and an index policy counts its gain per price; the
     first trace of a question counts as a cheap one.
@@ -66,7 +62,7 @@ class Allocator:
         *,
         horizon: int | None = None,
         seed: int = 0,
-        soft: bool = False,
+        votes: VoteCount | None = None,
         prices: tuple[float, ...] = (),
     ) -> None:
         if not all(0 < price < math.inf for price in prices):
@@ -76,9 +72,8 @@ class Allocator:
         self.budget = budget
         self.horizon = horizon
         self.seed = seed
-        self.soft = soft
-        self.worth = SoftWorth()
-        """What soft votes are worth, as last learned."""
+        self.votes = VoteCount() if votes is None else votes
+        """How votes are counted."""
         self.prices = tuple(price / min(prices) for price in prices)
         self.told = 0  # traces counted so far
         self._records: dict[str, Record] = {}
@@ -87,11 +82,8 @@ class Allocator:
         self._given_up: set[str] = set()  # asked no more, their votes kept
         self._debt: deque[Trace] = deque(maxlen=MAX_DEBT)  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
-        if soft and policy.sees == "traces":
-            raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
-        self._past_soft: deque[SoftTally] = deque(maxlen=PAST_QUESTIONS)
-        self._worth_at = 0.0
-        self._queue = queue_for(policy, budget, horizon, seed, soft=soft, prices=self.prices)
+        self.votes.check(policy)
+        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike, prices=self.prices)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -102,20 +94,19 @@ class Allocator:
     @property
     def policy(self) -> Policy:
         """The policy in force: the given one, or its latest refit."""
-        return self._queue.policy
+        policy: Policy = self._queue.policy
+        return policy
 
     def add(self, *questions: Question) -> None:
         """Let questions in; the first of them is served first where the policy is indifferent.
 
         Refused as a whole when one of them does not fit or the budget left cannot warm them up.
         """
-        if self._others.arrived:
-            self._cover_warmups(len(questions))
+        self._queue.cover_warmups(len(questions))
         self.check(*questions)
         start, window = self._arrived, self.budget.window
-        records = [
-            Record(q.id, start + i, q.options, self._keep_traces, soft=self.soft) for i, q in enumerate(questions)
-        ]
+        new_record = self.votes.new_record
+        records = [new_record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
         if window is not None:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
@@ -124,13 +115,13 @@ class Allocator:
             self._queue.add(record)
         if self.policy.learns and records and not self._fitted:
             before = 0.0 if self._refit_at == math.inf else self._refit_at
-            self._refit_at = before + self._lesson * len(records)
+            self._refit_at = before + self._first_refit_traces * len(records)
 
     def ask(self, n: int = 1) -> list[Launch]:
         """Up to n traces to sample now, most valuable first, their cost reserved; fewer when no more can be had."""
         while self._debt and self.spare > 0:
             self.budget.charge(self._debt.popleft())
-        if isinstance(self._queue, WaveQueue) and self._queue.due:
+        if self._queue.wave_is_due:
             self._learn()
         launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
@@ -139,12 +130,12 @@ class Allocator:
     @property
     def wave(self) -> int:
         """The number of the wave under way, from 0 on; 0 where the policy has none."""
-        return self._queue.wave if isinstance(self._queue, WaveQueue) else 0
+        return self._queue.wave
 
     @property
     def waves_left(self) -> int:
         """Waves that have not begun; 0 where the policy has none."""
-        return self._queue.waves_left if isinstance(self._queue, WaveQueue) else 0
+        return self._queue.waves_left
 
     def next_wave(self, extra: bool = False) -> bool:
         """Begin the next wave although traces are in flight: they count as pending. False where no wave is left.
@@ -160,7 +151,7 @@ class Allocator:
         >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
         (True, 8, 1, False)
         """
-        if not isinstance(self._queue, WaveQueue) or not (self.waves_left or extra):
+        if not self._queue.has_waves or not (self.waves_left or extra):
             return False
         self._learn()
         return self._queue.next_wave(extra)
@@ -209,22 +200,23 @@ class Allocator:
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
         records = list(self._records.values())
-        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, soft=self.soft, prices=self.prices)
+        self._queue = queue_for(
+            self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, prices=self.prices
+        )
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)
-        if isinstance(self._queue, WaveQueue):
-            self._queue.spend(waves)
+        self._queue.skip_waves(waves)
         self.learn_worth()
         if self.told >= self._refit_at:
             self._refit()
 
     @property
-    def share(self) -> StreamShare:
+    def totals(self) -> ReplicaTotals:
         """What this allocator has taken of a stream by windows, for others that share the stream."""
-        return self._quotas().share()
+        return self._queue.totals()
 
-    def see_others(self, others: StreamShare) -> None:
+    def sync_replicas(self, others: ReplicaTotals) -> None:
         """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
 
         >>> from pets.core.budget import Budget
@@ -233,45 +225,15 @@ class Allocator:
         >>> first.add(Question("q1")); second.add(Question("q2"))
         >>> second.tell(Trace(*second.ask()[0], "A"))
         True
-        >>> first.see_others(second.share)
+        >>> first.sync_replicas(second.totals)
         >>> first.budget.spent, first.budget.total, first.view("q1").questions_left
         (1, 160, 10)
         """
-        queue, budget, window, before = self._quotas(), self.budget, self.budget.window, self._others
-        if window is None:
-            raise StateError("allocators share a stream whose budget comes by windows; this one's does not.")
-        queue.others = others
-        budget.spent += others.spent - before.spent
-        budget.reserved += others.reserved - before.reserved
-        budget.settled += others.settled - before.settled
-        budget.total = window.amount * -(-(self._arrived + others.arrived) // window.questions)
-        self._cover_warmups()
-
-    def _cover_warmups(self, arriving: int = 0) -> None:
-        """Pay for what is promised, though others have spent it a moment ago: the windows to come make up for it."""
-        queue, budget = self._quotas(), self.budget
-        share = queue.share()
-        traces = share.owed + queue.others.owed + self.policy.warmup * (share.fresh + arriving)
-        budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
-
-    def _quotas(self) -> QuotaQueue:
-        if not isinstance(self._queue, QuotaQueue):
-            raise StateError(f"{type(self.policy).__name__} compares questions that are all there: nothing is shared.")
-        return self._queue
-
-    @property
-    def _others(self) -> StreamShare:
-        return self._queue.others if isinstance(self._queue, QuotaQueue) else StreamShare()
+        self._queue.sync_replicas(others)
 
     def learn_worth(self) -> None:
-        """Learn what soft votes are worth from all that came back, and count every question's anew."""
-        if not self.soft:
-            return
-        self._worth_at = WORTH_GROWTH * self.told
-        records = self._records.values()
-        self.worth = learn_worth([*self._past_soft, *(record.soft for record in records if record.soft is not None)])
-        for record in records:
-            record.recount(self.worth)
+        """Learn what votes are worth from all that came back, and count every question's anew."""
+        for record in self.votes.learn(self.told):
             if self._is_served(record):
                 self._queue.merged(record)
 
@@ -281,13 +243,10 @@ class Allocator:
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
-        >>> Allocator(OKG(), Budget(total=3), [Question("q1")], soft=True).votes_per_trace is None
+        >>> Allocator(OKG(), Budget(total=3), [Question("q1")]).votes_per_trace is None
         True
         """
-        records = [record for record in self._records.values() if record.soft is not None]
-        if not any(record.soft is not None and record.soft.ballots for record in records):
-            return None
-        return sum(sum(record.votes.values()) for record in records) / sum(r.returned - r.nulls for r in records)
+        return self.votes.per_trace()
 
     def tell(self, trace: Trace) -> bool:
         """Take what came back for a launch, in any order; False if that launch has been told or cancelled before.
@@ -311,7 +270,7 @@ class Allocator:
             record.keep(number, trace)
         if record.late and (not served or number < record.told):
             self._drain(record)
-        if self.soft and self.told >= self._worth_at:
+        if self.told >= self.votes.learn_at:
             self.learn_worth()
         if self.told >= self._refit_at:
             self._refit()
@@ -359,7 +318,7 @@ class Allocator:
         return True
 
     def charge(self, traces: Sequence[Trace]) -> bool:
-        """Count traces that were paid for and came to nothing: a reply that broke off, a reader that went.
+        """Count traces that were paid for and came to nothing: a truncated reply, a client that disconnected.
 
         They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
         with windows they are counted as soon as it does.
@@ -392,7 +351,7 @@ class Allocator:
     def merge(self, question: str, answer: str, into: str) -> None:
         """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
 
-        Whoever tells must say ``into`` in future.
+        Traces that are told later must say ``into``.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -431,8 +390,7 @@ class Allocator:
             self._given_up.discard(question)
             if self.policy.learns:
                 self._past.append(record.tally())
-            if record.soft is not None:
-                self._past_soft.append(record.soft)
+            self.votes.withdraw(record)
             self._leaving.add(question)
             self._drain(record)
 
@@ -463,11 +421,9 @@ class Allocator:
         record = self._record(question)
         if not record.returned or record.pending or question in self._given_up:
             return False
-        short = False
-        if isinstance(self._queue, QuotaQueue):
-            self._queue.look()
-            short = self._queue.is_short(record)
-        return (over and not self.policy.solitary) or (self.stopped(question) and not short)
+        self._queue.look()
+        stopped = self.stopped(question) and not self._queue.is_short(record)
+        return stopped or (over and not self.policy.solitary)
 
     def view(self, question: str) -> View:
         """What the policy would know if it were asked about this question now."""
@@ -519,14 +475,13 @@ class Allocator:
             self._leaving.remove(record.id)
             del self._records[record.id]
             if not self._fitted:  # the first lesson does not wait for what will not come
-                self._refit_at -= max(0.0, self._lesson - record.returned)
+                self._refit_at -= max(0.0, self._first_refit_traces - record.returned)
                 if 0 < self.told >= self._refit_at:
                     self._refit()
 
     def _count(self, record: Record, trace: Trace) -> None:
         """Let a question's prefix grow by a trace."""
         before = record.count(trace)
-        record.recount(self.worth)
         if self._is_served(record):
             self._queue.told(record, before)
 
@@ -547,7 +502,7 @@ class Allocator:
         self._queue.refit(self._past)
 
     @property
-    def _lesson(self) -> float:
+    def _first_refit_traces(self) -> float:
         """Traces per question before the policy learns for the first time."""
         return self.policy.warmup or self.policy.refit_growth
 
@@ -559,7 +514,7 @@ class Allocator:
         """How many windows the next ``arriving`` questions begin."""
         if self.budget.window is None:
             return 0
-        size, arrived = self.budget.window.questions, self._arrived + self._others.arrived
+        size, arrived = self.budget.window.questions, self._arrived + self._queue.others.arrived
         return -(-(arrived + arriving) // size) - -(-arrived // size)
 
     def check(self, *questions: Question) -> None:

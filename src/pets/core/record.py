@@ -1,12 +1,14 @@
-"""What the allocator keeps of one question: its votes so far and what is in flight."""
+"""What the allocator keeps of one question: its votes so far and what is in flight; and how votes are counted."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 
-from pets.core.soft import SoftTally, SoftWorth
+from pets.core.policy import Policy
 from pets.core.tally import Tally
 from pets.types import Trace
 
-__all__ = ["NULL", "Record"]
+__all__ = ["NULL", "Record", "VoteCount"]
 
 NULL = -1  # the "votes before" of a trace that cast none
 
@@ -27,7 +29,6 @@ class Record:
         "options",
         "position",
         "returned",
-        "soft",
         "state",
         "tokens",
         "told",
@@ -35,7 +36,7 @@ class Record:
         "votes",
     )  # fmt: skip
 
-    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool, *, soft: bool = False) -> None:
+    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool) -> None:
         self.id = id
         self.position = position
         self.options = options
@@ -48,7 +49,6 @@ class Record:
         self.votes: dict[str, int] = {}  # insertion order is launch order: the tie rule
         self.late: dict[int, Trace | None] | None = None
         self.traces: list[Trace] | None = [] if keep_traces else None
-        self.soft = SoftTally() if soft else None
         self.state = -1  # the shared queue's own mark
 
     @property
@@ -74,13 +74,10 @@ class Record:
     @property
     def extra(self) -> int:
         """Votes beyond one per trace that voted."""
-        return 0 if self.soft is None else sum(self.votes.values()) + self.nulls - self.returned
+        return 0
 
     def count(self, trace: Trace) -> int:
-        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``.
-
-        A soft vote is one vote until :meth:`recount`.
-        """
+        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
         answer = trace.answer
         if answer is None:
             self.nulls += 1
@@ -88,8 +85,6 @@ class Record:
         else:
             before = self.votes.get(answer, 0)
             self.votes[answer] = before + 1
-            if self.soft is not None:
-                self.soft.add(answer, trace.soft)
         self.told += 1
         self.returned += 1
         self.tokens += trace.tokens
@@ -122,11 +117,6 @@ class Record:
                 self.keep(skipped, None)
         self.launched = number
 
-    def recount(self, worth: SoftWorth) -> None:
-        """Count soft votes at what they are worth."""
-        if self.soft is not None:
-            self.votes = self.soft.votes(worth, self.options)
-
     def keep(self, number: int, trace: Trace | None) -> None:
         """Hold a trace that came back before its turn, or ``None`` for a launch that was cancelled."""
         if self.late is None:
@@ -135,8 +125,6 @@ class Record:
 
     def merge(self, answer: str, into: str) -> None:
         """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
-        if self.soft is not None:
-            self.soft.merge(answer, into)
         together = self.votes.get(answer, 0) + self.votes.get(into, 0)
         places = {into if label == answer else label: count for label, count in self.votes.items()}
         self.votes = {label: together if label == into else count for label, count in places.items()}
@@ -171,3 +159,37 @@ class Record:
 
 def _renamed(trace: Trace, answer: str, into: str) -> Trace:
     return replace(trace, answer=into) if trace.answer == answer else trace
+
+
+class VoteCount:
+    """Counts the votes of a batch: one for each trace with an answer. The strategy of an allocator's records.
+
+    ``alike``: questions with the same counts are in the same state of belief, so that a queue may serve them as one.
+    """
+
+    alike = True
+    learn_at: float = math.inf
+    """Traces told at which :meth:`learn` is due."""
+
+    def check(self, policy: Policy) -> None:
+        """Refuse a policy that cannot take votes that are counted so."""
+
+    def new_record(self, id: str, position: int, options: int | None, keep_traces: bool) -> Record:
+        """The record of a question that has arrived."""
+        return Record(id, position, options, keep_traces)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the batch has told what a vote is worth."""
+        return False
+
+    def learn(self, told: int) -> Iterable[Record]:
+        """Learn what a vote is worth from ``told`` traces; returns the records whose votes were counted anew."""
+        return ()
+
+    def per_trace(self) -> float | None:
+        """The votes that a trace with an answer counts as, on average; ``None`` where each is one by construction."""
+        return None
+
+    def withdraw(self, record: Record) -> None:
+        """A question is asked no more: go on learning from what it told."""

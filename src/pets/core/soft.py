@@ -27,7 +27,7 @@ of the sampled answers. N is whole votes, by largest remainder, so that every po
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,14 +35,19 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from pets.types import SoftVote
+from pets.core.policy import Policy
+from pets.core.record import Record, VoteCount
+from pets.errors import InputError
+from pets.types import SoftVote, Trace
 
-__all__ = ["SoftTally", "SoftWorth", "learn_worth"]
+__all__ = ["SoftRecord", "SoftTally", "SoftVoteCount", "SoftWorth", "learn_worth"]
 
 MIN_QUESTIONS = 8  # with two votes or more, before a soft vote is worth more than a plain one
 MAX_WORTH = 64.0  # votes of one trace, however well tokens and answers agree
 SMALLEST_SHARE = 1e-4  # of a token that a trace said, whatever its probability
 PRIOR_PAIRS = 2.0  # questions by which phi is shrunk to 1
+WORTH_GROWTH = 1.1  # of the traces told, after which the worth of soft votes is learned again
+PAST_QUESTIONS = 4096  # questions withdrawn that the worth is still learned from
 
 Ballot = tuple[str, SoftVote]
 """A trace's answer, and what it might have said."""
@@ -166,6 +171,98 @@ class SoftTally:
             most = max(votes[answer] for answer in answers)
             votes = {answer: count if answer in answers else min(count, most) for answer, count in votes.items()}
         return _whole(votes, round(total) + self.plain.total())
+
+
+class SoftRecord(Record):
+    """A question whose traces tell what else they might have said; counted at what the batch says they are worth."""
+
+    __slots__ = ("soft", "vote_count")
+
+    def __init__(
+        self, id: str, position: int, options: int | None, keep_traces: bool, vote_count: "SoftVoteCount"
+    ) -> None:
+        super().__init__(id, position, options, keep_traces)
+        self.soft = SoftTally()
+        self.vote_count = vote_count
+
+    @property
+    def extra(self) -> int:
+        """Votes beyond one per trace that voted."""
+        return sum(self.votes.values()) + self.nulls - self.returned
+
+    def count(self, trace: Trace) -> int:
+        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
+        before = super().count(trace)
+        if trace.answer is not None:
+            self.soft.add(trace.answer, trace.soft)
+            self.recount()
+        return before
+
+    def merge(self, answer: str, into: str) -> None:
+        """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
+        self.soft.merge(answer, into)
+        super().merge(answer, into)
+
+    def recount(self) -> None:
+        """Count the votes at what they are worth now."""
+        self.votes = self.soft.votes(self.vote_count.worth, self.options)
+
+
+class SoftVoteCount(VoteCount):
+    """Counts several votes for a trace that tells what else it might have said; learns their ``worth`` as they come.
+
+    >>> from pets.core.allocator import Allocator
+    >>> from pets.core.budget import Budget
+    >>> from pets.policies.okg import OKG
+    >>> from pets.types import Question
+    >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1")], votes=SoftVoteCount())
+    >>> allocator.votes_per_trace is None
+    True
+    """
+
+    alike = False  # hardly two questions have the same soft votes
+
+    def __init__(self) -> None:
+        self.worth = SoftWorth()
+        """What soft votes are worth, as last learned."""
+        self.learn_at = 0.0
+        self._records: dict[str, SoftRecord] = {}
+        self._past: deque[SoftTally] = deque(maxlen=PAST_QUESTIONS)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the batch has told what a soft vote is worth."""
+        return self.worth.is_learned
+
+    def check(self, policy: Policy) -> None:
+        """Refuse a policy that weighs traces itself."""
+        if policy.sees == "traces":
+            raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
+
+    def new_record(self, id: str, position: int, options: int | None, keep_traces: bool) -> Record:
+        """The record of a question that has arrived."""
+        record = self._records[id] = SoftRecord(id, position, options, keep_traces, self)
+        return record
+
+    def learn(self, told: int) -> Iterable[Record]:
+        """Learn what soft votes are worth from all that came back, and count every question's anew."""
+        self.learn_at = WORTH_GROWTH * told
+        records = self._records.values()
+        self.worth = learn_worth([*self._past, *(record.soft for record in records)])
+        for record in records:
+            record.recount()
+        return records
+
+    def per_trace(self) -> float | None:
+        """The votes that a trace with an answer counts as; ``None`` where none told what else it might have said."""
+        records = self._records.values()
+        if not any(record.soft.ballots for record in records):
+            return None
+        return sum(sum(record.votes.values()) for record in records) / sum(r.returned - r.nulls for r in records)
+
+    def withdraw(self, record: Record) -> None:
+        """A question is asked no more: go on learning from what it told."""
+        self._past.append(self._records.pop(record.id).soft)
 
 
 def learn_worth(tallies: Iterable[SoftTally]) -> SoftWorth:

@@ -10,6 +10,8 @@ from pets._version import __version__
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency, amount_words
+from pets.core.record import VoteCount
+from pets.core.soft import SoftVoteCount
 from pets.engine.batch import NO_JUDGE
 from pets.engine.budget import Amount, Price, bounded, currency_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
@@ -231,7 +233,8 @@ def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[P
     policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
     prices = launch_prices(config.models, settings.currency)
-    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, soft=config.soft, prices=prices)
+    votes = SoftVoteCount() if config.soft else VoteCount()
+    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, votes=votes, prices=prices)
 
 
 def adopt_run(

@@ -73,7 +73,7 @@ class SharedLedger(GatewayLedger):
     def steer(self, allocator: Allocator) -> None:
         """Let the allocator plan as one with those of the other replicas."""
         self._allocator = allocator
-        self._shared_writer.share = lambda: allocator.share
+        self._shared_writer.share = lambda: allocator.totals
 
     async def begin(self) -> None:
         """As :meth:`GatewayLedger.begin`."""
@@ -136,7 +136,7 @@ class SharedLedger(GatewayLedger):
         if snapshot.clock_offset_s is not None:
             self._clock_offset_s = snapshot.clock_offset_s
         if snapshot.others is not None and self._allocator is not None:
-            self._allocator.see_others(snapshot.others)
+            self._allocator.sync_replicas(snapshot.others)
         for operation in operations:
             if operation.made is None or operation.made.done():
                 continue

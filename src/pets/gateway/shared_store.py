@@ -39,7 +39,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 
 from pets.core.budget import Currency
-from pets.core.queues.quotas import StreamShare
+from pets.core.queues import ReplicaTotals
 from pets.errors import PetsError, StateError
 from pets.gateway.auth import CachedKeyStore
 from pets.gateway.ledger import SPENT_SINCE, TOTALS, prices_of
@@ -95,7 +95,7 @@ class StoreSnapshot:
 
     balances: dict[str, tuple[int, int]] = field(default_factory=dict)
     made: set[int] = field(default_factory=set)
-    others: StreamShare | None = None
+    others: ReplicaTotals | None = None
     clock_offset_s: float | None = None  # the server's clock is so far ahead
     error: str | None = None
 
@@ -112,7 +112,7 @@ class SharedWriter:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.keys = CachedKeyStore(self.database)
         self.replica = 0
-        self.share: Callable[[], StreamShare] = StreamShare
+        self.share: Callable[[], ReplicaTotals] = ReplicaTotals
         self.on_end: Callable[[Sequence[Operation], StoreSnapshot], None] = lambda operations, snapshot: None
         self._url = url
         self._settings = ""
@@ -352,7 +352,7 @@ class SharedWriter:
         snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
         self.keys.refresh(self.database)
         replicas = others.fetchall()
-        snapshot.others = sum((_share_of(share) for _, _, share in replicas), StreamShare())
+        snapshot.others = sum((_share_of(share) for _, _, share in replicas), ReplicaTotals())
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         if self._failure is not None:
             LOGGER.warning("%s can be written again", self.database.name)
@@ -474,14 +474,14 @@ def _window_name(name: str, steps: int) -> str:
     return f"{prefix} {int(number) + steps}"
 
 
-def _share_of(text: str) -> StreamShare:
+def _share_of(text: str) -> ReplicaTotals:
     """What another replica has taken; what only a newer version counts is left out.
 
     >>> _share_of('{"arrived": 3, "cancelled": 1}').arrived
     3
     """
-    known = {field.name for field in fields(StreamShare)}
-    return StreamShare(**{name: amount for name, amount in json.loads(text).items() if name in known})
+    known = {field.name for field in fields(ReplicaTotals)}
+    return ReplicaTotals(**{name: amount for name, amount in json.loads(text).items() if name in known})
 
 
 def _words(error: Exception) -> str:

@@ -12,8 +12,8 @@ With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 
@@ -21,36 +21,16 @@ import numpy as np
 
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
+from pets.core.queues.base import Queue, ReplicaTotals
 from pets.core.record import Record
 from pets.core.tally import Tally
+from pets.errors import StateError
 from pets.types import Launch
 
-__all__ = ["STOPS_KEPT", "QuotaQueue", "StreamShare", "coin_of"]
+__all__ = ["STOPS_KEPT", "QuotaQueue", "coin_of"]
 
 STOPS_KEPT = 64  # how many past stops a policy may look back on
 COIN_BLOCK = 1024  # drawn at a time
-
-
-@dataclass(frozen=True, slots=True)
-class StreamShare:
-    """What an allocator has taken of a stream's plan; several that share a stream tell each other theirs.
-
-    Questions that ``arrived``, that have their final grant and that are ``fresh``; traces that are ``open``, ``owed``,
-    and owed to final grants; what is ``spent`` and ``reserved``, and the traces ``settled`` for it.
-    """
-
-    arrived: int = 0
-    finals: int = 0
-    fresh: int = 0
-    open: int = 0
-    owed: int = 0
-    owed_final: int = 0
-    spent: int = 0
-    reserved: int = 0
-    settled: int = 0
-
-    def __add__(self, other: "StreamShare") -> "StreamShare":
-        return StreamShare(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(slots=True, eq=False)
@@ -70,14 +50,11 @@ class _Grant:
         return self.total - self.record.spent
 
 
-class QuotaQueue:
+class QuotaQueue(Queue[QuotaPolicy]):
     """Serves granted traces; see the module's docstring."""
 
-    newest_first = False
-
     def __init__(self, policy: QuotaPolicy, budget: Budget, horizon: int | None, seed: int) -> None:
-        self.policy = policy
-        self.only_warmup = False
+        super().__init__(policy)
         self._budget = budget
         self._horizon = horizon
         self._seed = seed
@@ -91,7 +68,6 @@ class QuotaQueue:
         self._owed_final = 0  # the part of it that belongs to final grants
         self._open = 0  # traces launched by questions whose grant is not final
         self._finals = 0
-        self.others = StreamShare()  # of the same stream
 
     def add(self, record: Record) -> None:
         """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
@@ -140,7 +116,7 @@ class QuotaQueue:
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def merged(self, record: Record) -> None:
-        """Two of the question's answers became one: its next grant is decided by that."""
+        """The question's votes were counted anew: its next grant is decided by that."""
 
     def remove(self, record: Record) -> None:
         """Serve the question no more: what it was granted and has not launched is free for others."""
@@ -161,18 +137,14 @@ class QuotaQueue:
         grant = self._grants.get(record.position)
         return grant is not None and grant.short
 
-    def refit(self, past: Iterable[Tally] = ()) -> None:
-        """Let the policy learn from the batch and from questions ``past``; it decides from the next grant on."""
-        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
-
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
         return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
 
-    def share(self) -> StreamShare:
-        """What this queue has taken of the plan, without others'."""
+    def totals(self) -> ReplicaTotals:
+        """What this queue has taken of a stream's plan, without others'."""
         budget, others = self._budget, self.others
-        return StreamShare(
+        return ReplicaTotals(
             arrived=self._arrived,
             finals=self._finals,
             fresh=len(self._fresh),
@@ -183,6 +155,29 @@ class QuotaQueue:
             reserved=budget.reserved - others.reserved,
             settled=budget.settled - others.settled,
         )
+
+    def sync_replicas(self, others: ReplicaTotals) -> None:
+        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price."""
+        budget, window, before = self._budget, self._budget.window, self.others
+        if window is None:
+            raise StateError("allocators share a stream whose budget comes by windows; this one's does not.")
+        self.others = others
+        budget.spent += others.spent - before.spent
+        budget.reserved += others.reserved - before.reserved
+        budget.settled += others.settled - before.settled
+        budget.total = window.amount * -(-(self._arrived + others.arrived) // window.questions)
+        self._cover_warmups(0)
+
+    def cover_warmups(self, arriving: int) -> None:
+        """Pay for the warm-up of ``arriving`` questions that the stream's other allocators have just spent."""
+        if self.others.arrived:
+            self._cover_warmups(arriving)
+
+    def _cover_warmups(self, arriving: int) -> None:
+        """Raise the total to what was promised: the windows to come make up for it."""
+        budget, owed = self._budget, self._owed + self.others.owed
+        traces = owed + self.policy.warmup * (len(self._fresh) + arriving)
+        budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
 
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``."""

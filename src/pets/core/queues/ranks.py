@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
+from pets.core.queues.base import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -19,15 +20,11 @@ from pets.types import Launch
 __all__ = ["RankQueue"]
 
 
-class RankQueue:
+class RankQueue(Queue[IndexPolicy]):
     """Serves the highest index; equal ones in the order of arrival."""
 
-    promised = 0  # an index policy promises nothing
-    newest_first = False
-
     def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
-        self.policy = policy
-        self.only_warmup = False
+        super().__init__(policy)
         self._cap = math.inf if cap is None else cap
         self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
         self._first = View(cap=cap)  # no question goes without a trace because its first is a dear one
@@ -63,7 +60,7 @@ class RankQueue:
         self._rank(record)
 
     def merged(self, record: Record) -> None:
-        """Two of the question's answers became one."""
+        """The question's votes were counted anew."""
         self._rank(record)
 
     def remove(self, record: Record) -> None:
@@ -81,7 +78,7 @@ class RankQueue:
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every question anew."""
-        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
+        super().refit(past)
         for record in self._records.values():
             self._rank(record)
 

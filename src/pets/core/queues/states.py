@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from pets.core.policy import IndexPolicy, View
+from pets.core.queues.base import Queue
 from pets.core.record import NULL, Record
 from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
@@ -29,15 +30,13 @@ MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new leng
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
-class StateQueue:
+class StateQueue(Queue[IndexPolicy]):
     """Serves the highest index; see the module's docstring."""
 
-    promised = 0  # an index policy promises nothing
-    newest_first = True  # a state serves whoever entered it last
+    newest_first = True  # a state serves the question that entered it last
 
     def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
-        self.policy = policy
-        self.only_warmup = False
+        super().__init__(policy)
         self._edges = policy.length_edges
         self._cap = math.inf if cap is None else cap
         self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
@@ -115,7 +114,7 @@ class StateQueue:
         self.told(record, CANCEL)
 
     def merged(self, record: Record) -> None:
-        """Two of the question's answers became one."""
+        """The question's votes were counted anew."""
         self.remove(record)
         self.add(record)
 
@@ -133,7 +132,7 @@ class StateQueue:
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
-        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
+        super().refit(past)
         if self.policy.length_edges != self._edges:
             self._edges = self.policy.length_edges
             self._classify()

@@ -7,11 +7,12 @@ that of a question that is served no more is dropped. Planning costs one call of
 (:mod:`pets.core.waves`), everything else O(log N) a launch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, View
+from pets.core.queues.base import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.core.waves import Wave
@@ -23,19 +24,17 @@ __all__ = ["WaveQueue"]
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
-class WaveQueue:
+class WaveQueue(Queue[IndexPolicy]):
     """Serves the parts of one wave at a time; see the module's docstring."""
 
-    promised = 0  # an index policy promises nothing
-    newest_first = False
+    has_waves = True
 
     def __init__(self, policy: IndexPolicy, budget: Budget, horizon: int | None) -> None:
         if horizon is not None or budget.window is not None:
             raise InputError(
                 "waves are planned over all questions at once; questions that arrive one by one take price:rounds=3."
             )
-        self.policy = policy
-        self.only_warmup = False
+        super().__init__(policy)
         self.waves_left = policy.waves
         self._begun = 0  # waves that took something
         self._budget = budget
@@ -51,7 +50,7 @@ class WaveQueue:
         return max(0, self._begun - 1)
 
     @property
-    def due(self) -> bool:
+    def wave_is_due(self) -> bool:
         """Whether the next launch that is asked for begins a wave."""
         over = not self._parts and not self._flying
         return over and self.waves_left > 0 and self._budget.expected > 0 and bool(self._records)
@@ -87,7 +86,7 @@ class WaveQueue:
 
     def take(self, n: int) -> list[Launch]:
         """Up to n launches of the wave under way, or of the next one if that is over."""
-        while n > 0 and self.due:  # a wave that is planned to take nothing is over at once
+        while n > 0 and self.wave_is_due:  # a wave that is planned to take nothing is over at once
             self.next_wave()
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
@@ -112,7 +111,7 @@ class WaveQueue:
         self._owe(record, self._parts.get(record.position, 0) + 1)
 
     def merged(self, record: Record) -> None:
-        """Two of the question's answers became one: the next wave is planned by that."""
+        """The question's votes were counted anew: the next wave is planned by that."""
 
     def remove(self, record: Record) -> None:
         """Serve the question no more: what it was to get in this wave is free for later ones."""
@@ -130,10 +129,6 @@ class WaveQueue:
         """What the policy may know when it is asked about ``record``: the cap alone."""
         return self._view
 
-    def refit(self, past: Iterable[Tally] = ()) -> None:
-        """Let the policy learn from the batch and from questions ``past``; the next wave is planned by that."""
-        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
-
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally; where lengths matter, of a sample of the questions."""
         records = list(self._records.values())
@@ -145,7 +140,7 @@ class WaveQueue:
             states[tally] = states.get(tally, 0) + 1
         return states
 
-    def spend(self, waves: int) -> None:
+    def skip_waves(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
         self._begun += waves
         self.waves_left = max(0, self.waves_left - waves)
