@@ -2,7 +2,7 @@
 
     python -m benchmarks.hostile_load [RUNS] [CLIENTS] [--keys]
 
-A gateway stands before `pets mock --hostile`, whose good traces take about 0.2 seconds. CLIENTS clients ask it, wait,
+A gateway stands before `tests.hostile_server`, whose good traces take about 0.2 seconds. CLIENTS clients ask it, wait,
 and ask again, the answer types in turn; every formula is new, so that it is compared. First alone; then while one
 voted and one plain request go to every misbehaviour of the mock (texts that are hard to read, formulas that are hard to
 compare, bombs, endless lines, hangs, refusals, ...) and hostile clients send what they can without a key: endless
@@ -59,8 +59,8 @@ def formulas(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def hostile_mock(answers: Path) -> Iterator[str]:
-    """The URL of ``pets mock --hostile``, without its /v1."""
-    command = [sys.executable, "-c", "from pets.cli.main import main; main()", "mock", "--hostile", "--port", "0"]
+    """The URL of the hostile server of the tests, without its /v1."""
+    command = [sys.executable, "-m", "tests.hostile_server"]
     command += ["--answers", str(answers), "--tokens-per-second", str(TOKENS_PER_SECOND)]
     with started(command, "the mock") as (url, _):
         yield url.removesuffix("/v1")

@@ -11,12 +11,15 @@ from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 
+from ..hostile_server import HostileServer
+from ..strict_host import StrictMock
+
 KEY = "sk-123456789"
 PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(3)]
 
 
-def examined(mock=None, *, model="mock", path="/v1", tokens=64, key=None, problems=PROBLEMS, **options):
-    server = MockModel(synthetic(10, strength=0.3, tokens=tokens), **(mock or {}))
+def examined(mock=None, *, kind=MockModel, model="mock", path="/v1", tokens=64, key=None, problems=PROBLEMS, **options):
+    server = kind(synthetic(10, strength=0.3, tokens=tokens), **(mock or {}))
     with running(server) as url:
         at = url.removesuffix("/v1") + path
 
@@ -24,6 +27,10 @@ def examined(mock=None, *, model="mock", path="/v1", tokens=64, key=None, proble
             return OpenAISampler(url, name, key=key, loopback=True)
 
         return asyncio.run(diagnose(at, model, make, problems, RunConfig(**options)))
+
+
+def hostile_server(answers):
+    return HostileServer(MockModel(answers))
 
 
 def states(diagnosis):
@@ -44,7 +51,7 @@ def test_all_is_well():
         ({}, {"path": "/v1/chat/completions"}, "address", "--endpoint http://127.0.0.1:"),
         ({"api_key": KEY}, {}, "key", "OPENAI_API_KEY"),
         ({}, {"model": "mok"}, "model", "--model with one of: mock"),
-        ({"hostile": True}, {"model": None}, "model", "--model with one of: mock, hostile/"),
+        ({}, {"model": None, "kind": hostile_server}, "model", "--model with one of: mock, hostile/"),
     ],
 )
 def test_what_makes_a_run_fail_is_named_with_its_remedy(mock, options, name, words):
@@ -83,7 +90,7 @@ def test_only_a_confidence_that_was_asked_for_is_to_be_left_out(confidence):
 
 @pytest.mark.parametrize("flavour", ["openai", "mistral", "gemini"])
 def test_a_strict_host_is_asked_and_what_it_refuses_is_said(flavour):
-    diagnosis = examined({"strict": flavour})
+    diagnosis = examined({"flavour": flavour}, kind=StrictMock)
     assert not diagnosis.faulty and "top_k" in diagnosis.left_out and states(diagnosis)["fields"] == "note"
     assert all(trace.answer is not None for trace in diagnosis.traces)
 

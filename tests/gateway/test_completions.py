@@ -21,6 +21,7 @@ from pets.mock import Faults, MockModel, synthetic
 from pets.policies.online_grid import OnlineGrid
 from pets.samplers.openai import OpenAISampler
 
+from ..hostile_server import HostileServer
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, wait_until
 from .conftest import (
@@ -468,7 +469,7 @@ def test_a_budget_in_tokens_ends_every_trace_and_one_in_traces_leaves_that_to_th
 
 
 def test_a_model_that_is_busy_for_a_minute_holds_up_no_other():
-    with run_gateway(MockModel(BOOK, hostile=True)) as gateway:
+    with run_gateway(HostileServer(MockModel(BOOK))) as gateway:
         busy = gateway.ask(model="pets/hostile/retry_after_minute", pets={"timeout": 0.2})
         assert busy.status_code == 503
         assert gateway.ask(pets={"timeout": 20}).status_code == 200

@@ -14,6 +14,7 @@ from pets.samplers import batch as module
 from pets.samplers.batch import BatchLimits, BatchSampler, FileBatches, JobQueueFullError, OpenAIBatches
 from pets.samplers.openai import OpenAISampler
 
+from ..strict_host import StrictMock
 from ..waiting import until
 
 ANSWERS = DistributionAnswers({f"q{i}": {"A": 0.5, "B": 0.5} for i in range(20)})
@@ -46,8 +47,8 @@ def provide():
     """``provide(faults=..., ...)`` gives a mock and its URL."""
     with contextlib.ExitStack() as stack:
 
-        def start(**settings):
-            mock = MockModel(ANSWERS, **settings)
+        def start(kind=MockModel, **settings):
+            mock = kind(ANSWERS, **settings)
             return mock, stack.enter_context(running(mock))
 
         yield start
@@ -176,7 +177,7 @@ def test_a_reply_that_was_paid_for_and_did_not_come_is_no_free_failure(provide):
 
 
 def test_fields_that_the_provider_refuses_are_left_out_of_the_next_job(provide):
-    mock, url = provide(strict="openai")
+    mock, url = provide(StrictMock, flavour="openai")
     traces = ask(url, [("q0", 2, 0), ("q1", 1, 50)], sampling=Sampling(max_tokens=500))
     assert [len(trace) for trace in traces] == [2, 1] and mock.stats.traces == 3
 

@@ -12,7 +12,6 @@ from pets.cli._groups import option, verb
 from pets.cli._terminal import echo, json_line
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
-from pets.mock.strict import Flavour
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
@@ -49,8 +48,6 @@ class MockServerOptions:
         "Refuse more requests with 429, and say in x-ratelimit headers what is left."
     )
     refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
-    hostile: bool = option("Also serve a model hostile/NAME for every misbehaviour; /v1/models lists them.", False)
-    strict: Flavour | None = option("Refuse fields that this host does not know, in its words, and count as it does.")
     prompt_cache: bool = option(
         "Tell in the usage how many prompt tokens are cached: those of prompts seen before.", False
     )
@@ -83,8 +80,6 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         max_model_len=server.max_model_len,
         request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
         refused_questions=server.refuse,
-        hostile=server.hostile,
-        strict=server.strict,
         prompt_cache=server.prompt_cache,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,

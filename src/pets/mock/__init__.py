@@ -5,10 +5,8 @@ matching.py   which question a prompt asks
 text.py       the text of a trace
 logprobs.py   log-probabilities with a given confidence
 faults.py     what goes wrong and how often, and the limit on requests
-hostile.py    the misbehaviours of a hostile server, one per model name
 requests.py   requests: parsed and checked
 responses.py  responses: JSON and server-sent events
-strict.py     hosts that refuse what they do not know, and how they count tokens
 model.py      MockModel: all of the above without a socket, and its statistics
 batches.py    OpenAI's Batch interface: files, and jobs that answer a file of requests
 server.py     the ASGI application; serve, and running for tests

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from pets.mock.faults import BatchFault
 from pets.mock.model import MockModel
-from pets.mock.requests import parse_request
 from pets.mock.responses import CompletionResponse, whole_body
 from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
 from pets.openai.errors import ApiError
@@ -209,7 +208,7 @@ class MockBatches:
     def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
         mock = self._mock
         try:
-            request = parse_request(json.dumps(body).encode(), mock.model, chat, mock.strict)
+            request = mock.parse(json.dumps(body).encode(), chat)
             if request.stream:
                 raise ApiError("'stream' is not supported in a batch.", param="stream")
             mock.admit(request)

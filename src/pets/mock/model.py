@@ -21,9 +21,8 @@ from pets.mock.faults import (
     draw_response_faults,
 )
 from pets.mock.matching import QuestionMatcher
-from pets.mock.requests import CompletionRequest, prompt_tokens
+from pets.mock.requests import CompletionRequest, parse_request, prompt_tokens
 from pets.mock.responses import CompletionResponse
-from pets.mock.strict import Flavour
 from pets.mock.text import TraceText, render
 from pets.openai.errors import ApiError
 
@@ -64,9 +63,8 @@ class MockModel:
     ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
     ``refused_questions`` get 400, and so do those that want more tokens than ``max_model_len`` leaves beside the
-    prompt; more than ``request_limit`` allows get 429. A ``hostile`` mock also has a model for every misbehaviour of
-    :mod:`pets.mock.hostile`, a ``strict`` one refuses fields as a host of :mod:`pets.mock.strict` does. With a
-    ``prompt_cache`` the usage tells how many tokens of prompts came before.
+    prompt; more than ``request_limit`` allows get 429. With a ``prompt_cache`` the usage tells how many tokens of
+    prompts came before. A subclass may refuse more requests (:meth:`parse`) or answer otherwise (:meth:`respond`).
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -86,8 +84,6 @@ class MockModel:
         request_limit: RequestLimit | None = None,
         refused_questions: Collection[str] = (),
         api_key: str | None = None,
-        hostile: bool = False,
-        strict: Flavour | None = None,
         prompt_cache: bool = False,
         seed: int = 0,
         prompts: Mapping[str, str] | None = None,
@@ -105,7 +101,7 @@ class MockModel:
             raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
-        self.hostile, self.strict, self.max_model_len, self.seed = hostile, strict, max_model_len, seed
+        self.max_model_len, self.seed = max_model_len, seed
         self.stats = MockStats()
         self._cached_prompts: set[str] | None = set() if prompt_cache else None
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
@@ -117,6 +113,10 @@ class MockModel:
     def rate_limit_headers(self) -> list[tuple[bytes, bytes]]:
         """The ``x-ratelimit-*`` headers of the next response; none where requests are not limited."""
         return [] if self._bucket is None else self._bucket.headers()
+
+    def parse(self, body: bytes, chat: bool) -> CompletionRequest:
+        """The request that a body is; what is wrong with it raises an :class:`ApiError`."""
+        return parse_request(body, self.model, chat)
 
     def admit(self, request: CompletionRequest) -> None:
         """Refuse a request that comes too soon, wants more choices than there are slots, or asks what is refused."""
@@ -173,7 +173,6 @@ class MockModel:
             top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
             extra=self._happens("extra_logprob", faults, bool(request.top) and "no_logprobs" not in faults),
             apart=self._happens("reasoning_apart", faults, request.chat),
-            flavour=self.strict,
             cached_tokens=self._cached_tokens(request),
             usage_of_one=self._happens("usage_of_one", faults, tells_usage and len(choices) > 1),
         )

@@ -1,10 +1,9 @@
-"""Requests: parsed, checked, and the same for both endpoints. Unknown fields are passed over, unless it is strict."""
+"""Requests: parsed, checked, and the same for both endpoints. Unknown fields are passed over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.mock.strict import Flavour, check_fields
 from pets.mock.structured import function_called, wants_json
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
@@ -35,11 +34,9 @@ class CompletionRequest:
     json: bool = False
 
 
-def parse_request(body: bytes, model: str, chat: bool, flavour: Flavour | None = None) -> CompletionRequest:
-    """Parse and check a body; an :class:`ApiError` names the field that is wrong, in a strict host's ``flavour``."""
+def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
+    """Parse and check a body; an :class:`ApiError` names the field that is wrong."""
     fields = json_object(body)
-    if flavour is not None:
-        check_fields(fields, flavour)
     _check_model(fields.get("model"), model)
     stream = flag(fields, "stream")
     options = object_field(fields, "stream_options")

@@ -7,7 +7,6 @@ from itertools import accumulate
 
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.requests import CompletionRequest
-from pets.mock.strict import Flavour, usage_json
 from pets.mock.structured import json_answer, tool_calls
 from pets.mock.text import TraceText, split_delta, split_message
 
@@ -33,7 +32,6 @@ class CompletionResponse:
     extra: bool = False
     usage_of_one: bool = False
     apart: bool = False
-    flavour: Flavour | None = None
     cached_tokens: int | None = None
 
     def structured(self, index: int) -> str | None:
@@ -55,13 +53,9 @@ class CompletionResponse:
         """The ``usage`` object, as JSON."""
         counted = self.choices[:1] if self.usage_of_one else self.choices
         tokens = sum(choice.tokens for choice in counted)
-        thoughts = sum(choice.tokens - (choice.finish == "stop") for choice in counted) if self.hides_thoughts else 0
-        return usage_json(self.flavour, self.prompt_tokens, tokens, thoughts, self.cached_tokens)
-
-    @property
-    def hides_thoughts(self) -> bool:
-        """Whether a chat's thoughts are not shown, only counted."""
-        return self.flavour in ("openai", "gemini") and self.request.chat
+        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        cached = {} if self.cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
+        return json.dumps({**usage, "total_tokens": self.prompt_tokens + tokens, **cached})
 
     def steps(self) -> Iterator[str]:
         """The events of a stream: one string per step, in which every choice that goes on gives one token."""
@@ -102,13 +96,7 @@ class CompletionResponse:
         pieces = choice.pieces()
         thinks = choice.text.startswith("<think>")
         for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
-            if self.hides_thoughts and thinks and not split_delta(piece, thinks).startswith('"content"'):
-                continue
-            content = (
-                f'"delta":{{{split_delta(piece, thinks)}}}'
-                if self.apart or self.hides_thoughts
-                else f"{key}{json.dumps(piece)}{close}"
-            )
+            content = f'"delta":{{{split_delta(piece, thinks)}}}' if self.apart else f"{key}{json.dumps(piece)}{close}"
             ids = f'"token_ids":[{i}],' if self.request.token_ids else ""
             yield f'{before}{start}{content},{ids}"logprobs":{logprobs},{going}'
             before = ""
@@ -140,9 +128,7 @@ def whole_body(response: CompletionResponse) -> bytes:
 
 def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
     text, logprobs = json.dumps(choice.text), "null"
-    content = split_message(choice.text) if response.apart or response.hides_thoughts else f'"content":{text}'
-    if response.hides_thoughts:
-        content = content[content.index('"content":') :]
+    content = split_message(choice.text) if response.apart else f'"content":{text}'
     content = response.structured(index) or content
     body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
     if response.request.token_ids:

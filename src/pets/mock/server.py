@@ -20,9 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pets.mock.batches import MockBatches
 from pets.mock.faults import FatalFault
-from pets.mock.hostile import HOSTILE_PREFIX, MISBEHAVIOURS, hostile_request, misbehave
 from pets.mock.model import MockModel
-from pets.mock.requests import parse_request
 from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
 from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
@@ -37,14 +35,21 @@ MAX_BODY_BYTES = 32 << 20
 MAX_FORM_BYTES = 64 << 10  # around an uploaded file
 
 
-def serve(mock: MockModel, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``ready`` is told the URL as soon as connections are taken. Port 0 takes a free one."""
+def serve(
+    mock: MockModel | ASGIApp, host: str = "127.0.0.1", port: int = 8000, *, ready: Callable[[str], None]
+) -> None:
+    """Serve a mock, or an application around its :func:`app`, until interrupted.
+
+    ``ready`` is told the URL as soon as connections are taken. Port 0 takes a free one.
+    """
     foreground(_server(mock), host, port, lambda url: ready(f"{url}/v1"))
 
 
 @contextlib.contextmanager
-def running(mock: MockModel, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def running(mock: MockModel | ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """A mock in a thread of its own for as long as the block lasts; the value is the URL for an OpenAI client.
+
+    An application around a mock's :func:`app` is served likewise.
 
     >>> import httpx
     >>> from pets.mock import DistributionAnswers
@@ -88,17 +93,17 @@ class _Pages:
         self._mock = mock
 
     async def models(self, request: Request) -> Response:
-        """The one model there is, and a model for every misbehaviour of a hostile mock."""
+        """The one model there is."""
         _authorize(self._mock, request.scope)
-        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names()]})
+        return JSONResponse({"object": "list", "data": [self._model()]})
 
     async def model(self, request: Request) -> Response:
         """One model by name."""
         _authorize(self._mock, request.scope)
-        if (name := request.path_params["model"]) not in self._names():
+        if (name := request.path_params["model"]) != self._mock.model:
             message = f"The model {name!r} does not exist; this server has {self._mock.model!r}."
             raise ApiError(message, param="model", status=404, code="model_not_found")
-        return JSONResponse(self._model(name))
+        return JSONResponse(self._model())
 
     async def stats(self, request: Request) -> Response:
         """The statistics; with ``?questions=1`` also the traces per question."""
@@ -113,12 +118,9 @@ class _Pages:
         )
         return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
 
-    def _names(self) -> list[str]:
-        return [self._mock.model, *(HOSTILE_PREFIX + name for name in MISBEHAVIOURS if self._mock.hostile)]
-
-    def _model(self, name: str) -> dict[str, object]:
+    def _model(self) -> dict[str, object]:
         context = {} if self._mock.max_model_len is None else {"max_model_len": self._mock.max_model_len}
-        return {"id": name, "object": "model", "created": 0, "owned_by": "pets", **context}
+        return {"id": self._mock.model, "object": "model", "created": 0, "owned_by": "pets", **context}
 
 
 class _Batches:
@@ -216,12 +218,7 @@ class _Completions:
         try:
             _authorize(mock, scope)
             body = await exchange.body(MAX_BODY_BYTES)
-            hostile = hostile_request(body, exchange.headers, self._chat) if mock.hostile else None
-            if hostile is not None:
-                mock.stats.faults[HOSTILE_PREFIX + hostile.name] += 1
-                await misbehave(exchange, hostile)
-                return
-            request = parse_request(body, mock.model, self._chat, mock.strict)
+            request = mock.parse(body, self._chat)
             mock.admit(request)
         except ClientGoneError:
             mock.stats.abandoned += 1
@@ -351,10 +348,10 @@ class _Protocol(BoundedProtocol):
         self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.close}
 
 
-def _server(mock: MockModel) -> Server:
+def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     config = uvicorn.Config(
-        app(mock),
+        app(mock) if isinstance(mock, MockModel) else mock,
         http=partial(_Protocol, limits),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",

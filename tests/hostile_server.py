@@ -1,22 +1,27 @@
-"""The misbehaviours of a hostile or broken server, one per model name: ``hostile/NAME``.
+"""A mock with one more model for each misbehaviour of a hostile or broken server: ``hostile/NAME``.
+
+    python -m tests.hostile_server [--answers FILE] [--tokens-per-second X] [--port N]
 
 Where :mod:`pets.mock.faults` spoils some of the replies of a good server, here every reply of a model is wrong in its
-one way: bodies, choices, usages, texts, statuses, headers, or the time that they take.
+one way: bodies, choices, usages, texts, statuses, headers, or the time that they take. ``GET /v1/models`` lists them.
 """
 
+import argparse
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
-from pets.openai.asgi import JSON, Exchange
-
-__all__ = ["BIG", "HOSTILE_PREFIX", "MISBEHAVIOURS", "HostileReply", "HostileRequest", "hostile_request", "misbehave"]
+from pets.mock import DistributionAnswers, MockModel, app, serve
+from pets.openai.asgi import JSON, ClientGoneError, Exchange
 
 HOSTILE_PREFIX = "hostile/"
+MAX_BODY_BYTES = 32 << 20
 TEXT_CHARACTERS = 10_000  # of the texts that are hard to read
 BLOCK_BYTES = 1 << 16
 HUGE_BYTES = 100 << 20  # of what has an end
@@ -84,6 +89,38 @@ def hostile_request(content: bytes, headers: Mapping[str, str], chat: bool) -> H
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return HostileRequest(name, headers, fields, chat) if name in MISBEHAVIOURS and name != fields["model"] else None
+
+
+class HostileServer:
+    """The ASGI application of a mock that also misbehaves, by the model that a request names."""
+
+    def __init__(self, mock: MockModel) -> None:
+        self._mock, self._app = mock, app(mock)
+
+    async def __call__(self, scope, receive, send) -> None:
+        exchange = Exchange(scope, receive, send)
+        if scope["path"] == "/v1/models":
+            names = [self._mock.model, *(HOSTILE_PREFIX + name for name in MISBEHAVIOURS)]
+            models = [{"id": name, "object": "model"} for name in names]
+            await exchange.respond(200, json.dumps({"object": "list", "data": models}).encode())
+            return
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        try:
+            content = await exchange.body(MAX_BODY_BYTES)
+        except ClientGoneError:
+            return
+        request = hostile_request(content, exchange.headers, scope["path"].endswith("/chat/completions"))
+        if request is not None:
+            await misbehave(exchange, request)
+            return
+        parts = [{"type": "http.request", "body": content}]
+
+        async def receive_again():
+            return parts.pop() if parts else await receive()
+
+        await self._app(scope, receive_again, send)
 
 
 async def misbehave(exchange: Exchange, request: HostileRequest) -> None:
@@ -431,3 +468,18 @@ MISBEHAVIOURS: Mapping[str, Misbehaviour] = {
 
 BIG = frozenset(name for name in MISBEHAVIOURS if name.startswith(("bomb", "huge", "endless")))
 """Those that send more than 50 MB where the client lets them."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=Path, help="A JSON file of known answers, as `pets mock` takes it.")
+    parser.add_argument("--tokens-per-second", type=float, default=0.0)
+    parser.add_argument("--port", type=int, default=0)
+    args = parser.parse_args()
+    answers = json.loads(args.answers.read_bytes()) if args.answers else {"q": {"4": 1.0}}
+    mock = MockModel(DistributionAnswers(answers), tokens_per_second=args.tokens_per_second)
+    serve(HostileServer(mock), port=args.port, ready=lambda url: sys.stderr.write(f"{url}\n"))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,12 +8,15 @@ from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Prompt
 
+from .strict_host import StrictMock
+
 FLAVOURS = ("openai", "mistral", "gemini")
 PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(10)]
 
 
-def asked(flavour, mock=None, **options):
-    model = MockModel(synthetic(10, strength=0.3), strict=flavour, **(mock or {}))
+def asked(flavour, **options):
+    answers = synthetic(10, strength=0.3)
+    model = MockModel(answers) if flavour is None else StrictMock(answers, flavour=flavour)
     with running(model) as url:
         return model, solve(PROBLEMS, endpoint=url, model="mock", **{"budget": "8x", **options})
 

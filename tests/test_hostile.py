@@ -20,8 +20,9 @@ from pets.cli import main as cli
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
-from pets.mock.hostile import BIG, MISBEHAVIOURS
 from pets.policies.online_grid import OnlineGrid
+
+from .hostile_server import BIG, MISBEHAVIOURS, HostileServer
 
 KEY = "sk-UPSTREAM/secret+123~456"
 FORMS = [KEY, base64.b64encode(KEY.encode()).decode(), quote(KEY), quote(KEY, safe=""), KEY.replace("/", "\\/")]
@@ -35,13 +36,9 @@ MAX_RSS_KB = 400_000
 pytestmark = pytest.mark.timeout(60)  # nothing hangs
 
 
-def new_mock():
-    return MockModel(DistributionAnswers({"q": {"4": 1.0}}), hostile=True)
-
-
 @pytest.fixture(scope="module")
 def upstream():
-    with running(new_mock()) as url:
+    with running(HostileServer(MockModel(DistributionAnswers({"q": {"4": 1.0}})))) as url:
         yield url
 
 
@@ -149,16 +146,10 @@ def test_the_misbehaviours_are_models(upstream):
     assert names == {"mock", *(f"hostile/{name}" for name in MISBEHAVIOURS)} and len(MISBEHAVIOURS) >= 100
 
 
-def test_a_mock_that_is_not_hostile_has_none_of_them():
-    with running(MockModel(DistributionAnswers({"q": {"4": 1.0}}))) as url:
-        body = {"model": "hostile/null", "prompt": "q"}
-        assert httpx.post(f"{url}/completions", json=body, trust_env=False).status_code == 404
-
-
 @contextlib.contextmanager
 def serving(*words, **environment):
-    """A verb that serves, in a process of its own: the process and its URL."""
-    command = [sys.executable, "-m", "pets", *words, "--port", "0"]
+    """A module that serves, in a process of its own: the process and its URL."""
+    command = [sys.executable, "-m", *words, "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         line = next(line for line in process.stderr if "http://" in line)
@@ -174,8 +165,8 @@ def test_a_served_gateway_logs_prints_and_stores_no_key(tmp_path):
     echoes = [name for name in SMALL if name.startswith("echo_")]
     assert len(echoes) > 20
     with (
-        serving("mock", "--hostile") as (_, upstream),
-        serving("serve", "--upstream", upstream, *store, PETS_UPSTREAM_KEY=KEY) as (_, url),
+        serving("tests.hostile_server") as (_, upstream),
+        serving("pets", "serve", "--upstream", upstream, *store, PETS_UPSTREAM_KEY=KEY) as (_, url),
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=30, trust_env=False) as client,
     ):
         statuses = {ask(client, prefix + name)[0] for name in echoes for prefix in ("hostile/", "pets/hostile/")}
@@ -190,8 +181,8 @@ def test_a_served_gateway_logs_prints_and_stores_no_key(tmp_path):
 def test_what_has_no_end_takes_no_memory_and_others_are_served():
     options = [*("--answer", "number", "--timeout", "5", "--log-level", "WARNING")]
     with (
-        serving("mock", "--hostile") as (_, upstream),
-        serving("serve", "--upstream", upstream, *options, PETS_UPSTREAM_KEY=KEY) as (process, url),
+        serving("tests.hostile_server") as (_, upstream),
+        serving("pets", "serve", "--upstream", upstream, *options, PETS_UPSTREAM_KEY=KEY) as (process, url),
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=120, trust_env=False) as client,
     ):
         for name in sorted(BIG):

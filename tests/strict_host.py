@@ -1,16 +1,19 @@
-"""Hosts that refuse what they do not know, each in its own words: OpenAI's reasoning models, Mistral, Gemini.
+"""Mocks of hosts that refuse what they do not know, each in its own words: OpenAI's reasoning models, Mistral, Gemini.
 
-The errors are those that their users report. A mock with such a flavour also counts tokens as the host does, and keeps
-its model's thoughts to itself.
+The errors are those that their users report. Such a mock also counts tokens as the host does, and OpenAI's and Gemini's
+keep the model's thoughts to themselves.
 """
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal
 
+from pets.mock import MockModel
+from pets.mock.responses import CompletionResponse
+from pets.mock.text import split_message
 from pets.openai.errors import ApiError
-
-__all__ = ["Flavour", "StrictRefusalError", "check_fields", "usage_json"]
+from pets.openai.fields import json_object
 
 Flavour = Literal["openai", "mistral", "gemini"]
 COMMON = {"model", "messages", "prompt", "n", "stop", "stream", "temperature", "top_p", "response_format", "tools"}
@@ -85,21 +88,60 @@ def _check_openai(fields: Mapping[str, Any], unknown: list[str]) -> None:
             raise ApiError(message, param=name, code="unsupported_parameter")
 
 
-def usage_json(
-    flavour: Flavour | None, prompt_tokens: int, tokens: int, thoughts: int, cached_tokens: int | None = None
-) -> str:
-    """The ``usage`` object of a host; ``thoughts`` of the ``tokens`` were never shown.
+class StrictMock(MockModel):
+    """A mock that is as strict as the host of its flavour."""
 
-    >>> usage_json("openai", 10, 90, 80)
-    '{"prompt_tokens":10,"completion_tokens":90,"total_tokens":100,"completion_tokens_details":{"reasoning_tokens":80}}'
-    >>> usage_json("gemini", 10, 90, 80)
-    '{"prompt_tokens":10,"completion_tokens":10,"total_tokens":100}'
-    """
-    shown = tokens - thoughts if flavour == "gemini" else tokens
-    details = f',"completion_tokens_details":{{"reasoning_tokens":{thoughts}}}' if flavour == "openai" else ""
-    if cached_tokens is not None:
-        details += f',"prompt_tokens_details":{{"cached_tokens":{cached_tokens}}}'
-    return (
-        f'{{"prompt_tokens":{prompt_tokens},"completion_tokens":{shown},'
-        f'"total_tokens":{prompt_tokens + tokens}{details}}}'
-    )
+    def __init__(self, *args: Any, flavour: Flavour, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.flavour = flavour
+
+    def parse(self, body, chat):
+        """The request, if the host takes all of its fields."""
+        check_fields(json_object(body), self.flavour)
+        return super().parse(body, chat)
+
+    def respond(self, request, spoiled=False):
+        """The response with the host's usage and without the thoughts that it hides."""
+        response, late = super().respond(request, spoiled)
+        if self.flavour == "mistral" or not request.chat:
+            return response, late
+        kind = OpenAIResponse if self.flavour == "openai" else GeminiResponse
+        return kind(**{field.name: getattr(response, field.name) for field in fields(response)}), late
+
+
+class HiddenThoughtsResponse(CompletionResponse):
+    """A chat's response whose thoughts are counted and not shown."""
+
+    __slots__ = ()
+
+    @property
+    def thoughts(self) -> int:
+        """The tokens of all choices but for those that close them."""
+        return sum(choice.tokens - (choice.finish == "stop") for choice in self.choices)
+
+    def structured(self, index: int) -> str | None:
+        """The message without the thoughts."""
+        message = split_message(self.choices[index].text)
+        return super().structured(index) or message[message.index('"content":') :]
+
+
+class OpenAIResponse(HiddenThoughtsResponse):
+    """Thoughts are part of the completion's tokens, and told apart in its details."""
+
+    __slots__ = ()
+
+    def usage(self) -> str:
+        """The ``usage`` object, as JSON."""
+        details = {"completion_tokens_details": {"reasoning_tokens": self.thoughts}}
+        return json.dumps(json.loads(super().usage()) | details)
+
+
+class GeminiResponse(HiddenThoughtsResponse):
+    """Thoughts are part of the total alone."""
+
+    __slots__ = ()
+
+    def usage(self) -> str:
+        """The ``usage`` object, as JSON."""
+        usage = json.loads(super().usage())
+        return json.dumps(usage | {"completion_tokens": usage["completion_tokens"] - self.thoughts})
