@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pets.core.outlook import Mixture, Outlook
+from pets.core.sequential_design import Mixture, SequentialDesign
 from pets.core.tally import Tally
 from pets.core.waves import Wave, _filled, dealt_shares, plan_wave
 
@@ -29,11 +29,11 @@ def test_the_last_wave_is_as_good_as_any_allocation_of_the_budget(budget):
     """Exhaustive search over three questions; a step of an envelope may be left half-way, but no further."""
     tallies = [Tally((1,), options=2), Tally((2, 1), options=2), Tally((2, 2), options=2)]
     plan = plan_wave(of(FLAT), dict.fromkeys(tallies, 1), Wave(budget, 1, cap=12))
-    outlook = Outlook(FLAT, 12)
+    design = SequentialDesign(FLAT, 12)
 
     def doubt(tally, k):
         t = tally.votes
-        look = outlook.looks({t: outlook.rows([tally.counts])}, np.zeros(1), 1, range(1, 13))[t]
+        look = design.looks({t: design.rows([tally.counts])}, np.zeros(1), 1, range(1, 13))[t]
         return look.cost[0, look.ends.tolist().index(t + k), 0]
 
     table = {tally: [doubt(tally, k) for k in range(min(budget, 12 - tally.votes) + 1)] for tally in tallies}

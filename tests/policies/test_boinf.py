@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import gamma
 
-from pets.core.pairs import doubt_by_pairs
+from pets.core.certificate import doubt_by_pairs
 from pets.core.policy import View
 from pets.core.tally import Tally
 from pets.errors import InputError

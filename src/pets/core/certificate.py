@@ -57,6 +57,7 @@ __all__ = [
     "Decision",
     "certificate",
     "decision_certificate",
+    "doubt_by_pairs",
     "expected_consistency",
     "expected_share",
     "p_good",
@@ -265,6 +266,25 @@ def _not_behind(
     sure = float(mine[settled] @ _negative_binomial(A - first, p, m - settled))
     doubtful = float(mine[open_x] @ _not_passed(rivals, lead, slack, p, m, open_x))
     return min(1.0, max(0.0, (sure + doubtful) / total))
+
+
+def doubt_by_pairs(alpha: Sequence[float], zone: float) -> float:
+    r"""The sum over rivals of P(its share exceeds the first one's by more than ``zone``), pair by pair; 1 at most.
+
+    Under theta ~ Dir(alpha) the leader's share x of the pair that it makes with rival k is Beta(alpha_1, alpha_k),
+    whatever the pair's share S of all. The rival is ahead by more than the zone where x < (1 - zone / S) / 2. With S at
+    its mean, and the rivals added up,
+
+        doubt = sum_k I_{(1 - zone / S_k) / 2}(alpha_1, alpha_k),     S_k = (alpha_1 + alpha_k) / sum alpha:
+
+    exact for two answers, and hundreds of times as fast as :func:`p_good`, which is exact for any number.
+
+    >>> round(doubt_by_pairs((3.0, 2.0), 0.1), 12) == round(float(betainc(3.0, 2.0, 0.45)), 12)
+    True
+    """
+    first, rivals = alpha[0], np.array(alpha[1:])
+    bars = np.maximum(0.0, (1.0 - zone * sum(alpha) / (first + rivals)) / 2.0)
+    return min(1.0, float(betainc(first, rivals, bars).sum()))
 
 
 @lru_cache(maxsize=1 << 17)

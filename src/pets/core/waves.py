@@ -1,13 +1,13 @@
 """Waves: what each question gets when the budget is spent in a few parallel batches of all questions.
 
-What a wave leaves for later ones has a value: a question that will be looked at again is bought less now. The outlook
-(:mod:`pets.core.outlook`) knows, at a price of lambda for each trace, the best size of a question's part now and what
-all waves to come are expected to take. lambda is one for all questions, such that this expected spend meets the budget
-left (Lagrange: no other plan has less expected doubt at the same expected spend). Each wave plans anew from what came
-back. In the last one nothing is left to expectation: the budget goes, to the trace, to the steepest parts of the
-convex envelopes of each question's doubt.
+What a wave leaves for later ones has a value: a question that will be looked at again is bought less now. The design
+(:mod:`pets.core.sequential_design`) knows, at a price of lambda for each trace, the best size of a question's part now
+and what all waves to come are expected to take. lambda is one for all questions, such that this expected spend meets
+the budget left (Lagrange: no other plan has less expected doubt at the same expected spend). Each wave plans anew from
+what came back. In the last one nothing is left to expectation: the budget goes, to the trace, to the steepest parts of
+the convex envelopes of each question's doubt.
 
-What does not fit the outlook's lattice is made to: answers beyond the third and traces without an answer count as
+What does not fit the design's lattice is made to: answers beyond the third and traces without an answer count as
 traces that do not vote, a set of more options (an open one has 8) becomes 3 of such strengths that two traces agree as
 often, and counts beyond the lattice are scaled down to half of it. Traces in flight are paid for, and come back with
 this wave.
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.okg import voting_chance
-from pets.core.outlook import Look, Mixture, Outlook
+from pets.core.sequential_design import Look, Mixture, SequentialDesign
 from pets.core.tally import Tally
 
 __all__ = ["Wave", "dealt_shares", "plan_wave"]
@@ -128,13 +128,13 @@ class _State:
     room: int
 
     @classmethod
-    def of(cls, tally: Tally, questions: int, outlook: Outlook, cap: int | None) -> "_State":
-        """The tally in this outlook's lattice."""
-        counts = tally.counts[: outlook.M]
+    def of(cls, tally: Tally, questions: int, design: SequentialDesign, cap: int | None) -> "_State":
+        """The tally in this design's lattice."""
+        counts = tally.counts[: design.M]
         votes = sum(counts)
         rate = voting_chance(tally) * (votes + 1) / (tally.votes + 1)
-        if votes > outlook.T or (votes > FAR * outlook.T and cap != outlook.T):
-            scale = outlook.T / (2 * votes)
+        if votes > design.T or (votes > FAR * design.T and cap != design.T):
+            scale = design.T / (2 * votes)
             counts = tuple(sorted((round(count * scale) for count in counts), reverse=True))
             rate *= scale
         return cls(tally, questions, counts, rate, max(0, (1 << 40) if cap is None else cap - tally.launched))
@@ -159,9 +159,9 @@ Offer = tuple[_State, Indices, Floats]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """States with one outlook, by their total."""
+    """States with one design, by their total."""
 
-    outlook: Outlook
+    design: SequentialDesign
     states: tuple[_State, ...]
 
     def looks(self, prices: Floats, waves: int, ends: Sequence[int]) -> Iterator[tuple[_State, Look]]:
@@ -169,8 +169,8 @@ class _Group:
         by_total: defaultdict[int, list[_State]] = defaultdict(list)
         for state in self.states:
             by_total[sum(state.counts)].append(state)
-        rows = {total: self.outlook.rows([state.counts for state in here]) for total, here in by_total.items()}
-        looks = self.outlook.looks(rows, prices, waves, ends)
+        rows = {total: self.design.rows([state.counts for state in here]) for total, here in by_total.items()}
+        looks = self.design.looks(rows, prices, waves, ends)
         for total, here in by_total.items():
             look = looks[total]
             for state, cost, votes in zip(here, look.cost, look.votes, strict=True):
@@ -199,15 +199,15 @@ def _argmin(cost: Floats) -> Indices:
 def _groups(
     prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], cap: int | None, zone: float
 ) -> list[_Group]:
-    """The states by their priors, each in its outlook."""
+    """The states by their priors, each in its design."""
     by_prior: defaultdict[Mixture, list[tuple[Tally, int]]] = defaultdict(list)
     for tally, questions in states.items():
         by_prior[prior(tally).of_at_most(max(HORIZONS))].append((tally, questions))
     groups = []
     for mixture, tallies in by_prior.items():
         horizon = HORIZONS[mixture.M]
-        outlook = Outlook(mixture, horizon if cap is None else min(horizon, cap), zone)
-        groups.append(_Group(outlook, tuple(_State.of(*row, outlook, cap) for row in tallies)))
+        design = SequentialDesign(mixture, horizon if cap is None else min(horizon, cap), zone)
+        groups.append(_Group(design, tuple(_State.of(*row, design, cap) for row in tallies)))
     return groups
 
 
@@ -234,7 +234,7 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
     plan: Plan = {}
     steps: list[tuple[float, int, Tally, int]] = []
     for group in groups:
-        for state, look in group.looks(np.zeros(1), 1, range(1, group.outlook.T + 1)):
+        for state, look in group.looks(np.zeros(1), 1, range(1, group.design.T + 1)):
             plan[state.tally] = [0] * state.questions
             reach, sizes = state.within_reach(look.ends)
             for slope, end in _envelope(sizes.tolist(), look.cost[reach, 0].tolist()):

@@ -4,7 +4,7 @@ theta ~ Dir(alpha), mu_m ~ N(beta_m, v_m) independent. With theta_m = G_m / sum 
 
     P_m = integral f_m(z) prod_{k != m} F_k(z) dz = integral T(z) lambda_m(z) dz,   T = prod F,  lambda = f / F
 
-is a trapezoid sum over log|z| on both sides of zero (:mod:`pets.core.lattice`); no Monte Carlo.
+is a trapezoid sum over log|z| on both sides of zero (:mod:`pets.core.gamma_normal`); no Monte Carlo.
 
 Liu et al., "PETS: Principled and Efficient Test-Time Self-Consistency", section "Offline PETS" and appendix
 "Bayesian MDP"; Chen, Lin and Zhou, "Optimistic Knowledge Gradient Policy for Optimal Budget Allocation in
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pets.core.lattice import Options, curves
+from pets.core.gamma_normal import Options, curves
 from pets.errors import InputError
 
 if TYPE_CHECKING:

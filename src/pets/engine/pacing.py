@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from pets.core.outlook import Mixture, Outlook
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
+from pets.core.sequential_design import Mixture, SequentialDesign
 from pets.core.waves import ENDS, HORIZONS
 
 __all__ = ["Pace", "WaveClock", "pace_of"]
@@ -85,9 +85,9 @@ class Pace:
         if not self.waves or self.questions < 2:  # a single question gets all there is, whenever that is decided
             return 0.0
         mixture = Mixture(options or OPEN_SLOTS, STRENGTHS, LearnedPrior().shares[0])
-        outlook = Outlook(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
+        design = SequentialDesign(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
         waves, mean = (self.waves, max(self.waves, ENOUGH_WAVES)), self.traces / self.questions
-        given_up, least = (_doubt(outlook, many, mean) for many in waves)
+        given_up, least = (_doubt(design, many, mean) for many in waves)
         return 100 * max(0.0, given_up - least)
 
     def limit(self, left: int) -> int:
@@ -160,10 +160,10 @@ def _tail(k: float, rounds: float, concurrency: int) -> float:
     return k * (1 + math.log(begin / (k * k))) - begin / concurrency
 
 
-def _doubt(outlook: Outlook, waves: int, mean_traces: float) -> float:
+def _doubt(design: SequentialDesign, waves: int, mean_traces: float) -> float:
     """The expected share of wrong verdicts when the best plan of so many waves spends so much on new questions."""
-    ends = [end for end in ENDS if end <= outlook.T]
-    look = outlook.looks({0: outlook.rows([()])}, PRICES, waves, ends)[0]
+    ends = [end for end in ENDS if end <= design.T]
+    look = design.looks({0: design.rows([()])}, PRICES, waves, ends)[0]
     best = look.cost[0].argmin(axis=0), np.arange(len(PRICES))
     votes = look.votes[0][best]
     return float(np.interp(mean_traces, votes, look.cost[0][best] - PRICES * votes))

@@ -12,7 +12,7 @@ Aggarwal, Madaan, Yang and Mausam, "Let's Sample Step by Step" (EMNLP 2023): 0.9
 
 With a ``zone``, which the paper does not know, a rival counts only when its share of all votes is that much larger than
 the leader's. With S the pair's share of the votes the bar is (1 - zone / S) / 2 instead of 1/2: exact for two answers.
-In the Dirichlet form rivals add up (:mod:`pets.core.pairs`).
+In the Dirichlet form rivals add up (:mod:`pets.core.certificate`).
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from typing import ClassVar, Literal
 
 from scipy.special import betainc
 
+from pets.core.certificate import doubt_by_pairs
 from pets.core.dirichlet import p_leader_counts
 from pets.core.okg import check_zone
-from pets.core.pairs import doubt_by_pairs
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError

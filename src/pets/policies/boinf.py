@@ -11,7 +11,7 @@ of their program. They draw theta 1000 times; here P is an integral, so large fa
 rule is asked from the first vote on: one vote has factor 4.1, so thresholds up to that stop at it.
 
 With a ``zone``, which the paper does not know, P is the chance that no share exceeds the leader's by more than that,
-rivals added up (:mod:`pets.core.pairs`).
+rivals added up (:mod:`pets.core.certificate`).
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from functools import lru_cache
 from math import inf
 from typing import ClassVar
 
+from pets.core.certificate import doubt_by_pairs
 from pets.core.dirichlet import p_argmax
 from pets.core.okg import check_zone
-from pets.core.pairs import doubt_by_pairs
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError

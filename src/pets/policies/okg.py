@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from pets.core.okg import check_prior, check_zone, okg_index, voting_chance
-from pets.core.outlook import Mixture
 from pets.core.policy import IndexPolicy, View
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior, class_tokens, fit_prior
+from pets.core.sequential_design import Mixture
 from pets.core.tally import Tally
 from pets.core.waves import Wave, plan_wave
 from pets.errors import InputError

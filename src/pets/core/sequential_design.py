@@ -1,4 +1,4 @@
-r"""The outlook: what a question's doubt will be after k more votes, or after waves of them that are decided on the way.
+r"""Expected error of a question after k more votes, or under an optimal plan of several waves.
 
 With w waves to come and a price of lambda for each vote, a question with counts n is best served by
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import betainc, gammaln
 
-__all__ = ["Look", "Mixture", "Outlook"]
+__all__ = ["Look", "Mixture", "SequentialDesign"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -84,11 +84,11 @@ class _Layer:
     places: Indices
 
 
-class Outlook:
-    """The outlook of questions with up to ``T`` votes under a mixture.
+class SequentialDesign:
+    """The design of questions with up to ``T`` votes under a mixture.
 
-    >>> outlook = Outlook(Mixture(2, (1.0,), (1.0,)), T=8)
-    >>> [round(outlook.doubt(counts), 3) for counts in ((), (1,), (2, 1), (4,))]
+    >>> design = SequentialDesign(Mixture(2, (1.0,), (1.0,)), T=8)
+    >>> [round(design.doubt(counts), 3) for counts in ((), (1,), (2, 1), (4,))]
     [0.5, 0.25, 0.312, 0.031]
     """
 
@@ -133,8 +133,8 @@ class Outlook:
 
         A wave may go on to the totals in ``ends``.
 
-        >>> outlook = Outlook(Mixture(2, (1.0,), (1.0,)), T=8)
-        >>> look = outlook.looks({3: outlook.rows([(2, 1)])}, np.array([0.01]), waves=1, ends=(4, 5, 8))[3]
+        >>> design = SequentialDesign(Mixture(2, (1.0,), (1.0,)), T=8)
+        >>> look = design.looks({3: design.rows([(2, 1)])}, np.array([0.01]), waves=1, ends=(4, 5, 8))[3]
         >>> look.ends.tolist(), look.cost[0, :, 0].round(3).tolist(), look.votes[0, :, 0].tolist()
         ([3, 4, 5, 8], [0.312, 0.322, 0.27, 0.265], [0.0, 1.0, 2.0, 5.0])
         """

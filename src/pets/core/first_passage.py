@@ -1,4 +1,4 @@
-r"""The gain of a race: traces until the leader is one vote further ahead of a rival, or until k votes are in.
+r"""Gain of sampling until the lead grows by one vote, at most k votes.
 
 A batch (:mod:`pets.core.lookahead`) draws all its traces whatever they say. Who may stop as soon as the doubt is gone
 needs fewer: at (6, 1) one more vote for the leader mostly ends it. A race k of the leader (n_1 votes) with a rival

@@ -1,4 +1,4 @@
-"""The outlook of waves against plain recursion over every sequence of votes, and its limits: one wave, and many."""
+"""The design of waves against plain recursion over every sequence of votes, and its limits: one wave, and many."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc, gammaln
 
-from pets.core.outlook import Mixture, Outlook
+from pets.core.sequential_design import Mixture, SequentialDesign
 
 MIXTURES = [
     Mixture(2, (1.0,), (1.0,)),
@@ -69,27 +69,27 @@ class Plain:
         return min(stop, price + self.batch(counts, 1, lambda n: self.sequential(n, price)))
 
 
-def look(outlook, counts, prices, waves, ends):
+def look(design, counts, prices, waves, ends):
     seen = tuple(n for n in sorted(counts, reverse=True) if n)
-    return outlook.looks({sum(counts): outlook.rows([seen])}, prices, waves, ends)[sum(counts)]
+    return design.looks({sum(counts): design.rows([seen])}, prices, waves, ends)[sum(counts)]
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_doubts_are_those_of_every_continuation(mixture):
-    outlook, plain = Outlook(mixture, 6), Plain(mixture, 6)
+    design, plain = SequentialDesign(mixture, 6), Plain(mixture, 6)
     for counts in [(0, 0), (1, 0), (2, 1), (1, 1), (3, 1), (3, 3), (2, 0)]:
         padded = counts + (0,) * (mixture.M - 2)
-        assert outlook.doubt([n for n in counts if n]) == pytest.approx(plain.doubts(padded)[0], rel=1e-9)
+        assert design.doubt([n for n in counts if n]) == pytest.approx(plain.doubts(padded)[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
 @pytest.mark.parametrize("waves", [1, 2, 3])
 def test_the_cost_of_waves_is_that_of_plain_recursion(mixture, waves):
     T = 5
-    outlook, plain = Outlook(mixture, T), Plain(mixture, T)
+    design, plain = SequentialDesign(mixture, T), Plain(mixture, T)
     for counts in [(0, 0), (1, 0), (1, 1), (2, 1)]:
         padded = counts + (0,) * (mixture.M - 2)
-        best = look(outlook, counts, PRICES, waves, range(1, T + 1)).cost[0].min(axis=0)
+        best = look(design, counts, PRICES, waves, range(1, T + 1)).cost[0].min(axis=0)
         expected = [plain.cost(padded, waves, price) for price in PRICES]
         assert best == pytest.approx(expected, rel=1e-9)
 
@@ -97,14 +97,14 @@ def test_the_cost_of_waves_is_that_of_plain_recursion(mixture, waves):
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_with_a_wave_for_every_vote_it_is_the_sequential_optimum(mixture):
     T = 6
-    best = look(Outlook(mixture, T), (0, 0), PRICES, T, range(1, T + 1)).cost[0].min(axis=0)
+    best = look(SequentialDesign(mixture, T), (0, 0), PRICES, T, range(1, T + 1)).cost[0].min(axis=0)
     plain = Plain(mixture, T)
     assert best == pytest.approx([plain.sequential((0,) * mixture.M, price) for price in PRICES], rel=1e-9)
 
 
 def test_one_wave_is_the_best_batch_without_feedback():
     mixture = MIXTURES[1]
-    here, plain = look(Outlook(mixture, 6), (1, 0), PRICES, 1, range(1, 7)), Plain(mixture, 6)
+    here, plain = look(SequentialDesign(mixture, 6), (1, 0), PRICES, 1, range(1, 7)), Plain(mixture, 6)
     doubts = [plain.batch((1, 0), k, lambda n: plain.doubts(n)[int(np.argmax(n))]) for k in range(6)]
     assert here.ends.tolist() == [1, 2, 3, 4, 5, 6]
     assert here.cost[0] == pytest.approx(np.array(doubts)[:, None] + np.arange(6)[:, None] * PRICES)
@@ -114,9 +114,9 @@ def test_one_wave_is_the_best_batch_without_feedback():
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=0, max_size=3), st.floats(0.05, 2.0))
 def test_more_waves_cost_no_more_and_the_spend_falls_with_the_price(counts, strength):
-    outlook = Outlook(Mixture(3, (strength,), (1.0,)), 32)
+    design = SequentialDesign(Mixture(3, (strength,), (1.0,)), 32)
     prices = np.geomspace(0.3, 1e-4, 6)
-    best = [look(outlook, counts, prices, waves, (4, 8, 16, 32)) for waves in (1, 2, 4)]
+    best = [look(design, counts, prices, waves, (4, 8, 16, 32)) for waves in (1, 2, 4)]
     costs = [here.cost[0].min(axis=0) for here in best]
     assert (np.diff(costs, axis=0) <= 1e-12).all()
     for here in best:
@@ -125,16 +125,16 @@ def test_more_waves_cost_no_more_and_the_spend_falls_with_the_price(counts, stre
 
 
 def test_a_doubt_is_a_martingale_while_the_leader_stays():
-    outlook = Outlook(Mixture(3, (0.05, 0.5), (0.6, 0.4)), 24)
-    here = look(outlook, (9, 2), np.zeros(1), 1, range(1, 25))
+    design = SequentialDesign(Mixture(3, (0.05, 0.5), (0.6, 0.4)), 24)
+    here = look(design, (9, 2), np.zeros(1), 1, range(1, 25))
     held = here.ends - 11 < 7  # the rival cannot pass within so many votes
-    assert here.cost[0, held, 0] == pytest.approx(np.full(held.sum(), outlook.doubt((9, 2))), rel=1e-9)
-    assert here.cost[0, -1, 0] < outlook.doubt((9, 2))
+    assert here.cost[0, held, 0] == pytest.approx(np.full(held.sum(), design.doubt((9, 2))), rel=1e-9)
+    assert here.cost[0, -1, 0] < design.doubt((9, 2))
 
 
 def test_a_zone_leaves_less_doubt_and_two_answers_are_exact():
     mixture = Mixture(2, (1.0,), (1.0,))
-    plain, zoned = Outlook(mixture, 8), Outlook(mixture, 8, zone=0.2)
+    plain, zoned = SequentialDesign(mixture, 8), SequentialDesign(mixture, 8, zone=0.2)
     for counts in ((1,), (3, 2), (4, 4)):
         n = (*counts, 0)
         assert plain.doubt(counts) == pytest.approx(betainc(n[0] + 1, n[1] + 1, 0.5))

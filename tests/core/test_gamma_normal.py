@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import gammainc, gammaincc
 from scipy.stats import norm
 
-from pets.core.lattice import Curves, Options, curves
+from pets.core.gamma_normal import Curves, Options, curves
 
 CASES = [
     *[(0.1, 0.0), (0.5, 4.0), (1.0, -2.0), (2.5, 7.0), (3.0, 7.5), (2.9, 7.6)],

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc
 
+from pets.core.first_passage import race_gains
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.prior import STRENGTHS, LearnedPrior
-from pets.core.races import race_gains
 from pets.core.tally import Tally
 
 strengths = st.sampled_from([0.02, 0.3, 1.0, 2.5])
