@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pets.core.dirichlet import R_plus
-from pets.report.look import Chart, charts_library, colour_of, themed, titled
+from pets.report.style import Chart, charts_library, colour_of, themed, titled
 from scripts.paper.figures import budget_plan, draw_plan, draw_voting, voting_curves
 
 __all__ = ["FIGURES", "write_figure", "write_figures"]

@@ -20,9 +20,9 @@ from pets.cli._terminal import terminal_text
 from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig, read_answers
 from pets.pools import Pool, pool_files
-from pets.report import charts_library, save, write_csv
+from pets.report import charts_library, save
 from scripts.paper.figures import budget_plan, draw_plan, draw_voting, voting_curves
-from scripts.paper.layout import clock_table, result_table, sweep_table
+from scripts.paper.layout import clock_table, result_table, sweep_table, write_csv
 from scripts.paper.results import not_given, paper_results
 from scripts.paper.tables import ORACLE, PREDICTOR, bin_sweep, wall_clock
 

@@ -17,7 +17,7 @@ from pets.core.consistency import SC_curve
 from pets.core.greedy import binary_steps, greedy
 from pets.core.probit import PANELS, Probit, fit_probit_l1, fit_probit_regression, sup_error
 from pets.registry import make_policy
-from pets.report.look import PALETTE, Chart, colour_of, titled, trace_axis
+from pets.report.style import PALETTE, Chart, colour_of, titled, trace_axis
 from pets.types import Question, Trace
 
 __all__ = ["MEANS", "THETAS", "PlanRow", "VotingCurve", "budget_plan", "draw_plan", "draw_voting", "voting_curves"]

@@ -1,13 +1,29 @@
-"""The paper's tables as a terminal shows them: results of one setting, sweeps over K, seconds of deciding."""
+"""The paper's tables in a terminal and as CSV files: results of one setting, sweeps over K, seconds of deciding."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from rich.table import Table
 
+from pets.tabular import write_rows
 from scripts.paper.results import ResultRow
 from scripts.paper.tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
-__all__ = ["clock_table", "result_table", "sweep_table"]
+__all__ = ["Tabled", "clock_table", "result_table", "sweep_table", "write_csv"]
+
+
+class Tabled(Protocol):
+    """Anything that is one row of a CSV file."""
+
+    def row(self) -> Mapping[str, object]:
+        """The row's values by their columns."""
+
+
+def write_csv(path: Path, rows: Sequence[Tabled]) -> Path:
+    """Write a line for each row under the names of the columns; returns the path."""
+    write_rows((row.row() for row in rows), path)
+    return path
 
 
 def sweep_table(rows: Sequence[SweepRow], policy: str, title: str) -> Table:

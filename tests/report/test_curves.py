@@ -3,7 +3,7 @@
 import numpy as np
 
 from pets.report.curves import draw_curves, series
-from pets.report.look import drawn_svg
+from pets.report.style import drawn_svg
 
 
 def policies(panel):

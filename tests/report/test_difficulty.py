@@ -5,7 +5,7 @@ import pytest
 
 from pets.lab import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.report.difficulty import draw_difficulty, leader_share, spreads
-from pets.report.look import drawn_svg
+from pets.report.style import drawn_svg
 
 
 def test_a_curve_spends_what_its_mean_curve_needs(pool_result):

@@ -37,7 +37,7 @@ class Words(HTMLParser):
 @pytest.fixture
 def page():
     made = Page("A title", "A lead.")
-    made.tiles([Tile("traces", "30%", "of uniform's", sells=True)])
+    made.tiles([Tile("traces", "30%", "of uniform's", headline=True)])
     made.section("Section", "Words.")
     made.questions([QUESTION])
     rows = [[Cell("q1"), Cell("98 %", 0.98)], [Cell("q2"), Cell("-", float("nan"))]]

@@ -5,8 +5,8 @@ import pytest
 
 from pets.lab import ReplayConfig, replay
 from pets.lab.calibration import Certified, calibrate
-from pets.report.look import drawn_svg
 from pets.report.reliability import draw_reliability
+from pets.report.style import drawn_svg
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tables: their columns and cells, and the CSV files beside them."""
+"""Tables: their columns and cells."""
 
 import numpy as np
 import pytest

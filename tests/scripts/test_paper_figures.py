@@ -6,7 +6,7 @@ from scripts.paper.figures import MEANS, THETAS, budget_plan, draw_plan, draw_vo
 
 from pets.core.consistency import SC_curve
 from pets.core.probit import sup_error
-from pets.report.look import drawn_svg
+from pets.report.style import drawn_svg
 
 
 def test_both_plans_spend_the_mean_and_ease_ranks_the_large_ones():

@@ -2,11 +2,10 @@
 
 import csv
 
-from scripts.paper.layout import clock_table, sweep_table
+from scripts.paper.layout import clock_table, sweep_table, write_csv
 from scripts.paper.tables import bin_sweep, wall_clock
 
 from pets.lab import ReplayConfig, read_answers
-from pets.report import write_csv
 
 CONFIG = ReplayConfig(2, 16, budgets=(8.0,))
 

@@ -7,7 +7,7 @@ import click
 import plotext
 
 from pets.cli._terminal import terminal_text
-from pets.report.look import FIXED, PALETTE
+from pets.report.style import FIXED, PALETTE
 
 __all__ = ["ChartLine", "draw_chart"]
 

@@ -18,8 +18,8 @@ from pets.pools import Pool
 from pets.questions import question_set
 from pets.report.curves import Bound, Series, curve_panel
 from pets.report.difficulty import leader_share
-from pets.report.look import colour_of, line_styles
 from pets.report.page import Page, Tile, VotedQuestion
+from pets.report.style import colour_of, line_styles
 
 __all__ = ["OURS", "LivePart", "RecordedPart", "compare_recorded", "print_live", "print_recorded", "write_page"]
 
@@ -242,7 +242,7 @@ def _tiles(recorded: RecordedPart) -> list[Tile]:
     for curve in recorded.curves:
         number = "never" if curve.crossing is None else f"{curve.crossing:.1f}"
         note = f"traces per question for {LEVEL:.0%} of the answers"
-        tiles.append(Tile(curve.name, number, note, sells=curve.name == OURS))
+        tiles.append(Tile(curve.name, number, note, headline=curve.name == OURS))
     return tiles
 
 

@@ -39,7 +39,7 @@ from pets.report import (
     pool_table,
     save,
 )
-from pets.report.look import Chart
+from pets.report.style import Chart
 
 __all__ = ["replay"]
 

@@ -11,9 +11,9 @@ from pets.cli._output import check_output
 from pets.cli._terminal import echo
 from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.errors import InputError
-from pets.report.look import charts_library
 from pets.report.replay_report import read_rows, replay_page
 from pets.report.run_report import run_page
+from pets.report.style import charts_library
 from pets.store import Store
 
 __all__ = ["report"]

@@ -1,7 +1,10 @@
-"""``pets runs``: the runs of a store, one of them closely, two side by side, and what they found as files."""
+"""``pets runs``: the runs of a store, one of them closely, two side by side, and their results as files."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from heapq import nsmallest
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -11,31 +14,31 @@ from rich.table import Table
 from pets.cli._groups import option, verb_group
 from pets.cli._output import check_rows_output, count, write_output
 from pets.cli._run import ANSWER_COLUMNS
-from pets.cli._runs import (
-    comparison_facts,
-    print_comparison,
-    print_facts,
-    print_question,
-    question_facts,
-    run_facts,
-    summary_facts,
-    when,
-)
 from pets.cli._tables import print_table
 from pets.cli._terminal import echo, json_line
 from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
-from pets.engine.question import answer_type_of
-from pets.engine.resume import config_of, restored, results, total_so_far
+from pets.engine.models import ModelShare, shares_from_plain
+from pets.engine.paired import compare_runs
+from pets.engine.progress import expected_of
+from pets.engine.question import Answer, answer_type_of
+from pets.engine.resume import LOST, config_of, restored, results, total_so_far
+from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
-from pets.store import RunSummary, RunView, Store
+from pets.store import RunSummary, RunView, Store, StoredTrace
 from pets.store.export import pooled_questions, trace_records
 
 __all__ = ["runs"]
 
 Export = Literal["results", "traces", "pool"]
+Facts = Mapping[str, Any]
+
+HARDEST_SHOWN = 5
+DIFFERENCES_SHOWN = 10
+LABEL_CHARACTERS = 21
+MERGED = ("unit", "total", "hardest")  # facts that are shown within others
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,13 @@ class RunFormatOptions:
     title: ClassVar[str] = "Output"
 
     format: Literal["table", "json"] = option("What stdout gets; json is one object per line.", "table")
+
+    def show(self, facts: Facts, print_for_people: Callable[[Facts], None]) -> None:
+        """Print facts as a line of JSON, or for people."""
+        if self.format == "json":
+            echo(json_line(facts))
+        else:
+            print_for_people(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
         summaries = store.runs()
     if output.format == "json":
         for summary in summaries:
-            echo(json_line(summary_facts(summary)))
+            echo(json_line(_summary_facts(summary)))
         return
     _print_list(summaries)
 
@@ -118,13 +128,8 @@ def show(
     """
     with Store.open(source.store or context.obj, create=False) as store:
         view = store.view(run, code=answers.answer)
-        facts = run_facts(view) if selection.question is None else question_facts(view, selection.question)
-    if output.format == "json":
-        echo(json_line(facts))
-    elif selection.question is None:
-        print_facts(facts)
-    else:
-        print_question(facts)
+        facts = _run_facts(view) if selection.question is None else _question_facts(view, selection.question)
+    output.show(facts, _print_run if selection.question is None else _print_question)
 
 
 @runs.verb()
@@ -144,11 +149,8 @@ def compare(
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
     with Store.open(source.store or context.obj, create=False) as store:
-        facts = comparison_facts(store.view(first, code=answers.answer), store.view(second, code=answers.answer))
-    if output.format == "json":
-        echo(json_line(facts))
-    else:
-        print_comparison(facts)
+        facts = _comparison_facts(store.view(first, code=answers.answer), store.view(second, code=answers.answer))
+    output.show(facts, _print_comparison)
 
 
 @runs.verb()
@@ -157,7 +159,7 @@ def compare(
 def export(
     context: click.Context, run: str, source: StoreOptions, answers: StoredAnswerOptions, output: ExportOptions
 ) -> None:
-    """Write what RUN has found so far.
+    """Write the results of RUN so far.
 
     results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers
     of each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
@@ -235,5 +237,266 @@ def _print_list(summaries: list[RunSummary]) -> None:
         spent = f"{run.spent:,}" if unit in ("traces", "tokens") else amount_words(run.spent, unit)
         numbers = (f"{run.questions:,}", spent, amount_words(total, unit))
         names = (run.settings.policy, run.settings.model, run.settings.name)
-        table.add_row(str(run.id), when(run.created), run.state, *numbers, *names)
+        table.add_row(str(run.id), _local_time(run.created), run.state, *numbers, *names)
     print_table(table)
+
+
+def _local_time(seconds: float) -> str:
+    """The time of this machine, with its zone; ``seconds`` are since 1970."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
+
+
+def _summary_facts(run: RunSummary) -> dict[str, Any]:
+    """A run in a few numbers, as JSON has them."""
+    settings = run.settings
+    return {
+        "run": run.id,
+        "state": run.state,
+        "created": _local_time(run.created),
+        "updated": _local_time(run.updated),
+        "set": settings.name,
+        "questions": run.questions,
+        "traces": run.traces,
+        "votes": run.answered,
+        "in_flight" if run.state == "running" else "lost": run.lost,
+        "tokens": run.tokens,
+        "prompt_tokens": run.prompt_tokens,
+        "unit": settings.currency.shown(0)[1],
+        "spent": settings.currency.shown(run.spent)[0],
+        "total": settings.currency.shown(total_so_far(settings, run.questions))[0],
+        "policy": settings.policy,
+        "model": settings.model,
+    }
+
+
+def _run_facts(view: RunView) -> Facts:
+    """The settings of a run, how far it is, and what its answers are worth by now."""
+    summary = view.summary()
+    facts = _summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}} | _models(view)
+    if summary.traces:
+        lost, sampled = 0, set()
+        for trace in view.traces(texts=False):
+            lost += trace.error == LOST
+            if trace.error is None:
+                sampled.add(trace.question)
+        facts |= {"charged_as_lost": lost} | _worth(view, sampled)
+    return facts
+
+
+def _models(view: RunView) -> dict[str, Any]:
+    """The models of a mixture, with their weights and what each gave; nothing where one model is asked."""
+    shares = _shares(view)
+    totals = {total.model: asdict(total) for total in view.by_model()} if shares else {}
+    numbers = ("traces", "votes", "tokens", "prompt_tokens")
+    rows = [
+        {"model": share.name, "weight": share.weight} | {name: totals.get(index, {}).get(name, 0) for name in numbers}
+        for index, share in enumerate(shares)
+    ]
+    return {"models": rows} if rows else {}
+
+
+def _shares(view: RunView) -> Sequence[ModelShare]:
+    """The models of a mixture, as the run's plan has them."""
+    return shares_from_plain(view.settings.more.get("plan", {}).get("models", ()))
+
+
+def _settings(run: RunSummary) -> dict[str, Any]:
+    """The rest of the settings; a driver's own first, where it keeps them as a plan."""
+    plain = asdict(run.settings)
+    more = plain.pop("more")
+    shown = {"policy", "model", "name", "total", "currency", "sampling"}
+    rest = {key: value for key, value in plain.items() if key not in shown}
+    return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
+
+
+def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
+    """The figures at the end of `pets solve`, and the least certain of the questions that were sampled."""
+    allocator = restored(view)
+    expected = expected_of(allocator, [problem.id for problem in view.problems()])
+    summary = AnswerSummary()
+    hardest = nsmallest(HARDEST_SHOWN, _certificates(results(view, allocator, texts=False), summary, sampled))
+    facts: dict[str, Any] = {"answered": summary.answered}
+    if summary.judged:
+        facts["accuracy"] = {
+            "share": round(summary.accuracy[0], 4),
+            "interval": [round(bound, 4) for bound in summary.accuracy[1:]],
+            "right": summary.right,
+            "judged": summary.judged,
+        }
+    facts["expected_consistency"] = [round(number, 4) for number in expected]
+    facts["hardest"] = [{"id": id, "certificate": round(chance, 4)} for chance, id in hardest]
+    return facts
+
+
+def _certificates(answers: Iterator[Answer], summary: AnswerSummary, sampled: set[str]) -> Iterator[tuple[float, str]]:
+    """The certificate and id of every question that was sampled; all answers are added to the summary."""
+    for answer in answers:
+        summary.add(answer)
+        if answer.id in sampled:
+            yield answer.certificate, answer.id
+
+
+def _print_run(facts: Facts) -> None:
+    """Print a fact per line."""
+    for key, value in facts.items():
+        if key not in MERGED:
+            _print_fact(key.replace("_", " "), _fact_words(key, value, facts))
+    for rank, question in enumerate(facts.get("hardest", ())):
+        _print_fact("" if rank else "hardest", f"{question['certificate']:.3f}  {question['id']}")
+
+
+def _print_fact(label: str, words: str) -> None:
+    echo(f"{label:<{LABEL_CHARACTERS}} {words}")
+
+
+def _fact_words(key: str, value: Any, facts: Facts) -> str:
+    if key == "spent":
+        return f"{amount_words(value, facts['unit'])} of {amount_words(facts['total'], facts['unit'])}"
+    if key == "expected_consistency":
+        mean, low, high = value
+        return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+    if key == "accuracy":
+        low, high = value["interval"]
+        right = f"{value['right']:,} right of {value['judged']:,} with gold"
+        return f"{value['share']:.3f} ({low:.3f} to {high:.3f}; {right})"
+    if key == "models":
+        return "; ".join(f"{row['model']} (weight {row['weight']:g}): {count(row['traces'], 'trace')}" for row in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None or value == "" else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _question_facts(view: RunView, id: str) -> Facts:
+    """One question of a run: the prompt, the vote, and every trace with its text."""
+    problems = list(view.problems())
+    position = next((position for position, problem in enumerate(problems) if problem.id == id), None)
+    if position is None:
+        raise InputError(f"run {view.id} asks no question {id!r}; its first is {problems[0].id!r}." if problems else
+                         f"run {view.id} has no question yet.")  # fmt: skip
+    answer = next(answer for answer in results(view, restored(view), texts=False) if answer.id == id)
+    traces = takewhile(lambda trace: trace.question == id, view.traces(first=position))
+    prompt = problems[position].prompt.content
+    messages = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
+    facts = answer.to_plain() | {"prompt": messages, "answer_type": problems[position].answer_type}
+    facts.pop("text", None)
+    return facts | {"sampled": [_trace_facts(trace, _shares(view)) for trace in traces]}
+
+
+def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, Any]:
+    names = ("number", "answer", "finish", "tokens", "seconds", "error", "text")
+    model = {"model": shares[trace.model].name} if shares else {}
+    return {name: getattr(trace, name) for name in names} | model
+
+
+def _print_question(facts: Facts) -> None:
+    """Print the question, its votes and its traces."""
+    prompt = facts["prompt"]
+    texts = prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
+    echo(*texts.split("\n"), "")
+    votes = sorted(facts["votes"].items(), key=lambda vote: -vote[1])
+    _print_fact("answer", "none" if facts["answer"] is None else facts["answer"])
+    if facts.get("gold") is not None:
+        verdict = {True: " (right)", False: " (the answer is wrong)", None: ""}[facts.get("right")]
+        _print_fact("gold", f"{facts['gold']}{verdict}")
+    _print_fact("votes", ", ".join(f"{answer} {weight:g}" for answer, weight in votes) or "none")
+    _print_fact("certificate", f"{facts['certificate']:.3f}")
+    _print_fact("traces", f"{facts['traces']:,}, of them {facts['no_answer']:,} without an answer")
+    for trace in facts["sampled"]:
+        answer = "no answer" if trace["answer"] is None else f"answer {trace['answer']}"
+        finish = ", ".join(filter(None, (trace["error"] or trace["finish"] or "-", trace.get("model"))))
+        echo("", f"trace {trace['number']}: {answer}, {count(trace['tokens'], 'token')}, {finish}")
+        for line in trace["text"].splitlines():
+            echo(f"    {line}")
+
+
+def _comparison_facts(first: RunView, second: RunView) -> Facts:
+    """Two runs side by side, over the questions that both ask."""
+    ours, theirs = (list(results(view, restored(view), texts=False)) for view in (first, second))
+    problems = {problem.id: problem for problem in first.problems()}
+    compared = compare_runs(problems, ours, theirs, config_of(first.settings, first.code).answer)
+    if not compared.shared:
+        raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
+    accuracy = None
+    if (paired := compared.accuracy) is not None:
+        accuracy = asdict(paired) | {
+            "difference": round(paired.difference, 4),
+            "interval": [round(bound, 4) for bound in paired.interval],
+            "p_value": round(paired.p_value, 4),
+        }
+    return {
+        "runs": [_side(first, ours), _side(second, theirs)],
+        "shared": compared.shared,
+        "first_only": compared.first_only,
+        "second_only": compared.second_only,
+        "differences": [asdict(difference) for difference in compared.differences],
+        "paired_accuracy": accuracy,
+    }
+
+
+def _side(view: RunView, answers: list[Answer]) -> Facts:
+    summary, costs = AnswerSummary.of(answers), [answer.cost for answer in answers if answer.cost is not None]
+    return {
+        "run": view.id,
+        "model": view.settings.model,
+        "policy": view.settings.policy,
+        "questions": summary.questions,
+        "answered": summary.answered,
+        "accuracy": round(summary.accuracy[0], 4) if summary.judged else None,
+        "accuracy_interval": [round(bound, 4) for bound in summary.accuracy[1:]] if summary.judged else None,
+        "traces": summary.traces,
+        "tokens": sum(answer.tokens for answer in answers),
+        "cost": round(sum(costs), 6) if costs else None,
+    }
+
+
+def _print_comparison(facts: Facts) -> None:
+    """Print the two runs in a table, whether they differ by more than chance, and where their answers differ."""
+    table = Table("run", "model", "policy")
+    columns = ["questions", "answered", "accuracy", "traces", "tokens"]
+    if any(side["cost"] is not None for side in facts["runs"]):
+        columns.append("cost")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for side in facts["runs"]:
+        table.add_row(str(side["run"]), side["model"], side["policy"], *(_side_cell(side, name) for name in columns))
+    print_table(table)
+    different = len(facts["differences"])
+    verb = "differs" if different == 1 else "differ"
+    echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
+    if (paired := facts["paired_accuracy"]) is not None:
+        low, high = paired["interval"]
+        echo(
+            f"Accuracy of the second less the first: {paired['difference']:+.3f} ({low:+.3f} to {high:+.3f}), p = "
+            f"{paired['p_value']:.3f} (exact McNemar: {paired['first_only']} right in the first alone, "
+            f"{paired['second_only']} in the second alone, of {paired['judged']})."
+        )
+    if different:
+        _print_differences(facts["differences"])
+
+
+def _side_cell(side: Facts, name: str) -> str:
+    value = side[name]
+    if value is None:
+        return "-"
+    if name == "cost":
+        return amount_words(value, "usd")
+    if name == "accuracy":
+        low, high = side["accuracy_interval"]
+        return f"{value:.3f} ({low:.3f} to {high:.3f})"
+    return f"{value:,}"
+
+
+def _print_differences(differences: list[dict[str, Any]]) -> None:
+    table = Table(title="Answers that differ", title_justify="left")
+    for name in ("question", "first", "second", "gold"):
+        table.add_column(name, overflow="fold")
+    for difference in differences[:DIFFERENCES_SHOWN]:
+        cells = (difference[name] for name in ("id", "first", "second", "gold"))
+        table.add_row(*("-" if cell is None else cell for cell in cells))
+    print_table(table)
+    if len(differences) > DIFFERENCES_SHOWN:
+        echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)

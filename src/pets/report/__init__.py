@@ -6,9 +6,9 @@
 
 from pets.report.curves import draw_curves
 from pets.report.difficulty import draw_difficulty
-from pets.report.look import charts_library, save
 from pets.report.reliability import draw_reliability
-from pets.report.tables import certificate_table, choice_table, mixture_table, pool_table, write_csv
+from pets.report.style import charts_library, save
+from pets.report.tables import certificate_table, choice_table, mixture_table, pool_table
 
 __all__ = ["certificate_table", "charts_library", "choice_table", "draw_curves", "draw_difficulty", "draw_reliability"]
-__all__ += ["mixture_table", "pool_table", "save", "write_csv"]
+__all__ += ["mixture_table", "pool_table", "save"]

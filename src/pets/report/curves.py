@@ -11,7 +11,7 @@ import numpy as np
 
 from pets.lab import PoolResult
 from pets.lab.results import Floats, Result
-from pets.report.look import GREY, Chart, LineStyle, by_label, line_styles, titled, trace_axis
+from pets.report.style import GREY, Chart, LineStyle, by_label, layer, line_styles, titled, trace_axis
 
 __all__ = ["Bound", "Series", "curve_panel", "draw_curves", "series", "title_of"]
 
@@ -155,8 +155,7 @@ def curve_panel(
     rows = [row for line in lines for row in line.rows()]
     y = {"type": "quantitative", "title": name, "axis": {"format": ".0%"}, "scale": {"domain": _span(rows, bounds)}}
     x = trace_axis(size)
-    look = legend_of(lines, styles) if legend is None else legend
-    colour = {"color": look["color"], "strokeDash": look["strokeDash"]}
+    legend = legend_of(lines, styles) if legend is None else legend
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "traces", "title": "traces per question", "format": ".2f"},
@@ -164,34 +163,18 @@ def curve_panel(
         {"field": "low", "title": "band from", "format": ".1%"},
         {"field": "high", "title": "band to", "format": ".1%"},
     ]
-    spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour["color"]}
-    followed, swept = {"filter": "!datum.swept"}, {"filter": "datum.swept"}
+    spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": legend["color"]}
+    point = {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip}
+    dashes, shape = ({name: legend[name] for name in ("color", name)} for name in ("strokeDash", "shape"))
+    followed, swept = {"transform": [{"filter": "!datum.swept"}]}, {"transform": [{"filter": "datum.swept"}]}
     layers: list[Chart] = [
-        {"transform": [followed], "mark": {"type": "area", "opacity": 0.15, "clip": True}, "encoding": spread},
-        {"transform": [swept], "mark": {"type": "rule", "opacity": 0.4, "clip": True}, "encoding": spread},
-        {
-            "transform": [followed],
-            "mark": {"type": "line", "strokeWidth": 2, "clip": True},
-            "encoding": {"x": x, "y": {"field": "mean", **y}, **colour, "tooltip": tooltip},
-        },
-        {
-            "transform": [swept],
-            "mark": {"type": "point", "filled": True, "size": 48, "clip": True, "opacity": 1},
-            "encoding": {
-                "x": x,
-                "y": {"field": "mean", **y},
-                "color": look["color"],
-                "shape": look["shape"],
-                "tooltip": tooltip,
-            },
-        },
-        {
-            "transform": [followed],
-            "mark": {"type": "point", "size": 60, "opacity": 0, "clip": True},
-            "encoding": {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip},
-        },
+        followed | layer("area", None, {"opacity": 0.15, "clip": True}, **spread),
+        swept | layer("rule", None, {"opacity": 0.4, "clip": True}, **spread),
+        followed | layer("line", None, {"strokeWidth": 2, "clip": True}, **point, **dashes),
+        swept | layer("point", None, {"filled": True, "size": 48, "clip": True, "opacity": 1}, **point, **shape),
+        followed | layer("point", None, {"size": 60, "opacity": 0, "clip": True}, **point),
     ]
-    layers += [layer for bound in bounds for layer in _bound(bound, y)]
+    layers += [part for bound in bounds for part in _bound(bound, y)]
     return {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers}
 
 
@@ -206,10 +189,10 @@ def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float
 
 
 def _bound(bound: Bound, y: dict[str, Any]) -> list[Chart]:
-    data = {"values": [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]}
-    place = {"y": {"field": "mean", **y}}
-    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
+    rows = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
+    height = {"field": "mean", **y}
+    text = {"align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
     return [
-        {"data": data, "mark": {"type": "rule", "color": GREY, "strokeDash": [6, 3]}, "encoding": place},
-        {"data": data, "mark": text, "encoding": {**place, "x": {"value": 0}, "text": {"field": "name"}}},
+        layer("rule", rows, {"color": GREY, "strokeDash": [6, 3]}, y=height),
+        layer("text", rows, text, y=height, x={"value": 0}, text={"field": "name"}),
     ]

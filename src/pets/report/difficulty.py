@@ -12,7 +12,7 @@ import numpy as np
 from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.lab.results import Floats, Result
-from pets.report.look import GREY, Chart, colour_of, titled
+from pets.report.style import GREY, Chart, colour_of, layer, titled
 
 __all__ = ["Spread", "draw_difficulty", "spreads"]
 
@@ -112,22 +112,15 @@ def _panel(spread: Spread, pool: LabelledPool, shares: Floats, x: dict[str, Any]
         {"share": float(share[tenths == t].mean()), "traces": float(spread.traces[finite][tenths == t].mean())}
         for t in np.unique(tenths).tolist()
     ]
-    places = {"x": {"field": "share", **x}, "y": {"field": "traces", **y}}
+    axes = {"x": {"field": "share", **x}, "y": {"field": "traces", **y}}
     tooltip = [{"field": "id"}, {"field": "share", "format": ".0%"}, {"field": "traces"}]
-    colour = colour_of(spread.label)
+    circle = {"opacity": 0.35, "size": 18, "color": colour_of(spread.label)}
+    line = {"point": {"color": "#444444", "size": 18}, "color": "#444444"}
     return {
         "title": {"text": f"{spread.label}: {spread.traces[finite].mean():.1f} per question", "fontSize": 12},
         **size,
         "layer": [
-            {
-                "data": {"values": dots},
-                "mark": {"type": "circle", "opacity": 0.35, "size": 18, "color": colour},
-                "encoding": {**places, "tooltip": tooltip},
-            },
-            {
-                "data": {"values": means},
-                "mark": {"type": "line", "point": {"color": "#444444", "size": 18}, "color": "#444444"},
-                "encoding": places,
-            },
+            layer("circle", dots, circle, **axes, tooltip=tooltip),
+            layer("line", means, line, **axes),
         ],
     }

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from itertools import count
 
-from pets.report.look import Chart, drawn_svg, javascript, page_chart
+from pets.report.style import Chart, drawn_svg, javascript, page_chart
 
 __all__ = ["Cell", "Page", "Tile", "VotedQuestion", "cut", "cut_head"]
 
@@ -21,12 +21,12 @@ ANSWER_CHARACTERS = 28
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure of the first line: what it is, the number, and what to know of it; ``sells`` is the one to see first."""
+    """A figure of the first line: its name, the number, and a note; the ``headline`` is the one to see first."""
 
     name: str
     number: str
     note: str = ""
-    sells: bool = False
+    headline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Page:
     def tiles(self, tiles: Sequence[Tile]) -> None:
         """The figures of the first line."""
         cells = "".join(
-            f"<div{' class=sells' if tile.sells else ''}><dt>{escape(tile.name)}</dt>"
+            f"<div{' class=headline' if tile.headline else ''}><dt>{escape(tile.name)}</dt>"
             f"<dd>{escape(tile.number)}<small>{escape(tile.note)}</small></dd></div>"
             for tile in tiles
         )

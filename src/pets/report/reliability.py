@@ -5,7 +5,7 @@ from typing import Any
 
 from pets.engine.summary import wilson
 from pets.lab.calibration import Bin, Calibration
-from pets.report.look import GREY, SHARE, Chart, LineStyle, by_label, line_styles, titled
+from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, layer, line_styles, titled
 
 __all__ = ["draw_reliability"]
 
@@ -29,11 +29,11 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
 
 def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
     """Dots and whiskers about the diagonal."""
-    look = by_label(styles, points=styles)
+    legend = by_label(styles, points=styles)
     y = {**SHARE, "title": "answers that are the vote of all traces"}
     common = {
         "x": {"field": "certificate", **SHARE, "title": "certificate"},
-        "color": look["color"],
+        "color": legend["color"],
         "opacity": {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1},
     }
     tooltip = [
@@ -42,15 +42,12 @@ def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
         {"field": "right", "title": "share right", "format": ".1%"},
         {"field": "count", "title": "certificates", "format": ","},
     ]
-    dots = {**common, "y": {"field": "right", **y}, "shape": look["shape"], "tooltip": tooltip}
+    dots = {**common, "y": {"field": "right", **y}, "shape": legend["shape"], "tooltip": tooltip}
+    diagonal, dashed = [{"a": 0, "b": 0}, {"a": 1, "b": 1}], {"color": GREY, "strokeDash": [6, 3]}
     layers = [
-        {
-            "data": {"values": [{"a": 0, "b": 0}, {"a": 1, "b": 1}]},
-            "mark": {"type": "line", "color": GREY, "strokeDash": [6, 3]},
-            "encoding": {"x": {"field": "a", **SHARE}, "y": {"field": "b", **SHARE}},
-        },
-        {"mark": {"type": "rule"}, "encoding": {**common, "y": {"field": "low", **y}, "y2": {"field": "high"}}},
-        {"mark": {"type": "point", "filled": True, "size": 50}, "encoding": dots},
+        layer("line", diagonal, dashed, x={"field": "a", **SHARE}, y={"field": "b", **SHARE}),
+        layer("rule", **common, y={"field": "low", **y}, y2={"field": "high"}),
+        layer("point", None, {"filled": True, "size": 50}, **dots),
     ]
     return {"width": WIDTH, "height": HEIGHT, "layer": layers}
 

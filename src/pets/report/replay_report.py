@@ -12,8 +12,8 @@ import numpy as np
 from pets.errors import InputError
 from pets.lab import Row
 from pets.report.curves import Bound, Series, curve_panel
-from pets.report.look import line_styles
 from pets.report.page import Cell, Page, Tile
+from pets.report.style import line_styles
 from pets.report.tables import metric_text
 from pets.tabular import read_rows as read_records
 
@@ -115,7 +115,7 @@ def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
         if ours is not None and equal:
             note = f"{ours:.1f} per question with {OURS}, {equal:.1f} with {EQUAL}: 95 % self-consistency"
             name = f"{pool}: the same votes for" if len(pools) > 1 else "the same votes for"
-            tiles.append(Tile(name, f"{ours / equal:.0%} of the traces", note, sells=ours < equal))
+            tiles.append(Tile(name, f"{ours / equal:.0%} of the traces", note, headline=ours < equal))
     return tiles
 
 

@@ -1,29 +1,44 @@
-"""The report of a run: what was bought, what it saved, where the budget went, and the questions to look at."""
+"""The report of a run: what was bought, what it saved, where the budget went, and the questions to look at.
+
+:func:`read_run` reads all of it from the store once, the ``draw_...`` functions make its charts, :func:`run_page` puts
+them on a page.
+"""
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from typing import Any
 
+import numpy as np
+
+from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
-from pets.engine.question import Answer
-from pets.engine.resume import total_so_far
-from pets.engine.summary import AnswerSummary, no_vote_words
+from pets.core.certificate import expected_share
+from pets.engine.config import RunConfig
+from pets.engine.progress import Certifier, decisions_of
+from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
+from pets.engine.resume import config_of, restored, results, total_so_far
+from pets.engine.summary import AnswerSummary, no_vote_words, wilson
+from pets.errors import InputError
 from pets.prompts import Prompt
-from pets.report.again import QUESTIONS, commands_of, is_stream
+from pets.questions import Problem
+from pets.report.budget_curves import BudgetCurves, RunQuestion, budget_curves
+from pets.report.commands import QUESTIONS, commands_of, is_stream
+from pets.report.curves import Series, curve_panel
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.reliability import FEW
-from pets.report.run_charts import (
-    agreement_classes,
-    draw_accuracy,
-    draw_budget,
-    draw_certificates,
-    draw_shares,
-    draw_spending,
-)
-from pets.report.run_data import LOOKED_AT, RunData, least_certain, read_run
-from pets.store import RunView
+from pets.report.style import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of, layer
+from pets.store import RunView, StoredTrace
 
-__all__ = ["run_page"]
+__all__ = ["RunData", "agreement_classes", "draw_accuracy", "draw_budget", "draw_certificates", "draw_shares"]
+__all__ += ["draw_spending", "least_certain", "read_run", "run_page"]
 
+LOOKED_AT = 12  # questions, the least certain ones
+TRACES_READ = 6  # of each of them
+CURVE_QUESTIONS = 1_000  # whose traces make the run's curve, evenly spread over the run
+HORIZON = 8  # times the traces of the run: how far uniform is followed
+MIN_HORIZON, MAX_HORIZON = 32, 256
 TRACE_CHARACTERS = 4_000
 TABLE_QUESTIONS = 2_000
 CHART_QUESTIONS = 20_000
@@ -32,6 +47,106 @@ CERTAIN = 0.9
 WARNED_SHARE = 0.1  # of traces without a vote, from which on it is the first thing that the page says
 SMALL_USD = 0.001  # less is shown with all of its digits
 SHORT_S = 90  # a run that took less is timed in seconds, a longer one in minutes
+BINS = 10
+WIDTH, HEIGHT = 420, 260
+AXIS_AIR = 1.06  # times the largest number of traces: a dot at the end is shown whole
+IDS_SHOWN = 3  # of the questions behind a dot
+EQUAL = "uniform (estimated)"
+CLASSES = (
+    ("over 90 % agree", 0.9),
+    ("60 to 90 %", 0.6),
+    ("33 to 60 %", 1 / 3),
+    ("under a third", 0.0),
+    ("no vote", -1.0),
+)
+"""How difficult a question is, by the share of its votes that the leading answer has at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """A run with its answers. ``consistency`` is expected, with a 95 % interval; ``spent`` is its curve, if it has one.
+
+    ``samples`` are the first traces of the questions that are looked at.
+    """
+
+    view: RunView
+    config: RunConfig
+    problems: Sequence[Problem]
+    answers: Sequence[Answer]
+    consistency: tuple[float, float, float]
+    uniform: BudgetCurves
+    spent: BudgetCurves | None
+    samples: Mapping[str, Sequence[StoredTrace]]
+
+    @property
+    def mean_traces(self) -> float:
+        """Traces per question."""
+        return sum(answer.traces for answer in self.answers) / len(self.answers)
+
+    @property
+    def zone(self) -> float:
+        """By how much another answer may be ahead."""
+        return next((answer.zone for answer in self.answers if answer.zone), 0.0)
+
+
+def read_run(view: RunView) -> RunData:
+    """All of it; a run at work is read as it stands."""
+    config, problems, allocator = config_of(view.settings, view.code), list(view.problems()), restored(view)
+    answers = list(results(view, allocator, texts=False))
+    if not any(answer.traces for answer in answers):
+        raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")
+    decisions = decisions_of(allocator, [problem.id for problem in problems])
+    certify = Certifier(decisions, allocator.policy.zone)
+    mean = sum(answer.traces for answer in answers) / len(answers)
+    most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
+    questions = _questions(view, config, problems, allocator)
+    looked_at = [(index, answers[index].id) for index in least_certain(answers)[:LOOKED_AT]]
+    uniform, spent = budget_curves(questions, certify.prior, allocator.policy, most=most, zone=certify.zone)
+    return RunData(
+        view,
+        config,
+        problems,
+        answers,
+        expected_share(map(certify, decisions)),
+        uniform,
+        None if config.soft else spent,
+        {id: _first_traces(view, index, id) for index, id in looked_at},
+    )
+
+
+def least_certain(answers: Sequence[Answer]) -> list[int]:
+    """Indices of the questions that were sampled, the least certain first."""
+    sampled = [index for index, answer in enumerate(answers) if answer.traces]
+    return sorted(sampled, key=lambda index: answers[index].certificate)
+
+
+def _questions(
+    view: RunView, config: RunConfig, problems: Sequence[Problem], allocator: Allocator
+) -> list[RunQuestion]:
+    """The questions with their votes in launch order, some of them where they are many."""
+    chosen = {problem.id: problem for problem in problems[:: max(1, -(-len(problems) // CURVE_QUESTIONS))]}
+    groups = {id: group for id, group in group_by_question(view.traces(texts=False)) if id in chosen}
+    questions = []
+    for id, problem in chosen.items():
+        traces = groups.get(id, [])
+        question = OpenQuestion(problem, answer_type_of(problem, config.answer))
+        names = question.restore(trace.answer for trace in traces if trace.answer is not None)
+        classes = dict.fromkeys(names.values())
+        right = [name for name in classes if question.is_right(name)]
+        known = question.is_right(None) is not None
+        questions.append(
+            RunQuestion(
+                allocator.tally(id),
+                tuple(None if trace.answer is None else names[trace.answer] for trace in traces),
+                tuple(trace.tokens for trace in traces),
+                frozenset(right) if known else None,
+            )
+        )
+    return questions
+
+
+def _first_traces(view: RunView, index: int, id: str) -> list[StoredTrace]:
+    return list(islice(takewhile(lambda trace: trace.question == id, view.traces(first=index)), TRACES_READ))
 
 
 def run_page(view: RunView) -> str:
@@ -51,7 +166,7 @@ def run_page(view: RunView) -> str:
     _difficulty_section(page, run)
     _certificate_section(page, run)
     page.section("Questions to look at", "The least certain answers first. Bars are votes; open a trace to read it.")
-    page.questions([_voted(run, place) for place in least_certain(run.answers)[:LOOKED_AT]])
+    page.questions([_voted(run, index) for index in least_certain(run.answers)[:LOOKED_AT]])
     _table_section(page, run)
     _cost_section(page, run, no_votes)
     _again_section(page, run)
@@ -114,7 +229,7 @@ def _saving(run: RunData) -> Tile:
     if share >= 1:
         return Tile("against equal shares", "no fewer traces", note)
     under = "under " if needed is None else ""
-    return Tile("the same self-consistency for", f"{under}{share:.0%} of the traces", note, sells=True)
+    return Tile("the same self-consistency for", f"{under}{share:.0%} of the traces", note, headline=True)
 
 
 def _needs(run: RunData, needed: float | None) -> str:
@@ -170,9 +285,9 @@ def _certificate_section(page: Page, run: RunData) -> None:
         page.notes([f"{faint} A certificate speaks of the model's vote: a model can be sure and wrong."])
 
 
-def _text_of(run: RunData, place: int) -> str:
+def _text_of(run: RunData, index: int) -> str:
     """What was asked: the text, or the last message of a user; without the instruction, which all questions share."""
-    problem = run.problems[place]
+    problem = run.problems[index]
     content = problem.prompt.content
     texts = [] if isinstance(content, str) else [message.content for message in content if message.role == "user"]
     text = content if isinstance(content, str) else texts[-1] if texts else content[-1].content
@@ -183,21 +298,21 @@ def _text_of(run: RunData, place: int) -> str:
     return question if run.config.asked(bare).prompt == Prompt.chat(text) else text
 
 
-def _voted(run: RunData, place: int) -> VotedQuestion:
-    answer, problem = run.answers[place], run.problems[place]
+def _voted(run: RunData, index: int) -> VotedQuestion:
+    answer = run.answers[index]
     facts = [f"{answer.traces:,} trace{'' if answer.traces == 1 else 's'}"]
     if answer.no_answer:
         facts.append(f"{answer.no_answer} without an answer")
     if answer.gold is not None:
         facts.append(f"gold: {cut(answer.gold)}")
     traces = []
-    for trace in run.samples.get(problem.id, ()):
+    for trace in run.samples.get(answer.id, ()):
         name = "no answer" if trace.answer is None else cut(trace.answer)
         text = trace.error or trace.text or "(no text was kept)"
         traces.append((f"trace {trace.number}: {name}, {trace.tokens} tokens", text[:TRACE_CHARACTERS]))
     return VotedQuestion(
         answer.id,
-        cut_head(_text_of(run, place), 2 * TEXT_CHARACTERS),
+        cut_head(_text_of(run, index), 2 * TEXT_CHARACTERS),
         answer.answer,
         tuple(answer.votes.items()),
         answer.certificate,
@@ -208,40 +323,39 @@ def _voted(run: RunData, place: int) -> VotedQuestion:
 
 
 def _table_section(page: Page, run: RunData) -> None:
-    places = least_certain(run.answers)[:TABLE_QUESTIONS]
-    left = len(run.answers) - len(places)
-    words = f"The {len(places):,} least certain; {left:,} more are in `pets runs export`." if left else ""
+    indices = least_certain(run.answers)[:TABLE_QUESTIONS]
+    left = len(run.answers) - len(indices)
+    words = f"The {len(indices):,} least certain; {left:,} more are in `pets runs export`." if left else ""
     page.section("All questions", words)
     judged = any(answer.right is not None for answer in run.answers)
     columns = ["question", "asked", "answer", *(["gold"] if judged else []), "votes", "certificate", "traces", "tokens"]
     choices = {"": "all questions", "unsure": f"certificate under {CERTAIN:.0%}", "none": "no answer"}
     if judged:
         choices["wrong"] = "not gold"
-    rows = [_row(run, place, judged) for place in places]
-    kinds = [_kinds(run.answers[place]) for place in places]
+    rows = [_row(run, index, judged) for index in indices]
+    kinds = [_kinds(run.answers[index]) for index in indices]
     page.table(columns, rows, choices, kinds, rising="certificate")
 
 
-def _row(run: RunData, place: int, judged: bool) -> list[Cell]:
-    answer, question = run.answers[place], _voted(run, place)
+def _row(run: RunData, index: int, judged: bool) -> list[Cell]:
+    answer, question = run.answers[index], _voted(run, index)
     gold = [Cell("" if answer.gold is None else cut(answer.gold))] if judged else []
-    chance = answer.certificate
     return [
         Cell(answer.id),
-        Cell(cut_head(_text_of(run, place), TEXT_CHARACTERS)),
+        Cell(cut_head(_text_of(run, index), TEXT_CHARACTERS)),
         Cell("no answer" if answer.answer is None else cut(answer.answer)),
         *gold,
         Cell(question.counts(), html=question.bar()),
-        Cell("-" if chance is None else f"{chance:.1%}", chance if chance is not None else 0.0),
+        Cell(f"{answer.certificate:.1%}", answer.certificate),
         Cell(f"{answer.traces:,}", answer.traces),
         Cell(f"{answer.tokens:,}", answer.tokens),
     ]
 
 
 def _kinds(answer: Answer) -> list[str]:
-    unsure = answer.certificate < CERTAIN
-    marks = {"wrong": answer.right is False, "unsure": unsure, "none": answer.answer is None}
-    return [name for name, there in marks.items() if there]
+    """By which choices of the table's filter the row is shown."""
+    kinds = {"wrong": answer.right is False, "unsure": answer.certificate < CERTAIN, "none": answer.answer is None}
+    return [name for name, holds in kinds.items() if holds]
 
 
 def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
@@ -278,3 +392,159 @@ def _again_section(page: Page, run: RunData) -> None:
     page.section("How to make it again", words + file)
     page.code(commands)
     page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])
+
+
+def draw_budget(
+    policy: str,
+    name: str,
+    mean_traces: float,
+    end: tuple[float, float, float],
+    run: BudgetCurves | None,
+    uniform: BudgetCurves,
+) -> Chart:
+    """Self-consistency or accuracy (``name``) against traces: uniform's line, the run's line, and a dot for its end."""
+    label = f"{policy} (this run)"
+    styles = {label: LineStyle(colour_of(policy)), EQUAL: LineStyle(colour_of("uniform"), DASHED)}
+    mean, low, high = (np.array([value]) for value in end)
+    lines = [
+        *_lines(EQUAL, name, uniform, max(2.0, np.ceil(mean_traces))),
+        *_lines(label, name, run, np.inf),
+        Series(label, True, np.array([mean_traces]), mean, low, high),
+    ]
+    return curve_panel(lines, styles, name, AXIS_AIR * max(float(line.traces[-1]) for line in lines))
+
+
+def _lines(label: str, name: str, curves: BudgetCurves | None, budget: float) -> list[Series]:
+    """The line of one metric; accuracy only up to a budget, for gold may be an answer that no trace has given yet."""
+    if curves is None:
+        return []
+    if name == "self-consistency":
+        return [Series.about(label, False, curves.traces, curves.consistency, curves.consistency_reach)]
+    if curves.accuracy is None or curves.accuracy_reach is None:
+        return []
+    part = curves.traces <= budget
+    return [Series.about(label, False, curves.traces[part], curves.accuracy[part], curves.accuracy_reach[part])]
+
+
+def agreement(answer: Answer) -> float:
+    """The share of its votes that the leading answer has; -1 without any."""
+    return max(answer.votes.values()) / sum(answer.votes.values()) if answer.votes else -1.0
+
+
+def draw_spending(policy: str, answers: Sequence[Answer], mean_traces: float) -> Chart:
+    """Traces against the share of votes for the answer; a dot stands for all questions at its place."""
+    places: dict[tuple[float, int], list[str]] = {}
+    for answer in answers:
+        if answer.votes:
+            places.setdefault((round(agreement(answer), 2), answer.traces), []).append(answer.id)
+    rows = [
+        {"share": share, "traces": traces, "questions": len(ids), "ids": _names(ids)}
+        for (share, traces), ids in places.items()
+    ]
+    most = max((answer.traces for answer in answers), default=1)
+    mean = [{"traces": mean_traces, "name": f"{mean_traces:.1f}: the mean"}]
+    y: Chart = {"field": "traces", "type": "quantitative", "title": "traces of a question"}
+    y["scale"] = {"domain": [0, most * 1.05]}
+    x = {"field": "share", **SHARE, "title": "votes for its answer"}
+    tooltip = [{"field": "questions"}, {"field": "traces"}, {"field": "share", "format": ".0%"}, {"field": "ids"}]
+    size = {"field": "questions", "type": "quantitative", "scale": {"rangeMin": 24, "rangeMax": 500}, "legend": None}
+    circle, text = {"opacity": 0.55, "color": colour_of(policy)}, {"align": "left", "dx": 4, "dy": -7}
+    layers = [
+        layer("circle", rows, circle, x=x, y=y, size=size, tooltip=tooltip),
+        layer("rule", mean, {"color": GREY, "strokeDash": [6, 3]}, y=y),
+        layer("text", mean, text, y=y, x={"value": 0}, text={"field": "name"}),
+    ]
+    return {"width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def _names(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - IDS_SHOWN:,} more" if len(ids) > IDS_SHOWN else ""
+    return ", ".join(ids[:IDS_SHOWN]) + more
+
+
+def agreement_classes(answers: Sequence[Answer]) -> list[tuple[str, int, int]]:
+    """Questions and traces of each class of agreement, empty ones left out: (name, questions, traces)."""
+    classes = []
+    above = 2.0
+    for name, least in CLASSES:
+        own = [answer for answer in answers if least <= agreement(answer) < above]
+        above = least
+        if own:
+            classes.append((name, len(own), sum(answer.traces for answer in own)))
+    return classes
+
+
+def draw_shares(policy: str, answers: Sequence[Answer]) -> Chart:
+    """For each class of agreement its share of the questions, which equal shares would give it, and of the traces."""
+    classes = agreement_classes(answers)
+    questions, traces = sum(row[1] for row in classes), max(1, sum(row[2] for row in classes))
+    of_questions, of_traces = "of the questions", "of the traces"
+    rows: list[dict[str, Any]] = []
+    for name, number, spent in classes:
+        rows.append({"agreement": name, "of": of_questions, "share": number / questions, "count": number})
+        rows.append({"agreement": name, "of": of_traces, "share": spent / traces, "count": spent})
+    kinds = [of_questions, of_traces]
+    scale = {"domain": kinds, "range": [GREY, colour_of(policy)]}
+    order = [name for name, _ in CLASSES]
+    y = {"field": "agreement", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 130}}
+    x = {"field": "share", "type": "quantitative", "title": "share", "axis": {"format": ".0%", "tickCount": 4}}
+    x["scale"] = {"domain": [0, min(1.0, 1.12 * max(row["share"] for row in rows))]}
+    bar = {"y": y, "yOffset": {"field": "of", "sort": kinds}, "x": x}
+    colour = {"field": "of", "scale": scale, "legend": {"orient": "bottom", "title": None}}
+    tooltip = [{"field": "agreement"}, {"field": "of"}, {"field": "share", "format": ".1%"}, {"field": "count"}]
+    count = {"field": "count", "format": ",", "type": "quantitative"}
+    layers = [
+        layer("bar", **bar, color=colour, tooltip=tooltip),
+        layer("text", None, {"align": "left", "dx": 4}, **bar, text=count),
+    ]
+    return {"data": {"values": rows}, "width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def draw_certificates(policy: str, answers: Sequence[Answer]) -> Chart:
+    """How many questions have which certificate."""
+    rows = [
+        {"low": index / BINS, "high": (index + 1) / BINS, "questions": len(part)}
+        for index, part in enumerate(_binned(answers))
+    ]
+    x = {"field": "low", **SHARE, "bin": "binned", "title": "certificate"}
+    y = {"field": "questions", "type": "quantitative", "title": "questions"}
+    tooltip = [{"field": "low", "format": ".0%"}, {"field": "high", "format": ".0%"}, {"field": "questions"}]
+    middle = {"x": {"field": "middle", **SHARE}, "y": y, "text": {"field": "questions", "format": ","}}
+    counts = [{**row, "middle": (row["low"] + row["high"]) / 2} for row in rows if row["questions"]]
+    layers = [
+        layer("bar", rows, {"color": colour_of(policy)}, x=x, x2={"field": "high"}, y=y, tooltip=tooltip),
+        layer("text", counts, {"dy": -7}, **middle),
+    ]
+    return {"width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def draw_accuracy(answers: Sequence[Answer]) -> Chart:
+    """The share that is gold in each bin of certificates, with its 95 % interval; bins of few answers are faint."""
+    rows = []
+    for part in _binned(answers):
+        judged = [answer for answer in part if answer.right is not None]
+        if judged:
+            share = sum(answer.right is True for answer in judged) / len(judged)
+            low, high = wilson(share, len(judged))
+            mean = sum(answer.certificate for answer in judged) / len(judged)
+            rows.append({"certificate": mean, "right": share, "low": low, "high": high, "questions": len(judged)})
+    x, title = {"field": "certificate", **SHARE, "title": "certificate"}, "answers that are gold"
+    faint = {"condition": {"test": f"datum.questions < {FEW}", "value": 0.3}, "value": 1}
+    whisker = {"x": x, "y": {"field": "low", **SHARE, "title": title}, "y2": {"field": "high"}, "opacity": faint}
+    tooltip = [{"field": "certificate", "format": ".1%"}, {"field": "right", "format": ".1%"}, {"field": "questions"}]
+    dot = {"x": x, "y": {"field": "right", **SHARE, "title": title}, "tooltip": tooltip, "opacity": faint}
+    count = {"x": x, "y": {"field": "right", **SHARE}, "text": {"field": "questions", "format": ","}}
+    layers = [
+        layer("rule", None, {"color": GREEN, "strokeWidth": 2}, **whisker),
+        layer("point", None, {"filled": True, "size": 60, "color": GREEN}, **dot),
+        layer("text", None, {"align": "right", "dx": -7}, **count),
+    ]
+    return {"data": {"values": rows}, "width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def _binned(answers: Sequence[Answer]) -> list[list[Answer]]:
+    """Answers by the tenth of their certificate; 1 is in the last."""
+    parts: list[list[Answer]] = [[] for _ in range(BINS)]
+    for answer in answers:
+        parts[min(BINS - 1, int(BINS * answer.certificate))].append(answer)
+    return parts

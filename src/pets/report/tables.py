@@ -1,17 +1,14 @@
-"""Tables for a terminal, and CSV files: what a replay found for each pool, and its certificates."""
+"""Tables for a terminal: the results of a replay for each pool, its certificates, and mixtures of models."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Sequence
 
 from rich.table import Table
 
 from pets.lab import PoolResult, Row
 from pets.lab.mixture import ChosenModels, MixtureLab
 from pets.lab.rows import LIMIT_LEVELS
-from pets.tabular import write_rows
 
-__all__ = ["Tabled", "certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table", "write_csv"]
+__all__ = ["certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table"]
 
 COLUMNS = {
     "first 1": "traces_first_1",
@@ -168,16 +165,3 @@ def metric_text(row: Row | None) -> str:
     deviation = "" if row.sd is None else f" ± {row.sd:.{digits}f}"
     missed = "" if row.reached == row.repetitions else f" ({row.reached}/{row.repetitions})"
     return f"{row.mean:.{digits}f}{deviation}{missed}"
-
-
-class Tabled(Protocol):
-    """Anything that is one row of a CSV file."""
-
-    def row(self) -> Mapping[str, object]:
-        """Column -> value."""
-
-
-def write_csv(path: Path, rows: Sequence[Tabled]) -> Path:
-    """One line a row under a line of names; hands back where."""
-    write_rows((row.row() for row in rows), path)
-    return path

@@ -17,7 +17,7 @@ from pets.engine.stream import StreamSettings
 from pets.prompts import Prompt
 from pets.questions import Problem, question_set
 from pets.registry import make_policy
-from pets.report.again import commands_of
+from pets.report.commands import commands_of
 from pets.samplers import Sampling
 from pets.store import Store
 

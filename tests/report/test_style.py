@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pets.report.look import FIXED, PALETTE, by_label, colour_of, drawn_svg, line_styles, save, titled, trace_axis
+from pets.report.style import FIXED, PALETTE, by_label, colour_of, drawn_svg, line_styles, save, titled, trace_axis
 
 CHART = {"data": {"values": [{"traces": 1, "y": 2}]}, "mark": "point", "encoding": {"x": trace_axis(64)}}
 

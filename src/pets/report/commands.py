@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pets.engine.budget import Amount, TokenPrice, total_of
@@ -18,30 +18,15 @@ from pets.store.database import DEFAULT_STORE
 __all__ = ["QUESTIONS", "commands_of", "is_stream"]
 
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
-FLAGS = {
-    "system": "--system",
-    "confidence": "--confidence",
-    "max_traces": "--max-traces",
-    "waves": "--waves",
-    "patience": "--patience",
-    "target_consistency": "--target-consistency",
-    "overshoot": "--overshoot",
-}
-SAMPLING_FLAGS = {
-    "temperature": "--temperature",
-    "max_tokens": "--max-tokens",
-    "top_p": "--top-p",
-    "top_k": "--top-k",
-    "min_p": "--min-p",
-    "reasoning_effort": "--reasoning-effort",
-    "window": "--confidence-window",
-}
+CONFIG_OPTIONS = ("system", "confidence", "max_traces", "waves", "patience", "target_consistency", "overshoot")
+SAMPLING_OPTIONS = ("temperature", "max_tokens", "top_p", "top_k", "min_p", "reasoning_effort", "window")
+FLAGS = {"window": "--confidence-window"}  # of fields that the command line calls otherwise
 SWITCHES = {"soft": "--soft", "batch_api": "--batch-api", "keep_going": "--keep-going"}
 OFF_SWITCHES = {"instruct": "--no-instruct", "keep_texts": "--no-texts"}
 
 
 def commands_of(view: RunView, questions: int) -> str:
-    """A command that samples anew what the run sampled, one that goes on with it, and that of its report.
+    """The command lines that sample the run anew, go on with it, and write its report.
 
     A stream has the last two: the store does not know the file of its plan.
     """
@@ -79,8 +64,13 @@ def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterat
         yield from ("--model", model)
     if config.answer is not None:
         yield from ("--answer", str(config.answer).removeprefix("recorded:"))
-    yield from _differing(FLAGS, config, RunConfig())
-    yield from _sampling_options(config.sampling, _own_sampling(settings.name))
+    yield from _differing(CONFIG_OPTIONS, config, RunConfig())
+    sampling, usual = config.sampling, _own_sampling(settings.name)
+    yield from _differing(SAMPLING_OPTIONS, sampling, usual)
+    for text in () if sampling.stop == usual.stop else sampling.stop:
+        yield from ("--stop", text)
+    if sampling.extra_body != usual.extra_body:
+        yield from ("--extra-body", json.dumps(sampling.extra_body))
     yield from (flag for name, flag in SWITCHES.items() if getattr(config, name))
     yield from (flag for name, flag in OFF_SWITCHES.items() if not getattr(config, name))
     if config.price is not None:
@@ -100,20 +90,13 @@ def _budget(settings: RunSettings, questions: int) -> str:
     return f"{total:.9f}usd" if unit == "usd" else f"{total}{'tok' if unit == 'tokens' else ''}"
 
 
-def _sampling_options(sampling: Sampling, usual: Sampling) -> Iterator[str]:
-    yield from _differing(SAMPLING_FLAGS, sampling, usual)
-    for text in () if sampling.stop == usual.stop else sampling.stop:
-        yield from ("--stop", text)
-    if sampling.extra_body != usual.extra_body:
-        yield from ("--extra-body", json.dumps(sampling.extra_body))
-
-
-def _differing(flags: dict[str, str], values: object, usual: object) -> Iterator[str]:
+def _differing(names: Sequence[str], values: object, usual: object) -> Iterator[str]:
     """The options whose values are not the usual ones."""
-    for name, flag in flags.items():
+    for name in names:
         value: Any = getattr(values, name)
         if value is not None and value != getattr(usual, name):
-            yield from (flag, f"{value:g}" if isinstance(value, float) else str(value))
+            yield FLAGS.get(name, f"--{name.replace('_', '-')}")
+            yield f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _own_sampling(name: str) -> Sampling:

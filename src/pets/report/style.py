@@ -27,9 +27,13 @@ __all__ = [
     "charts_library",
     "colour_of",
     "drawn_svg",
+    "javascript",
+    "layer",
+    "line_styles",
     "save",
+    "titled",
+    "trace_axis",
 ]
-__all__ += ["javascript", "line_styles", "titled", "trace_axis"]
 
 Chart = dict[str, Any]
 
@@ -161,6 +165,18 @@ def trace_axis(size: float, title: str = "traces per question, on average", leas
         "scale": {"type": "log", "base": 2, "domain": [least, max(2.0, size)], "nice": False},
         "axis": {"values": ticks, "format": "d", "grid": False},
     }
+
+
+def layer(
+    mark: str, rows: Sequence[Mapping[str, Any]] | None = None, style: Chart | None = None, /, **encoding: Any
+) -> Chart:
+    """One layer of a chart: marks in their style, the rows that they show if not the chart's own, and by which fields.
+
+    >>> layer("rule", [{"y": 1}], {"color": GREY}, y={"field": "y"})
+    {'data': {'values': [{'y': 1}]}, 'mark': {'type': 'rule', 'color': '#6F6F6F'}, 'encoding': {'y': {'field': 'y'}}}
+    """
+    data = {} if rows is None else {"data": {"values": list(rows)}}
+    return {**data, "mark": {"type": mark, **(style or {})}, "encoding": encoding}
 
 
 def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Chart:
