@@ -802,11 +802,6 @@ def test_soft_votes_need_a_policy_of_votes():
         Allocator(OKGWeighted(), Budget(8), votes=SoftVoteCount())
 
 
-def test_prices_of_launches_are_refused_where_they_are_none():
-    with pytest.raises(InputError, match="greater than 0"):
-        Allocator(OKG(), Budget(20), prices=(0.0, 1.0))
-
-
 @dataclass(frozen=True, slots=True)
 class Five(QuotaPolicy):
     """Wants five traces of each question, whatever they say."""

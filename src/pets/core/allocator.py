@@ -44,14 +44,11 @@ class Allocator:
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
     ``votes`` says how votes are counted: one for each trace, or several with :class:`~pets.core.soft.SoftVoteCount`.
-    ``prices`` are what launches cost one after the other, over and over, where they differ: launch k of the question at
-    position i (from 0) costs ``prices[(i + k) % len(prices)]``, and an index policy counts its gain per price; the
-    first trace of a question counts as a cheap one.
 
     >>> from pets.core.budget import Budget
     >>> from pets.policies.okg import OKG
-    >>> Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")], prices=(1.0, 9.0)).ask(3)
-    [Launch(question='q1', number=0), Launch(question='q2', number=0), Launch(question='q2', number=1)]
+    >>> Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")]).ask(2)
+    [Launch(question='q1', number=0), Launch(question='q2', number=0)]
     """
 
     def __init__(
@@ -63,10 +60,7 @@ class Allocator:
         horizon: int | None = None,
         seed: int = 0,
         votes: VoteCount | None = None,
-        prices: tuple[float, ...] = (),
     ) -> None:
-        if not all(0 < price < math.inf for price in prices):
-            raise InputError(f"prices of launches are greater than 0; got {prices}.")
         if seed < 0 or (horizon is not None and horizon < 1):
             raise InputError(f"the seed is 0 or more and the horizon at least 1; got {seed} and {horizon}.")
         self.budget = budget
@@ -74,7 +68,6 @@ class Allocator:
         self.seed = seed
         self.votes = VoteCount() if votes is None else votes
         """How votes are counted."""
-        self.prices = tuple(price / min(prices) for price in prices)
         self.told = 0  # traces counted so far
         self._records: dict[str, Record] = {}
         self._arrived = 0  # questions ever added
@@ -83,7 +76,7 @@ class Allocator:
         self._debt: deque[Trace] = deque(maxlen=MAX_DEBT)  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
         self.votes.check(policy)
-        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike, prices=self.prices)
+        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -200,9 +193,7 @@ class Allocator:
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
         records = list(self._records.values())
-        self._queue = queue_for(
-            self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, prices=self.prices
-        )
+        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike)
         self._queue.only_warmup = self._waits_for_warmup()
         for record in reversed(records) if self._queue.newest_first else records:
             self._queue.add(record)

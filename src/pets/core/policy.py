@@ -37,8 +37,7 @@ class View:
     ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a
     final grant may still use, the traces that they have launched included. ``coin`` is the question's own
     uniform draw from [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first.
-    ``price`` is what the next launch costs, where the models of a mixture have prices of their own: only ratios count.
-    An index policy sees ``cap`` and ``price`` alone: its scores are kept per belief state and must not age.
+    An index policy sees ``cap`` alone: its scores are kept per belief state and must not age.
     """
 
     budget_left: int = 0
@@ -46,7 +45,6 @@ class View:
     cap: int | None = None
     coin: float = 0.0
     stops: tuple[int, ...] = ()
-    price: float = 1.0
 
     @property
     def mean_left(self) -> float:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
 from pets.engine.budget import Price, TokenPrice, TokenPrices, price_of
 from pets.errors import InputError
@@ -23,7 +22,6 @@ __all__ = [
     "Keys",
     "ModelShare",
     "Models",
-    "launch_prices",
     "mixture_name",
     "mixture_of",
     "mixture_price",
@@ -202,17 +200,6 @@ def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | 
     if len(known_prices) < len(prices):
         return None
     return known_prices[0] if len(set(known_prices)) == 1 else TokenPrices(known_prices)
-
-
-def launch_prices(shares: Sequence[ModelShare], currency: Currency) -> tuple[float, ...]:
-    """What the launches of a mixture cost one after the other, a token each; none where tokens cost the same.
-
-    >>> launch_prices(model_shares(["a=2", "b"]), Currency("picodollars", rates=((5, 1, 1), (10, 2, 2))))
-    (5.0, 10.0, 5.0)
-    """
-    if not currency.rates or min(rate for rate, *_ in currency.rates) <= 0:
-        return ()
-    return tuple(float(currency.rates[model][0]) for model in mixture_of(shares).turns)
 
 
 def shares_from_plain(rows: Sequence[Mapping[str, Any]]) -> tuple[ModelShare, ...]:

@@ -17,7 +17,7 @@ from pets.engine.budget import Amount, Price, bounded, currency_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
-from pets.engine.models import launch_prices, mixture_price
+from pets.engine.models import mixture_price
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
@@ -232,9 +232,8 @@ def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[P
     budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
     policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
-    prices = launch_prices(config.models, settings.currency)
     votes = SoftVoteCount() if config.soft else VoteCount()
-    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, votes=votes, prices=prices)
+    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, votes=votes)
 
 
 def adopt_run(

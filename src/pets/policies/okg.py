@@ -103,8 +103,7 @@ class OKG(IndexPolicy):
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""
-        price = math.log(view.price)
-        price += math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
+        cost = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
-            return okg_index(tally, self.prior, self.unseen) - price
-        return self._learned.log_gain(tally, self.zone) + math.log(voting_chance(tally)) - price
+            return okg_index(tally, self.prior, self.unseen) - cost
+        return self._learned.log_gain(tally, self.zone) + math.log(voting_chance(tally)) - cost

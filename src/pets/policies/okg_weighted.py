@@ -94,8 +94,8 @@ class OKGWeighted(IndexPolicy):
         return belief.fantasy(tally.pending) if tally.pending else belief
 
     def index(self, tally: Tally, view: View) -> float:
-        """log of the optimistic gain times the chance that a trace votes, per price of the next launch."""
-        gain = R_plus(self.belief_of(tally)) * voting_chance(tally) / view.price
+        """log of the optimistic gain times the chance that a trace votes."""
+        gain = R_plus(self.belief_of(tally)) * voting_chance(tally)
         return math.log(gain) if gain > 0.0 else -math.inf
 
     def weights(self, tally: Tally) -> list[float]:

@@ -26,9 +26,9 @@ class Fewest(IndexPolicy):
         return replace(self, sign=-self.sign)
 
 
-def queue(n, policy=None, cap=None, prices=()):
+def queue(n, policy=None, cap=None):
     CALLS.clear()
-    made = StateQueue(policy or Fewest(), cap, prices)
+    made = StateQueue(policy or Fewest(), cap)
     records = [Record(f"q{i}", i, 4, keep_traces=False) for i in range(n)]
     for record in records:
         made.add(record)
@@ -100,23 +100,8 @@ def test_many_at_once_are_the_same_as_one_by_one_even_if_a_launch_raises_the_ind
     assert at_once.take(9) == [launch for _ in range(9) for launch in one_by_one.take(1)]
 
 
-@dataclass(frozen=True, slots=True)
-class PerPrice(IndexPolicy):
-    """Fewer launched are worth more, for what the next launch costs."""
-
-    def index(self, tally, view):
-        return 1 / (1 + tally.launched) / view.price
-
-
-def test_the_gain_is_counted_per_price_of_the_next_launch_and_first_launches_count_as_cheap():
-    made, _ = queue(4, PerPrice(), prices=(1.0, 100.0))
-    assert {launch.question for launch in made.take(4)} == {"q0", "q1", "q2", "q3"}
-    assert {launch.question for launch in made.take(2)} == {"q1", "q3"}  # whose second launch is at a cheap place
-    assert [launch.question for launch in made.take(4)] == ["q0", "q0", "q2", "q2"]  # a dear one, then a cheap one
-
-
-def test_a_refit_counts_questions_in_the_same_state_together_wherever_their_next_launch_stands():
-    made, records = queue(6, prices=(1.0, 2.0, 3.0))
+def test_a_refit_counts_questions_in_the_same_state_together():
+    made, records = queue(6)
     made.take(6)
     for record in records.values():
         vote(made, record, "A")

@@ -22,23 +22,12 @@ from pets.errors import InputError
 __all__ = ["Queue", "ReplicaTotals", "queue_for"]
 
 
-def queue_for(
-    policy: Policy,
-    budget: Budget,
-    horizon: int | None,
-    seed: int,
-    *,
-    alike: bool = True,
-    prices: tuple[float, ...] = (),
-) -> Queue[Any]:
-    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry.
-
-    ``prices`` are those of :class:`~pets.core.allocator.Allocator`.
-    """
+def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int, *, alike: bool = True) -> Queue[Any]:
+    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry."""
     if isinstance(policy, QuotaPolicy):
         return QuotaQueue(policy, budget, horizon, seed)
     if isinstance(policy, IndexPolicy) and policy.waves:
         return WaveQueue(policy, budget, horizon)
     if isinstance(policy, IndexPolicy):
-        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget.cap, prices)
+        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget.cap)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

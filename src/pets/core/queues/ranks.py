@@ -23,11 +23,10 @@ __all__ = ["RankQueue"]
 class RankQueue(Queue[IndexPolicy]):
     """Serves the highest index; equal ones in the order of arrival."""
 
-    def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
+    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         super().__init__(policy)
         self._cap = math.inf if cap is None else cap
-        self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
-        self._first = View(cap=cap)  # no question goes without a trace because its first is a dear one
+        self._view = View(cap=cap)
         self._records: dict[int, Record] = {}
         self._versions: dict[int, int] = {}
         self._heap: list[tuple[float, int, int]] = []
@@ -72,9 +71,8 @@ class RankQueue(Queue[IndexPolicy]):
         return record.spent >= self._cap
 
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap, and what its next launch costs."""
-        place = (record.position + record.launched) % len(self._views)
-        return self._views[place] if record.launched else self._first
+        """What the policy may know when it is asked about ``record``: the cap."""
+        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every question anew."""
@@ -94,7 +92,7 @@ class RankQueue(Queue[IndexPolicy]):
             score = math.inf
         else:
             mark = bisect_left(self.policy.length_edges, record.mean_tokens)
-            score = self.policy.index(record.tally(mark=mark), self.view(record))
+            score = self.policy.index(record.tally(mark=mark), self._view)
         if math.isnan(score):
             raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")
         if score > -math.inf:

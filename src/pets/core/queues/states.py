@@ -1,7 +1,6 @@
 """The queue over belief states: questions in the same state share one entry.
 
-A state is ``(counts, nulls, pending, options, length class, place)``; the last is where its next launch stands in the
-sequence of prices, 0 where all launches cost the same. Its score is computed once; a launch or a return moves
+A state is ``(counts, nulls, pending, options, length class)``. Its score is computed once; a launch or a return moves
 one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
 questions; memory O(N + S).
 
@@ -23,7 +22,7 @@ from pets.types import Launch
 
 __all__ = ["StateQueue"]
 
-Key = tuple[tuple[int, ...], int, int, int, int, int]
+Key = tuple[tuple[int, ...], int, int, int, int]
 
 LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
 MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
@@ -35,12 +34,11 @@ class StateQueue(Queue[IndexPolicy]):
 
     newest_first = True  # a state serves the question that entered it last
 
-    def __init__(self, policy: IndexPolicy, cap: int | None, prices: tuple[float, ...] = ()) -> None:
+    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         super().__init__(policy)
         self._edges = policy.length_edges
         self._cap = math.inf if cap is None else cap
-        self._views = [View(cap=cap, price=price) for price in prices or (1.0,)]
-        self._first = View(cap=cap)  # no question goes without a trace because its first is a dear one
+        self._view = View(cap=cap)
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._scores: list[float | None] = []  # None: not needed yet
@@ -53,9 +51,7 @@ class StateQueue(Queue[IndexPolicy]):
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
         mark = bisect_left(self._edges, record.mean_tokens)
-        place = (record.position + record.launched) % len(self._views)
-        key = (record.counts, record.nulls, record.pending, record.options or 0, mark, place)
-        state = record.state = self._state(key)
+        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
         self._members[state][record] = None
         if not self._queued[state]:
             self._enter(state)
@@ -127,8 +123,8 @@ class StateQueue(Queue[IndexPolicy]):
         return self._score(record.state) == -math.inf
 
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap, and what its next launch costs."""
-        return self._views[self._keys[record.state][-1]] if record.launched else self._first
+        """What the policy may know when it is asked about ``record``: the cap."""
+        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
@@ -191,10 +187,9 @@ class StateQueue(Queue[IndexPolicy]):
 
     def _move(self, state: int, event: int) -> int:
         """The state after an event; kept, so that it is worked out once."""
-        counts, nulls, pending, options, mark, place = self._keys[state]
+        counts, nulls, pending, options, mark = self._keys[state]
         if event == LAUNCH:
             pending += 1
-            place = (place + 1) % len(self._views)
         else:
             pending -= 1
             mark = (event - CANCEL) // MARK_STRIDE
@@ -203,7 +198,7 @@ class StateQueue(Queue[IndexPolicy]):
                 nulls += 1
             elif kind >= 0:
                 counts = add_vote(counts, kind)
-        after = self._state((counts, nulls, pending, options, mark, place))
+        after = self._state((counts, nulls, pending, options, mark))
         self._after[state][event] = after
         return after
 
@@ -211,14 +206,14 @@ class StateQueue(Queue[IndexPolicy]):
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
         score = self._scores[state]
         if score is None:
-            counts, nulls, pending, options, mark, place = self._keys[state]
+            counts, nulls, pending, options, mark = self._keys[state]
             tally = Tally(counts, nulls, pending, options or None, mark=mark)
             if tally.launched >= self._cap:
                 score = -math.inf
             elif tally.launched < self.policy.warmup:
                 score = math.inf
             else:
-                score = self.policy.index(tally, self._views[place] if tally.launched else self._first)
+                score = self.policy.index(tally, self._view)
             if math.isnan(score):
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
             self._scores[state] = score
