@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.gateway.auth import ApiKey
-from pets.gateway.recent_questions import RecentQuestions, last_characters, vote_parts
+from pets.gateway.recent_questions import SHOWN_OF_A_VOTE, RecentQuestions, last_characters, vote_parts
 from pets.gateway.requests import ChatRequest
 from pets.store import StoredTrace
 
@@ -21,15 +21,22 @@ def add(recent, id, key="alice", texts=("The answer is A.",), error=None):
     }
     question = SimpleNamespace(traces=traces, representatives=lambda: {"A": "A"})
     request = ChatRequest("m", {"messages": [{"role": "user", "content": f"What is {id}?"}]}, False, False, None)
-    vote = SimpleNamespace(request=request, submission=SimpleNamespace(question=question))
-    recent.add(vote, {"votes": {"A": len(texts)}, "answer": "A"}, {"id": id, "key": key})
+    vote = SimpleNamespace(
+        request=request,
+        submission=SimpleNamespace(question=question),
+        answer=SimpleNamespace(id=id),
+        account=SimpleNamespace(key=ApiKey(key)),
+    )
+    counts = {"votes": {"A": len(texts)}, "no_answer": 0, "failed": 0, "traces": len(texts), "weighted": False}
+    return recent.add(vote, dict.fromkeys(SHOWN_OF_A_VOTE) | counts | {"answer": "A"}, spent=0.5, now=1000.0)
 
 
 def test_a_key_finds_its_own_and_an_admin_all():
     recent = RecentQuestions()
-    add(recent, "q1", error="http://10.0.0.7:8000 cannot be reached")
+    row = add(recent, "q1", error="http://10.0.0.7:8000 cannot be reached")
     own, foreign, admin = (recent.find("q1", key) for key in (ApiKey("alice"), ApiKey("bob"), ADMIN))
     assert foreign is None and recent.find("q2", ADMIN) is None
+    assert row.items() <= own.items() and (row["question"], row["spent"], row["at"]) == ("What is q1?", 0.5, 1000.0)
     assert own["message"] == admin["message"] == "What is q1?"
     assert admin["trace_list"][0]["server"] == 1 and "10.0.0.7" in admin["trace_list"][0]["error"]
     assert own["trace_list"][0]["server"] is None and own["trace_list"][0]["error"] == "failed"

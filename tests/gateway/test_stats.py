@@ -1,20 +1,22 @@
-"""What the dashboard shows of a share of a gateway's work: sums that agree with their history, all of it bounded."""
+"""What the dashboard reads from a share's registry: sums that agree with their history, all of it bounded."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from pets.gateway.ledger import Balance, Reservation
-from pets.gateway.stats import (
-    COLUMNS,
+from pets.gateway.ledger import Reservation
+from pets.gateway.metrics import (
+    GAUGES,
     LATEST_ROWS,
     MAX_MODELS,
     OTHER_MODELS,
     REASON_CHARACTERS,
     FinishedRequest,
-    ShareStats,
-    SpendPace,
+    Share,
 )
+from pets.gateway.stats import COLUMNS
+
+SETTLEMENT = (40, 4, 90, 12, 0, 0)
 
 
 @pytest.fixture
@@ -23,117 +25,113 @@ def clock():
 
 
 @pytest.fixture
-def stats(clock):
-    return ShareStats(lambda: clock.spent, clock=lambda: clock.now)
+def share(clock):
+    gauges = dict.fromkeys(GAUGES, lambda: 0) | {"budget_spent": lambda: clock.spent}
+    return Share(gauges, clock=lambda: clock.now)
 
 
-def finished(status=200, kind="vote", **fields):
-    return FinishedRequest("id", "alice", kind, status, 0.2, "m", **fields)
+def finished(status=200, kind="vote", seconds=0.2, **fields):
+    return FinishedRequest("id", "alice", kind, status, seconds, "m", **fields)
 
 
-def reservation(model="m", *, counted=True):
-    return Reservation(1, "alice", 4, 100, (Balance(),) if counted else (), model=model)
+def reservation(model="m"):
+    return Reservation(1, "alice", 4, 100, (), model=model)
 
 
-def metadata(**fields):
-    return {"traces": 5, "lost": 1, "warmup": "3-1", "certificate": 0.93, **fields}
+def vote(share, warmup="3-1", certificate=0.93, traces=5, id="q"):
+    account = SimpleNamespace(delivered=traces - 1, lost=1, estimated=0, claimed_more=0, upstream_s=0.1)
+    answer = SimpleNamespace(tokens=50, prompt_tokens=5, certificate=certificate)
+    about = SimpleNamespace(answer=answer, account=account, seconds=0.2)
+    share.record_vote(about, {"stopped": "policy", "warmup": warmup}, {"id": id})
 
 
-def test_the_request_rate_is_that_of_the_last_minute(stats, clock):
-    for _ in range(30):
-        stats.record_request(finished())
+def test_the_request_rate_is_that_of_the_last_minute(share, clock):
+    for _ in range(120):
+        share.record_request(finished())
         clock.now += 1.0
-    assert stats.requests_per_second() == 1.0
-    clock.now += 45.0
-    assert stats.requests_per_second() == 14 / 60  # those of the last 60 seconds, the present one among them
+    assert share.now()["requests_per_second"] == 1.0
+    clock.now += 100.0
+    assert share.now()["requests_per_second"] == 0.0
 
 
-def test_every_request_is_in_one_outcome_and_errors_are_listed(stats):
+def test_every_request_is_in_one_outcome_and_errors_are_listed(share):
     for status in (200, 201, 400, 429, 499, 500, 503):
-        stats.record_request(finished(status, retries=2, reason="why"))
-    assert {name: stats.totals[name] for name in ("answered", "refused", "gone", "failed", "retries")} == {
+        share.record_request(finished(status, retries=2, reason="why"))
+    totals = share.now()["totals"]
+    assert {name: totals[name] for name in ("answered", "refused", "gone", "failed", "retries")} == {
         "answered": 2, "refused": 2, "gone": 1, "failed": 2, "retries": 14,
     }  # fmt: skip
-    assert [row["status"] for row in stats.errors] == [400, 429, 499, 500, 503]
-    stats.record_request(finished(400, reason="x" * 10_000))
-    assert len(stats.errors[-1]["reason"]) == REASON_CHARACTERS
-    assert stats.by_model["m"]["requests"] == 2
+    assert [row["status"] for row in share.errors] == [400, 429, 499, 500, 503]
+    share.record_request(finished(400, reason="x" * 10_000))
+    assert len(share.errors[-1]["reason"]) == REASON_CHARACTERS
+    assert share.now()["models"][0]["requests"] == 2
 
 
-def test_the_columns_add_up_to_the_totals(stats, clock):
+def test_the_columns_add_up_to_the_totals(share, clock):
     for number in range(50):
-        stats.record_request(finished(500 if number % 9 == 0 else 200, retries=number % 2))
-        stats.record_vote(metadata(), {})
-        stats.record_settlement(reservation(), (40, 4, 90, 12, 0, 0))
+        share.record_request(finished(500 if number % 9 == 0 else 200, retries=number % 2))
+        vote(share)
+        share.record_settlement(reservation(), SETTLEMENT, 0.25)
         clock.now += 37.0
     for span in ("hour", "day"):
-        columns = stats.columns(span)
-        assert {name: sum(value or 0 for value in columns[name]) for name in COLUMNS} == {
-            name: stats.totals[name] for name in COLUMNS
-        }
+        columns = share.columns(span)
+        sums = {name: sum(value or 0 for value in columns[name]) for name in COLUMNS}
+        assert sums == share.now()["totals"] and sums["spent"] == 12.5
         assert len({len(columns[name]) for name in (*COLUMNS, "start", "vote_p50", "plain_p99")}) == 1
 
 
-def test_before_the_start_nothing_is_known(stats, clock):
-    columns = stats.columns("hour")
-    seconds = columns["seconds"]
+def test_before_the_start_nothing_is_known(share, clock):
+    columns = share.columns("hour")
     for start, answered in zip(columns["start"], columns["answered"], strict=True):
-        assert (answered is None) == (start + seconds <= clock.now)
+        assert (answered is None) == (start + columns["seconds"] <= clock.now)
 
 
-def test_latencies_are_of_answered_requests_by_kind(stats):
-    stats.record_request(finished())
-    stats.record_request(FinishedRequest("id", "alice", "passthrough", 200, 3.0))
-    stats.record_request(FinishedRequest("id", "alice", "vote", 503, 600.0))
-    assert stats.latency("vote")[1] == pytest.approx(0.2, rel=0.1)
-    assert stats.latency("plain")[1] == pytest.approx(3.0, rel=0.1)
+def test_latencies_are_of_answered_requests_by_kind(share, clock):
+    share.record_request(finished())
+    share.record_request(finished(kind="passthrough", seconds=3.0))
+    share.record_request(finished(503, seconds=599.0))
+    latency = share.now()["latency"]
+    assert 0.15 < latency["vote"][0] < latency["vote"][1] <= 0.25 and 2.5 < latency["plain"][1] <= 3.5
+    assert share.columns("hour")["vote_p99"][-1] == latency["vote"][1]
+    clock.now += 4000.0
+    assert share.now()["latency"] == {"vote": [None, None], "plain": [None, None]}  # nothing lately
 
 
-def test_votes_are_counted_by_pattern_and_certificate(stats):
-    stats.record_vote(metadata(), {"id": "q1"})
-    stats.record_vote(metadata(warmup=None, certificate=1.0, traces=2), {"id": "q2"})
-    stats.record_vote(metadata(certificate=0.0), {"id": "q3"})
-    assert stats.certificates == [1] + [0] * 8 + [2]
-    assert stats.first_answers == {"3-1": {"questions": 2, "traces": 10}, "fewer": {"questions": 1, "traces": 2}}
-    assert stats.totals["votes"] == 3 and stats.totals["lost"] == 3
+def test_votes_are_counted_by_pattern_and_certificate(share):
+    vote(share)
+    vote(share, warmup=None, certificate=1.0, traces=2)
+    vote(share, certificate=0.0)
+    shown = share.now()
+    assert [(bound, count) for bound, count in shown["certificates"] if count] == [(0.5, 1), (0.95, 1), (1.0, 1)]
+    assert shown["first_answers"] == {"3-1": {"questions": 2, "traces": 10}, "fewer": {"questions": 1, "traces": 2}}
+    assert shown["totals"]["votes"] == 3 and shown["totals"]["lost"] == 3
 
 
-def test_what_is_given_beyond_the_budget_has_tokens_and_costs_nothing(stats):
-    stats.record_settlement(reservation(counted=False), (40, 1, 90, 12, 0, 0))
-    stats.record_settlement(reservation(), (0, 0, 0, 0, 0, 0))  # free: the server did not sample
-    assert (stats.totals["tokens"], stats.totals["spent"]) == (90, 0)
-    assert stats.by_model["m"]["traces"] == 1
+def test_the_pace_is_that_of_the_balance_whoever_spends(share, clock):
+    clock.now, clock.spent = clock.now + 600.0, 50
+    assert share.now()["spent_per_second"] == pytest.approx(50 / 600, rel=0.05)
 
 
-def test_errors_that_are_the_same_are_one_row_of_the_latest_with_their_number(stats):
+def test_errors_that_are_the_same_are_one_row_of_the_latest_with_their_number(share):
     for status, reason in [(503, "full"), (400, "wrong"), (503, "full"), (503, "away"), (503, "full")]:
-        stats.record_request(finished(status, reason=reason))
-    assert [(row["status"], row["reason"], row["times"]) for row in stats.errors] == [
+        share.record_request(finished(status, reason=reason))
+    assert [(row["status"], row["reason"], row["times"]) for row in share.errors] == [
         (400, "wrong", 1), (503, "away", 1), (503, "full", 3),
     ]  # fmt: skip
 
 
-def test_lists_and_models_are_bounded(stats):
+def test_lists_and_models_are_bounded(share):
     for number in range(500):
-        stats.record_vote(metadata(), {"id": str(number)})
-        stats.record_request(finished(500, reason=f"reason {number}"))
-        stats.record_settlement(reservation(model=f"m{number}"), (1, 1, 1, 1, 0, 0))
-    assert len(stats.questions) == len(stats.errors) == LATEST_ROWS and stats.questions[-1]["id"] == "499"
-    assert len(stats.by_model) == MAX_MODELS + 1 and sum(m["spent"] for m in stats.by_model.values()) == 500
-    assert stats.by_model[OTHER_MODELS]["spent"] == 500 - MAX_MODELS
+        vote(share, id=str(number))
+        share.record_request(finished(500, reason=f"reason {number}"))
+        share.record_settlement(reservation(f"m{number}"), SETTLEMENT, 1)
+    assert len(share.questions) == len(share.errors) == LATEST_ROWS and share.questions[-1]["id"] == "499"
+    models = {row["model"]: row for row in share.now()["models"]}
+    assert len(models) == MAX_MODELS + 1 and sum(row["spent"] for row in models.values()) == 500
+    assert models[OTHER_MODELS]["spent"] == 500 - MAX_MODELS and models["m0"]["tokens"] == 90
 
 
-def test_what_was_spent_before_the_balance_was_known_is_no_pace():
-    pace = SpendPace(0.0, None)
-    assert pace.per_second(1.0, None) == 0.0
-    assert pace.per_second(2.0, 5000) == 0.0
-    assert pace.per_second(62.0, 5030) == 0.5
-
-
-def test_the_pace_is_that_of_the_last_hour_whoever_spent():
-    pace = SpendPace(0.0, 0)
-    for minute in range(1, 601):
-        pace.sample(60.0 * minute, 1000 if minute <= 300 else 1000 + 2 * (minute - 300))
-    assert pace.per_second(36000.0, 1600) == pytest.approx(2 / 60, rel=0.02)
-    assert pace.per_second(36000.0 + 7200.0, 1600) < 2 / 60  # nobody spends any more
-    assert len(pace._samples) < 130
+def test_a_models_name_is_a_label_whatever_a_client_calls_it(share):
+    for name in ("x\udfff", 'a "quoted"\nname', "long" * 1000):
+        share.record_settlement(reservation(name), SETTLEMENT, 1)
+    assert b'pets_model_spent_total{model="x?"} 1.0' in share.text() and len(share.text()) < 20_000

@@ -1,90 +1,104 @@
-"""Counts and times by interval: what is added up is all there, in a ring that does not grow."""
+"""Snapshots of what was counted: every amount is in one interval, in a ring that does not grow."""
 
+import math
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.gateway.timeseries import INTERVALS_WITH_BINS, LATENCY_ERROR, RESOLUTIONS, History, TimeSeries, quantiles
+from pets.gateway.timeseries import RESOLUTIONS, History, quantile
+
+
+class Counted:
+    """A count with a history; ``add`` counts at a time."""
+
+    def __init__(self, now=0.0, count=0.0):
+        self.state = SimpleNamespace(now=now, count=count)
+        self.history = History(self.counts, clock=lambda: self.state.now)
+
+    def counts(self):
+        return np.array([self.state.count])
+
+    def add(self, now, amount=1.0):
+        self.state.now = now
+        self.history.keep()
+        self.state.count += amount
+
+    def column(self, span="hour"):
+        starts, increases = self.history.increases(span, self.counts())
+        return dict(zip(starts, increases[:, 0].tolist(), strict=True))
+
+    def per_second(self, now):
+        self.state.now = now
+        return self.history.per_second(0, self.counts())
 
 
 def test_only_the_latest_intervals_are_kept():
-    series = TimeSeries(seconds=10, size=4)
+    counted = Counted()
     for number in range(1000):
-        series.add(10.0 * number, {"requests": number})
-    assert series.column("requests", now=9995.0) == [996, 997, 998, 999]
-    assert series.starts(now=9995.0) == [9960, 9970, 9980, 9990]
-    assert len(series._intervals) == 4
+        counted.add(30.0 * number, amount=number)
+    assert list(counted.column().items())[-3:] == [(29910, 997), (29940, 998), (29970, 999)]
+    assert len(counted.column()) == 120 and list(counted.column().values()) == list(range(880, 1000))
 
 
-def test_intervals_without_a_request_are_zero_and_age_out():
-    series = TimeSeries(seconds=10, size=3)
-    series.add(5.0, {"requests": 2})
-    assert series.column("requests", now=25.0) == [2, 0, 0]
-    assert series.column("requests", now=35.0) == [0, 0, 0] and series.total("requests", now=35.0) == 0
+def test_intervals_in_which_nothing_was_counted_are_zero():
+    counted = Counted()
+    counted.add(5.0, amount=2)
+    counted.add(95.0, amount=3)
+    assert [amount for start, amount in counted.column().items() if start >= 0] == [2, 0, 0, 3]
+    counted.state.now = 3670.0
+    assert sum(counted.column().values()) == 3 and sum(counted.column("day").values()) == 5
 
 
-@given(st.lists(st.floats(0, 299), max_size=40))
-def test_every_amount_of_the_span_is_in_one_interval(times):
-    series = TimeSeries(seconds=10, size=30)
+@given(st.lists(st.floats(0, 3599), max_size=40))
+def test_every_amount_is_in_the_interval_of_its_time(times):
+    counted = Counted()
     for now in sorted(times):
-        series.add(now, {"requests": 1})
-    assert series.total("requests", now=299.0) == len(times)
+        counted.add(now)
+    counted.state.now = 3599.0
+    for span, (seconds, _) in RESOLUTIONS.items():
+        starts = [now // seconds * seconds for now in times]
+        assert {start: n for start, n in counted.column(span).items() if n} == {s: starts.count(s) for s in starts}
 
 
 def test_a_clock_that_is_set_back_adds_to_the_latest_interval():
-    series = TimeSeries(seconds=10, size=3)
-    series.add(100.0, {"requests": 1})
-    series.add(40.0, {"requests": 1})
-    assert series.column("requests", now=40.0) == [0, 0, 2]
+    counted = Counted(now=100.0)
+    counted.add(100.0)
+    counted.add(40.0)
+    assert list(counted.column().items())[-2:] == [(60, 0), (90, 2)]
 
 
-@given(st.lists(st.floats(0.001, 3600), min_size=1, max_size=60), st.sampled_from([0.5, 0.99]))
-def test_quantiles_are_within_their_error(times, share):
-    series = TimeSeries(seconds=10, size=3)
-    for seconds in times:
-        series.observe(0.0, "vote", seconds)
-    rank = next(place for place in range(1, len(times) + 1) if place >= share * len(times))
-    exact = sorted(times)[rank - 1]
-    shown = dict(zip((0.5, 0.99), series.latency("vote", now=0.0), strict=True))[share]
-    assert exact / (1 + LATENCY_ERROR) * 0.999 <= shown <= exact * (1 + LATENCY_ERROR) * 1.001
+def test_a_rate_is_that_of_the_last_hour_or_since_the_start():
+    counted = Counted()
+    for now in range(30):
+        counted.add(float(now))
+    assert counted.per_second(now=30.0) == 30 / 60  # the first minute counts as one
+    for minute in range(2, 602):
+        counted.add(60.0 * minute, amount=1000 if minute < 300 else 2)
+    assert counted.per_second(now=36060.0) == pytest.approx(2 / 60, rel=0.02)
+    assert counted.per_second(now=36060.0 + 7200.0) < 2 / 60
 
 
-def test_times_outside_the_bins_count_in_the_first_and_the_last():
-    series = TimeSeries(seconds=10, size=1)
-    series.observe(0.0, "vote", 0.0)
-    assert series.latency("vote", now=0.0)[0] == pytest.approx(0.001, rel=1.01 * LATENCY_ERROR)
-    series.observe(0.0, "plain", 1e9)
-    assert series.latency("plain", now=0.0)[0] > 3600
+def test_what_was_counted_before_the_count_was_known_is_no_rate():
+    counted = Counted(count=math.nan)
+    assert counted.per_second(now=1.0) == 0.0
+    counted.state.count = 5000.0
+    assert counted.per_second(now=2.0) == 0.0
+    counted.add(60.0, amount=30)
+    assert counted.per_second(now=120.0) == 0.5
 
 
-def test_of_older_intervals_the_quantiles_stay_and_the_bins_go():
-    series = TimeSeries(seconds=10, size=20)
-    for number in range(20):
-        series.observe(10.0 * number, "vote", 0.1 if number < 15 else 10.0)
-    p50, p99 = series.latencies("vote", now=195.0)
-    assert p50 == p99 and p50[:15] == [p50[0]] * 15 and p50[0] == pytest.approx(0.1, rel=1.01 * LATENCY_ERROR)
-    assert sum(bool(interval.bins) for interval in series._intervals) == INTERVALS_WITH_BINS
-    assert series.latency("vote", now=195.0)[0] == p50[-1] == pytest.approx(10.0, rel=1.01 * LATENCY_ERROR)
-    assert series.latency("vote", now=400.0) == [None, None]  # nothing lately
+@given(st.lists(st.floats(0.001, 9.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.99]))
+def test_a_quantile_is_in_the_bucket_of_the_exact_one(times, share):
+    bounds = (0.01, 0.1, 1.0, 10.0)
+    cumulative = [*(sum(time <= bound for time in times) for bound in bounds), len(times)]
+    exact = sorted(times)[math.ceil(share * len(times)) - 1]
+    upper = next(bound for bound in bounds if exact <= bound)
+    assert upper / 10 - 0.01 <= quantile(bounds, cumulative, share) <= upper
 
 
-def test_kinds_and_intervals_have_their_own_times():
-    series = TimeSeries(seconds=10, size=2)
-    series.observe(5.0, "vote", 1.0)
-    series.observe(15.0, "plain", 2.0)
-    (p50, p99), (plain_p50, _) = series.latencies("vote", now=15.0), series.latencies("plain", now=15.0)
-    assert p50 == p99 and p50[0] == pytest.approx(1.0, rel=1.01 * LATENCY_ERROR) and p50[1] is None
-    assert plain_p50[0] is None and plain_p50[1] is not None
-    assert quantiles({}) == [None, None]
-
-
-def test_a_history_counts_the_hour_and_the_day():
-    history = History()
-    for minute in range(120):
-        history.add(60.0 * minute, {"requests": 1})
-        history.observe(60.0 * minute, "vote", 0.5)
-    now = 60.0 * 119
-    assert history.series["hour"].total("requests", now) == 60
-    assert history.series["day"].total("requests", now) == 120
-    assert history.latency("vote", now)[0] == pytest.approx(0.5, rel=1.01 * LATENCY_ERROR)
-    assert {span: seconds * size for span, (seconds, size) in RESOLUTIONS.items()} == {"hour": 3600, "day": 86400}
+def test_what_is_over_the_last_bound_counts_as_that_and_nothing_as_none():
+    assert quantile((1.0, 2.0), (0, 0, 5), 0.5) == 2.0
+    assert quantile((1.0, 2.0), (0, 0, 0), 0.5) is None

@@ -14,8 +14,9 @@ ledger.py         the budget: held before a request goes upstream, settled after
 ledger_store.py   the ledger's rows in the store, durable when awaited
 shared_ledger.py  the same budget for replicas on one PostgreSQL; shared_store.py its transactions, ledger_function.py
                   what the server decides in them
-metrics.py        what is counted in all and for each key; what Prometheus reads
-stats.py          what is counted for the dashboard; timeseries.py over time, recent_questions.py the latest in full
+metrics.py        what is counted, in all and for each key: a Prometheus registry each
+stats.py          the dashboard's numbers, read from a registry; timeseries.py its snapshots of an hour and a day
+recent_questions.py  the latest votes in full
 dashboard.py      what the dashboard shows to a key; page/ is the page itself
 pages.py          the paths that only read: dashboard, models, probes, metrics
 telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed

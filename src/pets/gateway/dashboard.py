@@ -11,9 +11,7 @@ from typing import Any
 from pets.engine.endpoints import Endpoint
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import Balance
-from pets.gateway.metrics import Share
 from pets.gateway.state import GatewayState
-from pets.gateway.stats import COLUMNS
 from pets.gateway.timeseries import RESOLUTIONS
 from pets.openai.errors import ApiError
 
@@ -30,31 +28,24 @@ class Dashboard:
 
     def snapshot(self, key: ApiKey, of_key: str | None = None) -> dict[str, Any]:
         """Everything but the history, of the key ``of_key`` where an admin asks for that."""
-        share = self._share(key, of_key)
-        stats, ledger, metrics = share.stats, self._state.ledger, self._state.metrics
-        totals = stats.totals
-        return {
-            "at": stats.clock(),
-            "started": stats.started,
+        name, metrics = self._name(key, of_key), self._state.metrics
+        share = metrics.share_of(name)
+        numbers = share.now()
+        spent_per_second = numbers.pop("spent_per_second")
+        return numbers | {
+            "at": share.clock(),
+            "started": share.started,
             "viewer": {"name": key.name, "admin": key.admin},
-            "of_key": share.name,
+            "of_key": name,
             "replica": self._replica(key),
-            "unit": ledger.shown_unit,
-            "budget": self._budget(key, share),
-            "totals": {name: totals[name] for name in COLUMNS} | {"spent": ledger.shown(totals["spent"])},
-            "requests_per_second": stats.requests_per_second(),
-            "latency": {kind: stats.latency(kind) for kind in ("vote", "plain")},
-            "open": len(share.submissions),
-            "in_flight": share.in_flight,
+            "unit": self._state.ledger.shown_unit,
+            "budget": self._budget(key, name, spent_per_second),
             "mean_budget": self._state.mean_budget,
-            "first_answers": {name: dict(counts) for name, counts in stats.first_answers.items()},
-            "certificates": stats.certificates,
             "drift": None if metrics.drift is None else metrics.drift.to_plain(),
             "upstream": self._upstream(key),
-            "models": self._models(share),
             "keys": self._keys(key),
-            "questions": list(stats.questions)[::-1],
-            "errors": list(stats.errors)[::-1],
+            "questions": list(share.questions)[::-1],
+            "errors": list(share.errors)[::-1],
             "ready": self._state.readiness(),
         }
 
@@ -62,10 +53,7 @@ class Dashboard:
         """The last hour or day, a column for each quantity."""
         if span not in RESOLUTIONS:
             raise ApiError(f"'span' is one of {', '.join(RESOLUTIONS)}.", param="span")
-        columns = self._share(key, of_key).stats.columns(span)
-        shown = self._state.ledger.shown
-        columns["spent"] = [None if amount is None else shown(amount) for amount in columns["spent"]]
-        return columns
+        return self._state.metrics.share_of(self._name(key, of_key)).columns(span)
 
     def question(self, key: ApiKey, id: str) -> dict[str, Any]:
         """One of the latest votes, with its traces."""
@@ -75,11 +63,12 @@ class Dashboard:
             raise ApiError(words, status=404, code="question_not_kept")
         return detail
 
-    def _share(self, key: ApiKey, of_key: str | None) -> Share:
+    def _name(self, key: ApiKey, of_key: str | None) -> str | None:
+        """The name of the key whose share is shown to ``key``; None for all of them."""
         name = of_key or None if key.admin else key.name
         if name is not None and name != key.name and name not in self._key_names():
             raise ApiError("There is no such key.", status=404, param="key", code="unknown_key")
-        return self._state.metrics.share_of(name)
+        return name
 
     def _key_names(self) -> list[str]:
         """Keys that have spent, the most first, then those that may ask."""
@@ -91,49 +80,42 @@ class Dashboard:
             return None
         return {"replicas": replica[1]} | ({"name": replica[0]} if viewer.admin else {})
 
-    def _budget(self, key: ApiKey, share: Share) -> dict[str, Any]:
+    def _budget(self, key: ApiKey, name: str | None, per_second: float) -> dict[str, Any]:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""
-        ledger, per_second = self._state.ledger, share.stats.spent_per_second()
-        limit = ledger.total.limit if share.name is None else self._limits().get(share.name)
+        ledger = self._state.ledger
+        balance = ledger.total if name is None else ledger.balance_of(name)
+        limit = balance.limit if name is None else self._limits().get(name)
         rows = []
         if limit is not None:
-            rows.append(self._limit("key" if share.name else "total", share.balance, limit, per_second))
-        if share.name is None and (window := ledger.window(key)) is not None:
-            balance, rate, seconds_left = window
+            rows.append(self._limit("key" if name else "total", balance, limit, per_second))
+        if name is None and (window := ledger.window(key)) is not None:
+            in_window, rate, seconds_left = window
             times = {"seconds": rate.seconds, "refills_in_s": seconds_left}
-            rows.append(self._limit("window", balance, rate.amount, per_second) | times)
-        left = ledger.left(key) if share.name in (None, key.name) else None
+            rows.append(self._limit("window", in_window, rate.amount, per_second) | times)
+        left = ledger.left(key) if name in (None, key.name) else None
         return {
-            "spent": ledger.shown(share.balance.spent),
-            "held": ledger.shown(share.balance.held),
+            "spent": ledger.shown(balance.spent),
+            "held": ledger.shown(balance.held),
             "left": min((row["left"] for row in rows), default=None) if left is None else ledger.shown(left),
-            "per_hour": ledger.shown(3600 * per_second),
+            "per_hour": 3600 * per_second,
             "limits": rows,
         }
 
     def _limit(self, name: str, balance: Balance, limit: int, per_second: float) -> dict[str, Any]:
-        shown, left = self._state.ledger.shown, max(0, limit - balance.spent - balance.held)
+        shown = self._state.ledger.shown
+        left = shown(max(0, limit - balance.spent - balance.held))
         return {
             "name": name,
             "limit": shown(limit),
             "spent": shown(balance.spent),
             "held": shown(balance.held),
-            "left": shown(left),
+            "left": left,
             "ends_in_s": left / per_second if per_second > 0 else None,
         }
 
     def _limits(self) -> dict[str, int | None]:
         """The budget of each key that is in use."""
         return {key.name: key.budget for key in self._state.keys.active()}
-
-    def _models(self, share: Share) -> list[dict[str, Any]]:
-        shown = self._state.ledger.shown
-        names = ("requests", "traces", "prompt_tokens", "tokens")
-        rows = [
-            {"model": model} | {name: counts[name] for name in names} | {"spent": shown(counts["spent"])}
-            for model, counts in share.stats.by_model.items()
-        ]
-        return sorted(rows, key=lambda row: (-row["spent"], -row["requests"]))
 
     def _keys(self, viewer: ApiKey) -> dict[str, Any]:
         """What each key has spent, over all replicas, and how many there are; who is no admin sees the own one."""

@@ -12,8 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
+from pets.gateway.metrics import FinishedRequest
 from pets.gateway.state import GatewayState
-from pets.gateway.stats import CLIENT_GONE, FinishedRequest
+from pets.gateway.stats import CLIENT_GONE
 from pets.gateway.telemetry import LOGGER, span
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError

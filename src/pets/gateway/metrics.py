@@ -1,62 +1,187 @@
-"""What a gateway counts, in all and for each key: for Prometheus at ``/metrics``, and for its dashboard.
+"""What a gateway counts, in all and for each key: a Prometheus registry each, read by ``/metrics`` and the dashboard.
 
 The memory that it takes grows with the number of keys alone.
 """
 
 import math
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
-from prometheus_client import Counter as PrometheusCounter
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
 from pets.core.patterns import NAMES
 from pets.engine.driver import Driver, Submission
 from pets.gateway.auth import ApiKey
-from pets.gateway.ledger import Balance, GatewayLedger, RequestAccount, Reservation, Settlement
+from pets.gateway.ledger import Balance, GatewayLedger, Reservation, Settlement
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import Vote
-from pets.gateway.stats import FinishedRequest, ShareStats, question_row
+from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
+from pets.gateway.timeseries import History
 from pets.plans import Drift
 
-__all__ = ["Metrics", "Share"]
+__all__ = ["FinishedRequest", "Metrics", "Share"]
 
-REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-OVERHEAD_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
-CERTIFICATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+LATEST_ROWS = 12
+SAME = ("key", "model", "status", "reason")  # what errors have in common that are one row, the latest of them
+REASON_CHARACTERS = 200  # it may quote what a client sent
+MAX_MODELS = 64  # clients choose the names
+MODEL_CHARACTERS = 200
+OTHER_MODELS = "other models"
+COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "requests": ("Requests, by kind and status.", ("kind", "status")),
+    "traces": ("Upstream traces of votes: delivered or lost.", ("came",)),
+    "tokens": ("Tokens of voted requests.", ("kind",)),
+    "retries": ("Upstream requests of votes that failed.", ()),
+    "usage_faults": (
+        "Traces whose tokens no server told (estimated), or of which it claimed more than was asked for.",
+        ("kind",),
+    ),
+    "stops": ("Why votes ended.", ("reason",)),
+    "model_requests": ("Requests that were answered, by model.", ("model",)),
+    "model_traces": ("Traces that were charged, of votes and plain requests, by model.", ("model",)),
+    "model_prompt_tokens": ("Prompt tokens that were charged, by model.", ("model",)),
+    "model_tokens": ("Output tokens that were charged, by model.", ("model",)),
+    "model_spent": ("Spent, in traces, tokens or dollars, by model.", ("model",)),
+}
+"""What each counter ``pets_NAME_total`` counts, and its labels."""
+HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
+    "request_seconds": ("Time of a request, by kind and outcome.", ("kind", "outcome"), REQUEST_SECONDS),
+    "overhead_seconds": (
+        "Time of a vote in which nothing was upstream.",
+        (),
+        (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
+    ),
+    "certificate": ("Certificates of answers.", (), (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)),
+}
+"""What each histogram ``pets_NAME`` observes, its labels and the upper bounds of its buckets."""
+GAUGES = {
+    "open_questions": "Questions being voted on.",
+    "traces_in_flight": "Traces of votes that are in flight.",
+    "budget_spent": "Spent, in traces, tokens or dollars; NaN: not known yet.",
+    "budget_held": "Held for requests under way.",
+    "budget_limit": "The total budget; NaN: none.",
+    "drift_alarm": "1: warm-ups no longer fit the plan.",
+}
+"""What each gauge ``pets_NAME`` says when it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRequest:
+    """A request that is over: ``kind`` is vote, passthrough or refused, ``reason`` why it was not answered."""
+
+    id: str
+    key: str | None
+    kind: str
+    status: int
+    seconds: float
+    model: str | None = None
+    reason: str | None = None
+    retries: int = 0
 
 
 class Share:
-    """What of a gateway's work is that of the key ``name``; all of it for None. ``stats`` are for its dashboard."""
+    """A registry of one share of a gateway's work, all of it or that of one key, and the latest questions and errors.
 
-    def __init__(self, driver: Driver, ledger: GatewayLedger, name: str | None, drift: Drift | None = None) -> None:
-        self._driver, self.ledger, self.name = driver, ledger, name
-        self.stats = ShareStats(self._spent)
-        self.prometheus = PrometheusMetrics(self, drift)
+    ``gauges`` say what each of GAUGES is now.
+    """
 
-    @property
-    def submissions(self) -> list[Submission]:
-        """Questions being voted on."""
-        return [submission for submission in self._driver.submissions.values() if self._owns(submission)]
+    def __init__(self, gauges: Mapping[str, Callable[[], float]], clock: Callable[[], float] = time.time) -> None:
+        self.clock, self.started = clock, clock()
+        self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
+        self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
+        self._registry = registry = CollectorRegistry()
+        self._counters = {
+            name: Counter(f"pets_{name}", words, labels, registry=registry)
+            for name, (words, labels) in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
+            for name, (words, labels, buckets) in HISTOGRAMS.items()
+        }
+        words = "Traces of a question, by the pattern of its first four answers."
+        self._question_traces = Summary("pets_question_traces", words, ["pattern"], registry=registry)
+        for name, words in GAUGES.items():
+            Gauge(f"pets_{name}", words, registry=registry).set_function(gauges[name])
+        self._models: set[str] = set()
+        self._history = History(lambda: ShareStats(registry).counts, clock)
 
-    @property
-    def in_flight(self) -> int:
-        """Their traces that are in flight."""
-        places = self._driver.places
-        return places.taken if self.name is None else places.taken_by(self.name)
+    def record_vote(self, vote: Vote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
+        """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
+        self._history.keep()
+        answer, account = vote.answer, vote.account
+        self._count("traces", account.delivered, "delivered")
+        self._count("traces", account.lost, "lost")
+        self._count("usage_faults", account.estimated, "estimated")
+        self._count("usage_faults", account.claimed_more, "claimed_more")
+        self._count("tokens", answer.tokens, "completion")
+        self._count("tokens", answer.prompt_tokens, "prompt")
+        self._count("stops", 1, metadata["stopped"])
+        self._histograms["overhead_seconds"].observe(max(0.0, vote.seconds - account.upstream_s))
+        self._histograms["certificate"].observe(answer.certificate)
+        self._question_traces.labels(metadata["warmup"] or "fewer").observe(account.delivered + account.lost)
+        self.questions.append(row)
 
-    @property
-    def balance(self) -> Balance:
-        """What may be spent, was spent and is held."""
-        return self.ledger.total if self.name is None else self.ledger.balance_of(self.name)
+    def record_request(self, request: FinishedRequest) -> None:
+        """Count a request that is over."""
+        self._history.keep()
+        outcome = outcome_of(request.status)
+        self._count("requests", 1, request.kind, str(request.status))
+        self._count("retries", request.retries)
+        self._histograms["request_seconds"].labels(request.kind, outcome).observe(request.seconds)
+        if outcome == "answered":
+            self._count("model_requests", 1, self._model(request.model))
+            return
+        row = {
+            "at": self.clock(),
+            "id": request.id,
+            "key": request.key,
+            "model": request.model,
+            "status": request.status,
+            "reason": (request.reason or "returned by the upstream server")[:REASON_CHARACTERS],
+            "seconds": request.seconds,
+        }
+        earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
+        if earlier is not None:
+            self.errors.remove(earlier)
+        self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
 
-    def _spent(self) -> int | None:
-        balance = self.balance
-        return balance.spent if balance.is_known else None
+    def record_settlement(self, reservation: Reservation, settlement: Settlement, spent: float) -> None:
+        """Count an upstream request that was charged; it took ``spent`` of the budget."""
+        self._history.keep()
+        _, delivered, tokens, prompt_tokens, *_ = settlement
+        model = self._model(reservation.model)
+        self._count("model_traces", delivered or reservation.traces, model)
+        self._count("model_tokens", tokens, model)
+        self._count("model_prompt_tokens", prompt_tokens, model)
+        self._count("model_spent", spent, model)
 
-    def _owns(self, submission: Submission) -> bool:
-        account = submission.context
-        return self.name is None or (isinstance(account, RequestAccount) and account.key.name == self.name)
+    def now(self) -> dict[str, Any]:
+        """The dashboard's numbers, as :meth:`ShareStats.now` has them."""
+        self._history.keep()
+        return ShareStats(self._registry).now(self._history)
+
+    def columns(self, span: str) -> dict[str, Any]:
+        """The last ``hour`` or ``day``, as :meth:`ShareStats.columns` has them."""
+        return ShareStats(self._registry).columns(self._history, span, self.started)
+
+    def text(self) -> bytes:
+        """All metrics, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _count(self, name: str, amount: float, *labels: str) -> None:
+        counter = self._counters[name]
+        (counter.labels(*labels) if labels else counter).inc(amount)
+
+    def _model(self, name: str | None) -> str:
+        """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
+        name = (name or "unknown")[:MODEL_CHARACTERS].encode("utf-8", "replace").decode()
+        if name not in self._models and len(self._models) >= MAX_MODELS:
+            return OTHER_MODELS
+        self._models.add(name)
+        return name
 
 
 class Metrics:
@@ -74,8 +199,8 @@ class Metrics:
     ) -> None:
         self._driver, self._ledger, self.drift = driver, ledger, drift
         self.recent = recent or RecentQuestions()
-        self._all = Share(driver, ledger, None, drift)
-        self._by_key: dict[str, Share] = {}
+        self._shares: dict[str | None, Share] = {}
+        self.share_of(None)
         ledger.on_settled = self._record_settlement
 
     def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
@@ -83,113 +208,49 @@ class Metrics:
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))
         spent = 0 if vote.account.kind == "fallback" else vote.account.spent
-        row = question_row(
-            vote,
-            metadata,
-            spent=self._ledger.shown(spent),
-            now=self._all.stats.clock(),
-            texts=self.recent.texts,
-        )
-        self.recent.add(vote, metadata, row)
-        for share in self._shares(vote.account.key.name):
-            share.prometheus.record_vote(vote, metadata)
-            share.stats.record_vote(metadata, row)
+        row = self.recent.add(vote, metadata, spent=self._ledger.shown(spent), now=self.share_of(None).clock())
+        for share in self._shares_of(vote.account.key.name):
+            share.record_vote(vote, metadata, row)
 
     def record_request(self, request: FinishedRequest) -> None:
         """Count a request that is over."""
-        for share in self._shares(request.key):
-            share.prometheus.record_request(request)
-            share.stats.record_request(request)
+        for share in self._shares_of(request.key):
+            share.record_request(request)
 
     def text(self, key: ApiKey) -> bytes:
         """The metrics that a key may see, in Prometheus' text format."""
-        return self.share_of(None if key.admin else key.name).prometheus.text()
+        return self.share_of(None if key.admin else key.name).text()
 
     def share_of(self, name: str | None) -> Share:
         """What was counted for the key of this name; all for None."""
-        if name is None:
-            return self._all
-        if name not in self._by_key:
-            self._by_key[name] = Share(self._driver, self._ledger, name, self.drift)
-        return self._by_key[name]
+        if name not in self._shares:
+            self._shares[name] = Share(self._gauges(name))
+        return self._shares[name]
 
     def _record_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
-        for share in self._shares(reservation.key):
-            share.stats.record_settlement(reservation, settlement)
+        if cost := settlement[0]:
+            spent = self._ledger.shown(cost) if reservation.balances else 0  # beyond the budget it costs nothing
+            for share in self._shares_of(reservation.key):
+                share.record_settlement(reservation, settlement, spent)
 
-    def _shares(self, key: str | None) -> list[Share]:
-        return [self._all] if key is None else [self._all, self.share_of(key)]
+    def _shares_of(self, key: str | None) -> list[Share]:
+        return [self.share_of(name) for name in {None: None, key: None}]
 
+    def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
+        """What each of GAUGES is for the key of this name."""
+        driver, ledger, drift = self._driver, self._ledger, self.drift
 
-class PrometheusMetrics:
-    """The Prometheus metrics of one share of a gateway's work."""
+        def balance() -> Balance:
+            return ledger.total if name is None else ledger.balance_of(name)
 
-    def __init__(self, share: Share, drift: Drift | None = None) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = PrometheusCounter(
-            "pets_requests", "Requests, by kind and status.", ["kind", "status"], registry=registry
-        )
-        self._traces = PrometheusCounter(
-            "pets_traces", "Upstream traces of votes: delivered or lost.", ["came"], registry=registry
-        )
-        self._tokens = PrometheusCounter("pets_tokens", "Tokens of voted requests.", ["kind"], registry=registry)
-        self._retries = PrometheusCounter("pets_retries", "Upstream requests of votes that failed.", registry=registry)
-        self._usage_faults = PrometheusCounter(
-            "pets_usage_faults",
-            "Traces whose tokens no server told (estimated), or of which it claimed more than was asked for.",
-            ["kind"],
-            registry=registry,
-        )
-        self._stops = PrometheusCounter("pets_stops", "Why votes ended.", ["reason"], registry=registry)
-        self._request_seconds = Histogram(
-            "pets_request_seconds", "Time of a request.", ["kind"], buckets=REQUEST_SECONDS, registry=registry
-        )
-        self._overhead_seconds = Histogram(
-            "pets_overhead_seconds",
-            "Time of a vote in which nothing was upstream.",
-            buckets=OVERHEAD_SECONDS,
-            registry=registry,
-        )
-        self._certificates = Histogram(
-            "pets_certificate", "Certificates of answers.", buckets=CERTIFICATES, registry=registry
-        )
-        shown = share.ledger.shown
-        self._gauge("pets_open_questions", "Questions being voted on.", lambda: len(share.submissions))
-        self._gauge("pets_traces_in_flight", "Traces of votes that are in flight.", lambda: share.in_flight)
-        self._gauge("pets_budget_spent", "Spent, in traces, tokens or dollars.", lambda: shown(share.balance.spent))
-        self._gauge("pets_budget_held", "Held for requests under way.", lambda: shown(share.balance.held))
-        self._gauge(
-            "pets_drift_alarm", "1: warm-ups no longer fit the plan.", lambda: drift is not None and drift.alarm
-        )
-        self._gauge(
-            "pets_budget_limit",
-            "The total budget; NaN: none.",
-            lambda: math.nan if share.balance.limit is None else shown(share.balance.limit),
-        )
+        def is_own(submission: Submission) -> bool:
+            return name is None or submission.payer == name
 
-    def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
-        """Count a vote that is over; ``metadata`` is the ``pets`` object of its response."""
-        answer, account = vote.answer, vote.account
-        self._traces.labels("delivered").inc(account.delivered)
-        self._traces.labels("lost").inc(account.lost)
-        self._usage_faults.labels("estimated").inc(account.estimated)
-        self._usage_faults.labels("claimed_more").inc(account.claimed_more)
-        self._tokens.labels("completion").inc(answer.tokens)
-        self._tokens.labels("prompt").inc(answer.prompt_tokens)
-        self._stops.labels(metadata["stopped"]).inc()
-        self._overhead_seconds.observe(max(0.0, vote.seconds - account.upstream_s))
-        self._certificates.observe(answer.certificate)
-
-    def record_request(self, request: FinishedRequest) -> None:
-        """Count a request that is over."""
-        self._requests.labels(request.kind, str(request.status)).inc()
-        self._request_seconds.labels(request.kind).observe(request.seconds)
-        self._retries.inc(request.retries)
-
-    def text(self) -> bytes:
-        """All metrics, in Prometheus' text format."""
-        return generate_latest(self._registry)
-
-    def _gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """A gauge whose value is looked up when it is read."""
-        Gauge(name, description, registry=self._registry).set_function(lambda: float(value()))
+        return {
+            "open_questions": lambda: sum(map(is_own, driver.submissions.values())),
+            "traces_in_flight": lambda: driver.places.taken if name is None else driver.places.taken_by(name),
+            "budget_spent": lambda: ledger.shown(balance().spent) if balance().is_known else math.nan,
+            "budget_held": lambda: ledger.shown(balance().held),
+            "budget_limit": lambda: ledger.shown(math.nan if (limit := balance().limit) is None else limit),
+            "drift_alarm": lambda: drift is not None and drift.alarm,
+        }

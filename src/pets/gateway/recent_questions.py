@@ -18,7 +18,12 @@ MAX_CHARACTERS = 16 << 20  # of all questions together
 TRACE_CHARACTERS = 500  # that a trace takes beside its texts, in memory
 TEXT_CHARACTERS = 8_000  # of one text
 SHOWN_ANSWERS = 4  # with a part of their own in the bar of a question's votes
+PREVIEW_CHARACTERS = 160  # of a question, in lists
 ANSWER_CHARACTERS = 120  # that of a question in free text may be long
+SHOWN_OF_A_VOTE = (
+    "certificate", "traces", "stopped", "warmup", "weighted", "seconds", "retries", "lost", "tokens", "prompt_tokens",
+    "upstream_seconds", "rounds",
+)  # fmt: skip
 
 
 class RecentQuestions:
@@ -31,8 +36,12 @@ class RecentQuestions:
         self._details: OrderedDict[str, tuple[dict[str, Any], int]] = OrderedDict()
         self._characters = 0
 
-    def add(self, vote: Vote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
-        """Keep a vote; ``metadata`` is the ``pets`` object of its response, ``row`` what lists show of it."""
+    def add(self, vote: Vote, metadata: dict[str, Any], *, spent: float, now: float) -> dict[str, Any]:
+        """Keep a vote that has cost ``spent``, as amounts are shown; returns the row that lists show of it.
+
+        ``metadata`` is the ``pets`` object of its response.
+        """
+        row = self._row(vote, metadata) | {"at": now, "spent": spent}
         characters = TEXT_CHARACTERS if self.texts else 0
         message = last_characters(vote.request.last_user_message, characters)
         traces = [_trace_row(trace, answer, characters) for trace, answer in _traces(vote)]
@@ -40,7 +49,6 @@ class RecentQuestions:
         detail = row | {
             "message": message,
             "messages": len(vote.request.fields["messages"]),
-            "answer": _answer(metadata["answer"]),
             "answers": [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in answers],
             "trace_list": traces,
         }
@@ -49,6 +57,7 @@ class RecentQuestions:
         self._characters += size
         while len(self._details) > self._max_questions or self._characters > self._max_characters:
             self._characters -= self._details.popitem(last=False)[1][1]
+        return row
 
     def find(self, id: str, key: ApiKey) -> dict[str, Any] | None:
         """A vote that this key may see, if it is still kept."""
@@ -60,6 +69,17 @@ class RecentQuestions:
         hidden = {"server": None}  # which servers there are, and what they say, is the operator's business
         traces = [trace | hidden | {"error": trace["error"] and "failed"} for trace in detail["trace_list"]]
         return detail | {"trace_list": traces}
+
+    def _row(self, vote: Vote, metadata: dict[str, Any]) -> dict[str, Any]:
+        message = " ".join(vote.request.last_user_message.split())
+        return {name: metadata[name] for name in SHOWN_OF_A_VOTE} | {
+            "id": vote.answer.id,
+            "key": vote.account.key.name,
+            "model": vote.request.model,
+            "question": last_characters(message, PREVIEW_CHARACTERS if self.texts else 0),
+            "answer": _answer(metadata["answer"]),
+            "parts": vote_parts(metadata),
+        }
 
 
 def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:

@@ -1,206 +1,130 @@
-"""``ShareStats``: what the dashboard shows of one share of a gateway's work, all of it or that of one key.
+"""``ShareStats``: what the dashboard shows of one share of a gateway's work, read from its Prometheus registry."""
 
-Its memory is bounded: counts of the last hour and day by interval, the latest votes and errors, and sums by model.
-"""
-
-import time
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
-from pets.gateway.ledger import Reservation, Settlement
-from pets.gateway.recent_questions import ANSWER_CHARACTERS, last_characters, vote_parts
-from pets.gateway.responses import Vote
-from pets.gateway.timeseries import History, TimeSeries
+import numpy as np
+from prometheus_client import CollectorRegistry
 
-__all__ = ["CLIENT_GONE", "FinishedRequest", "ShareStats", "SpendPace", "question_row"]
+from pets.gateway.timeseries import RESOLUTIONS, SHORTEST_RATE_S, Counts, History, quantile
 
-LATEST_ROWS = 12
-SAME = ("key", "model", "status", "reason")  # what errors have in common that are one row, the latest of them
-PREVIEW_CHARACTERS = 160
-REASON_CHARACTERS = 200  # it may quote what a client sent
-CERTIFICATE_BINS = 10
-MAX_MODELS = 64  # clients choose the names
-OTHER_MODELS = "other models"
+__all__ = ["CLIENT_GONE", "COLUMNS", "REQUEST_SECONDS", "ShareStats", "outcome_of"]
+
 CLIENT_GONE = 499
-PACE_WINDOW_S = 3600.0
-PACE_STEP_S = 30.0
-SHORTEST_PACE_S = 60.0  # the first seconds say little of the hours to come
-COLUMNS = (
-    "answered", "refused", "failed", "gone", "retries", "lost", "votes", "traces", "prompt_tokens", "tokens", "spent",
+REQUEST_SECONDS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 3.5, 5, 7.5,
+    10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600,
 )  # fmt: skip
+OUTCOMES = ("answered", "refused", "failed", "gone")
+COLUMNS = (*OUTCOMES, "retries", "lost", "votes", "traces", "prompt_tokens", "tokens", "spent")
+MODEL_COLUMNS = ("requests", "traces", "prompt_tokens", "tokens", "spent")
+BALANCE = len(COLUMNS)  # the column of what is spent of the budget, by all replicas
+BUCKETS = 1 + len(REQUEST_SECONDS)
+LATENCIES = {"vote": slice(BALANCE + 1, BALANCE + 1 + BUCKETS), "plain": slice(BALANCE + 1 + BUCKETS, None)}
+"""The buckets of each kind of request among the columns of the history."""
+RATE_INTERVALS = 3  # that the rate of requests is taken over: 60 to 90 seconds
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRequest:
-    """A request that is over: ``kind`` is vote, passthrough or refused, ``reason`` why it was not answered."""
+def outcome_of(status: int) -> str:
+    """What became of a request that ended with this status; 0: it was broken off before its response began.
 
-    id: str
-    key: str | None
-    kind: str
-    status: int
-    seconds: float
-    model: str | None = None
-    reason: str | None = None
-    retries: int = 0
-
-    @property
-    def outcome(self) -> str:
-        """
-        >>> [FinishedRequest("id", None, "vote", status, 0.1).outcome for status in (200, 429, 499, 503, 0)]
-        ['answered', 'refused', 'gone', 'failed', 'failed']
-        """
-        if self.status == CLIENT_GONE:
-            return "gone"
-        if not self.status or self.status >= 500:  # none: it was broken off before its response began
-            return "failed"
-        return "answered" if self.status < 400 else "refused"
-
-
-class SpendPace:
-    """How fast a balance is spent, by what it was at most an hour ago: also by other replicas, and while nobody looks.
-
-    What is not known yet (None) is left out, so that what was spent long ago does not look as if it were spent now.
-
-    >>> pace = SpendPace(now=0.0, spent=100)
-    >>> pace.per_second(now=60.0, spent=160)
-    1.0
+    >>> [outcome_of(status) for status in (200, 429, 499, 503, 0)]
+    ['answered', 'refused', 'gone', 'failed', 'failed']
     """
-
-    def __init__(self, now: float, spent: int | None) -> None:
-        self._samples: deque[tuple[float, int]] = deque()
-        self.sample(now, spent)
-
-    def sample(self, now: float, spent: int | None) -> None:
-        """Remember a balance, every PACE_STEP_S."""
-        if spent is not None and (not self._samples or now - self._samples[-1][0] >= PACE_STEP_S):
-            self._samples.append((now, spent))
-        while len(self._samples) > 1 and self._samples[1][0] <= now - PACE_WINDOW_S:
-            self._samples.popleft()
-
-    def per_second(self, now: float, spent: int | None) -> float:
-        """What is spent per second, over the last hour or since the beginning."""
-        self.sample(now, spent)
-        if spent is None or not self._samples:
-            return 0.0
-        since, before = self._samples[0]
-        return max(0, spent - before) / max(SHORTEST_PACE_S, now - since)
+    if status == CLIENT_GONE:
+        return "gone"
+    if not status or status >= 500:
+        return "failed"
+    return "answered" if status < 400 else "refused"
 
 
 class ShareStats:
-    """Counts of one share of a gateway's work since it started, and their history; ``spent`` reads its balance."""
+    """One reading of a share's registry."""
 
-    def __init__(self, spent: Callable[[], int | None], clock: Callable[[], float] = time.time) -> None:
-        self.clock, self._spent = clock, spent
-        self.started = clock()
-        self.history = History()
-        self.totals: Counter[str] = Counter()
-        self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
-        self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
-        self.by_model: dict[str, Counter[str]] = {}
-        self.first_answers: dict[str, Counter[str]] = {}  # by the pattern of the first four
-        self.certificates = [0] * CERTIFICATE_BINS
-        self._last_minute = TimeSeries(1, 60)
-        self._pace = SpendPace(self.started, spent())
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._samples: defaultdict[str, dict[tuple[str, ...], float]] = defaultdict(dict)  # by name, by labels' values
+        for family in registry.collect():
+            for sample in family.samples:
+                self._samples[sample.name][tuple(sample.labels.values())] = sample.value
 
-    def record_request(self, request: FinishedRequest) -> None:
-        """Count a request that is over."""
-        now = self.clock()
-        self._count(now, **{request.outcome: 1}, retries=request.retries)
-        self._last_minute.add(now, {"requests": 1})
-        if request.outcome == "answered":
-            self.history.observe(now, "vote" if request.kind == "vote" else "plain", request.seconds)
-            self._model(request.model)["requests"] += 1
-        else:
-            row = {
-                "at": now,
-                "id": request.id,
-                "key": request.key,
-                "model": request.model,
-                "status": request.status,
-                "reason": (request.reason or "returned by the upstream server")[:REASON_CHARACTERS],
-                "seconds": request.seconds,
-            }
-            earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
-            if earlier is not None:
-                self.errors.remove(earlier)
-            self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
-        self._pace.sample(now, self._spent())
+    @property
+    def counts(self) -> Counts:
+        """What a history keeps: COLUMNS, the balance, and the buckets of LATENCIES."""
+        outcomes = dict.fromkeys(OUTCOMES, 0.0)
+        for (_, status), number in self._samples["pets_requests_total"].items():
+            outcomes[outcome_of(int(status))] += number
+        lost = self._samples["pets_traces_total"].get(("lost",), 0.0)
+        names = ("stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
+        return np.array([
+            *(*outcomes.values(), self._sum("retries"), lost, *map(self._sum, names)),
+            self._samples["pets_budget_spent"][()],
+            *(*self._buckets("vote"), *self._buckets("passthrough")),
+        ])  # fmt: skip
 
-    def record_vote(self, metadata: dict[str, Any], row: dict[str, Any]) -> None:
-        """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
-        self._count(self.clock(), votes=1, traces=metadata["traces"], lost=metadata["lost"])
-        pattern = self.first_answers.setdefault(metadata["warmup"] or "fewer", Counter())
-        pattern["questions"] += 1
-        pattern["traces"] += metadata["traces"]
-        self.certificates[min(CERTIFICATE_BINS - 1, int(metadata["certificate"] * CERTIFICATE_BINS))] += 1
-        self.questions.append(row)
+    def now(self, history: History) -> dict[str, Any]:
+        """The dashboard's numbers: since the start, and the latest."""
+        counts = self.counts
+        starts, increases = history.increases("hour", counts)
+        last_hour = increases.sum(axis=0)
+        requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
+        certificates = [(float(bound), number) for (bound,), number in self._samples["pets_certificate_bucket"].items()]
+        traces = self._samples["pets_question_traces_sum"]
+        return {
+            "totals": dict(zip(COLUMNS, map(_number, counts), strict=False)),
+            "requests_per_second": requests / max(SHORTEST_RATE_S, history.clock() - starts[-RATE_INTERVALS]),
+            "spent_per_second": history.per_second(BALANCE, counts),
+            "latency": {kind: _quantiles(last_hour[buckets]) for kind, buckets in LATENCIES.items()},
+            "open": int(self._samples["pets_open_questions"][()]),
+            "in_flight": int(self._samples["pets_traces_in_flight"][()]),
+            "first_answers": {
+                pattern: {"questions": int(number), "traces": int(traces[pattern,])}
+                for (pattern,), number in self._samples["pets_question_traces_count"].items()
+            },
+            "certificates": [
+                (bound, int(number - below)) for (_, below), (bound, number) in pairwise([(0, 0), *certificates[:-1]])
+            ],
+            "models": self._models(),
+        }
 
-    def record_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
-        """Count what an upstream request has cost."""
-        cost, delivered, tokens, prompt_tokens, *_ = settlement
-        if not cost:
-            return
-        spent = cost if reservation.balances else 0  # what is given beyond the budget costs it nothing
-        self._count(self.clock(), tokens=tokens, prompt_tokens=prompt_tokens, spent=spent)
-        model = self._model(reservation.model)
-        model["traces"] += delivered or reservation.traces
-        model["tokens"] += tokens
-        model["prompt_tokens"] += prompt_tokens
-        model["spent"] += spent
-
-    def requests_per_second(self) -> float:
-        """Over the last minute, or since the start."""
-        now = self.clock()
-        return self._last_minute.total("requests", now) / min(60.0, max(1.0, now - self.started))
-
-    def spent_per_second(self) -> float:
-        """Over the last hour, or since the start."""
-        return self._pace.per_second(self.clock(), self._spent())
-
-    def columns(self, span: str) -> dict[str, Any]:
-        """The history of the last ``hour`` or ``day``: a column per quantity, None before the gateway started."""
-        series, now = self.history.series[span], self.clock()
-        starts = series.starts(now)
-        columns: dict[str, list[Any]] = {name: series.column(name, now) for name in COLUMNS}
-        for kind in ("vote", "plain"):
-            columns[f"{kind}_p50"], columns[f"{kind}_p99"] = series.latencies(kind, now)
-        before = sum(start + series.seconds <= self.started for start in starts)
+    def columns(self, history: History, span: str, started: float) -> dict[str, Any]:
+        """The history of the last ``hour`` or ``day``: a column per quantity, None in intervals before ``started``."""
+        starts, increases = history.increases(span, self.counts)
+        seconds, _ = RESOLUTIONS[span]
+        columns: dict[str, list[Any]] = {
+            name: [_number(count) for count in increases[:, place]] for place, name in enumerate(COLUMNS)
+        }
+        for kind, buckets in LATENCIES.items():
+            quantiles = [_quantiles(row) for row in increases[:, buckets]]
+            columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*quantiles, strict=True))
+        before = sum(start + seconds <= started for start in starts)
         known = {name: [None] * before + column[before:] for name, column in columns.items()}
-        return {"span": span, "seconds": series.seconds, "start": starts, **known}
+        return {"span": span, "seconds": seconds, "start": starts, **known}
 
-    def latency(self, kind: str) -> list[float | None]:
-        """p50 and p99 of the last hour, of votes or of plain requests."""
-        return self.history.latency(kind, self.clock())
+    def _models(self) -> list[dict[str, Any]]:
+        """What each model was asked and has cost, the dearest first."""
+        rows: dict[str, dict[str, Any]] = {}
+        for name in MODEL_COLUMNS:
+            for (model,), amount in self._samples[f"pets_model_{name}_total"].items():
+                row = rows.setdefault(model, {"model": model} | dict.fromkeys(MODEL_COLUMNS, 0))
+                row[name] = _number(amount)
+        return sorted(rows.values(), key=lambda row: (-row["spent"], -row["requests"]))
 
-    def _count(self, now: float, **counts: int) -> None:
-        counts = {name: amount for name, amount in counts.items() if amount}
-        self.history.add(now, counts)
-        for name, amount in counts.items():
-            self.totals[name] += amount
+    def _sum(self, name: str) -> float:
+        return sum(self._samples[f"pets_{name}_total"].values())
 
-    def _model(self, name: str | None) -> Counter[str]:
-        name = name or "unknown"
-        if name not in self.by_model and len(self.by_model) >= MAX_MODELS:
-            name = OTHER_MODELS
-        return self.by_model.setdefault(name, Counter())
+    def _buckets(self, kind: str) -> list[float]:
+        """The cumulative buckets of the time that requests of a kind took which were answered."""
+        seconds = self._samples["pets_request_seconds_bucket"].items()
+        own = [number for labels, number in seconds if labels[:2] == (kind, "answered")]
+        return own or [0.0] * BUCKETS
 
 
-def question_row(
-    vote: Vote, metadata: dict[str, Any], *, spent: float, now: float, texts: bool = True
-) -> dict[str, Any]:
-    """What lists of votes show of one; its cost is ``spent``, in the unit in which amounts are shown."""
-    names = ("certificate", "traces", "stopped", "warmup", "weighted", "seconds", "retries", "lost", "tokens")
-    row = {name: metadata[name] for name in (*names, "prompt_tokens", "upstream_seconds", "rounds")}
-    message = " ".join(vote.request.last_user_message.split())
-    return row | {
-        "id": vote.answer.id,
-        "at": now,
-        "key": vote.account.key.name,
-        "model": vote.request.model,
-        "question": last_characters(message, PREVIEW_CHARACTERS if texts else 0),
-        "answer": None if metadata["answer"] is None else metadata["answer"][:ANSWER_CHARACTERS],
-        "parts": vote_parts(metadata),
-        "spent": spent,
-    }
+def _quantiles(buckets: Counts) -> list[float | None]:
+    """p50 and p99."""
+    return [quantile(REQUEST_SECONDS, buckets.tolist(), share) for share in (0.5, 0.99)]
+
+
+def _number(count: float) -> int | float:
+    """A count as a whole number; amounts of money have parts of one."""
+    return int(count) if float(count).is_integer() else float(count)

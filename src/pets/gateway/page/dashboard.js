@@ -170,9 +170,8 @@ function showTables(d) {
 
 function showVotes(d) {
   text("drift", d.drift == null ? "" : `${plural(d.drift.seen, "question")} compared with the plan: ${d.drift.alarm ? "they have changed" : "no change seen"}.`);
-  const bins = d.certificates.map((count, place) => [`${10 * place} to ${10 * place + 10} %`, count]);
-  const low = bins.slice(0, 5).reduce((sum, [, count]) => sum + count, 0);
-  shares("certificates", [...bins.slice(5).reverse(), ["under 50 %", low]]);
+  const bins = d.certificates.map(([upper, count], i) => [i ? `${number(100 * d.certificates[i - 1][0], 1)} to ${number(100 * upper, 1)} %` : `up to ${number(100 * upper)} %`, count]);
+  shares("certificates", bins.reverse());
   shares("first-answers", Object.entries(FIRST_ANSWERS).map(([name, words]) => [words, d.first_answers[name]?.questions ?? 0, d.first_answers[name] ? plural(d.first_answers[name].traces, "trace") : ""]));
   rows("questions", d.questions, questionRow, "No question was voted on yet.");
 }
