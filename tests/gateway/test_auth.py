@@ -13,7 +13,7 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import LedgerWriter
 from pets.policies.online_grid import OnlineGrid
-from pets.store.database import open_database
+from pets.store.store import open_database
 
 from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, run_gateway
 

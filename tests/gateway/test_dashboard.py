@@ -12,7 +12,7 @@ from pets.gateway.auth import ANYBODY, ApiKey, KeyStore
 from pets.gateway.dashboard import SHOWN_KEYS, Dashboard
 from pets.gateway.ledger import SpendRateLimit
 from pets.openai.errors import ApiError
-from pets.store.database import open_database
+from pets.store.store import open_database
 
 from ..simulated_time import run_simulated
 from ..waiting import until

@@ -19,7 +19,7 @@ from pets.gateway.shared_ledger import SharedLedger, SharedWriter
 from pets.openai.errors import ApiError
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
-from pets.store.database import open_database
+from pets.store.store import open_database
 from pets.types import Trace
 
 from ..waiting import PATIENCE_S, until

@@ -12,7 +12,7 @@ import pytest
 
 from pets.gateway import Settings
 from pets.gateway.auth import KeyStore
-from pets.store.database import open_database
+from pets.store.store import open_database
 
 from .conftest import ScriptedSampler, ask_in_process, build_scripted
 

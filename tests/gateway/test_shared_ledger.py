@@ -19,7 +19,7 @@ from pets.gateway.shared_ledger import SharedLedger, SharedWriter
 from pets.openai.errors import ApiError
 from pets.policies.price import Price
 from pets.store import postgres
-from pets.store.database import open_database
+from pets.store.store import open_database
 from pets.types import Question
 
 from ..waiting import PATIENCE_S, until

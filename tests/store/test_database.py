@@ -3,8 +3,9 @@
 import pytest
 
 from pets.errors import StateError
-from pets.store.database import is_shared, open_database, shown_location
+from pets.store.database import is_shared, shown_location
 from pets.store.sqlite import SQLiteDatabase
+from pets.store.store import open_database
 
 
 @pytest.mark.parametrize("location", ["runs.db", "sqlite:///runs.db", "postgresql", "postgresql.db"])

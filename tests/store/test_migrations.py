@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from pets.store import RunSettings, Store, migrations, postgres, sqlite
-from pets.store.database import open_database
 from pets.store.run import add_questions
+from pets.store.store import open_database
 
 SETTINGS = RunSettings("okg", 10)
 

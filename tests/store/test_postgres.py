@@ -8,8 +8,9 @@ from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store, StoredTrace, postgres
-from pets.store.database import RowError, open_database
+from pets.store.database import RowError
 from pets.store.postgres import connect, schema_of
+from pets.store.store import open_database
 
 SETTINGS = RunSettings("okg", 10)
 

@@ -1,7 +1,7 @@
 """``pets keys``: who may ask a gateway."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,8 @@ from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import KeyStore, unit_shown
-from pets.store.database import is_shared, open_database, shown_location
+from pets.store.database import is_shared, shown_location
+from pets.store.store import open_database
 
 __all__ = ["keys"]
 
@@ -104,11 +105,8 @@ def _parse_budget(text: str) -> tuple[int, str]:
 def _keys(store: str, create: bool = False) -> Iterator[KeyStore]:
     if not create and not _exists(store):
         raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
-    database = open_database(store, create=create, durability="machine")
-    try:
+    with closing(open_database(store, create=create, durability="machine")) as database:
         yield KeyStore(database)
-    finally:
-        database.close()
 
 
 def _exists(store: str) -> bool:

@@ -54,7 +54,7 @@ ANYBODY = ApiKey("anybody", admin=True)
 class KeyStore:
     """The keys of a store; while it has none, requests need no key.
 
-    >>> from pets.store.database import open_database
+    >>> from pets.store.store import open_database
     >>> keys = KeyStore(open_database(":memory:", create=True))
     >>> keys.find("whatever").name                          # no keys yet: everybody may ask
     'anybody'

@@ -1,4 +1,4 @@
-"""A store's database behind one small interface: opened by path or URL, one transaction at a time.
+"""A store's database behind one small interface: queries, and one transaction at a time.
 
 A file is SQLite's (:mod:`pets.store.sqlite`), a ``postgresql://`` URL is a server's (:mod:`pets.store.postgres`).
 Statements are written once, in what both know: ``?1`` stands for the first value, ``INTEGER`` is 64 bits wide and
@@ -24,7 +24,6 @@ __all__ = [
     "RowError",
     "Transaction",
     "is_shared",
-    "open_database",
     "parse_url",
     "shown_location",
 ]
@@ -128,18 +127,6 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection; twice does no harm."""
-
-
-def open_database(location: str | os.PathLike[str], *, create: bool, durability: Durability = "process") -> Database:
-    """The database at a path or URL, brought to this version; made where it is not there and ``create`` says so."""
-    text = os.fspath(location)
-    if is_shared(text):
-        from pets.store.postgres import PostgresDatabase  # an extra
-
-        return PostgresDatabase(text, create=create)
-    from pets.store.sqlite import SQLiteDatabase
-
-    return SQLiteDatabase(text, create=create, durability=durability)
 
 
 def is_shared(location: str | os.PathLike[str]) -> bool:

@@ -4,20 +4,30 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.store import sql
-from pets.store.database import Database, Durability, LockedRun, open_database
+from pets.store.database import Database, Durability, LockedRun, is_shared
 from pets.store.records import DELETED, LOST, RunSettings, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
+from pets.store.sqlite import SQLiteDatabase
 
-__all__ = ["Store"]
+__all__ = ["Store", "open_database"]
 
 TEXTS_DELETED = "texts_deleted"  # the name of the state that says so
 LOCK_TIMEOUT_S = 0.5  # `pets runs` holds a run's lock for a moment to see whether it is free
+
+
+def open_database(location: str | os.PathLike[str], *, create: bool, durability: Durability = "process") -> Database:
+    """The database at a path or URL, brought to this version; made where it is not there and ``create`` says so."""
+    text = os.fspath(location)
+    if not is_shared(text):
+        return SQLiteDatabase(text, create=create, durability=durability)
+    from pets.store.postgres import PostgresDatabase  # an extra
+
+    return PostgresDatabase(text, create=create)
 
 
 class Store:
@@ -41,9 +51,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
