@@ -4,7 +4,7 @@ A rival is a family: a stopping rule at any of its thresholds. Taking the best o
 on the same repetitions that score it would flatter the winner. So, at self-consistency ``level``:
 
 1. On the even repetitions, each policy gets a *plan* that meets the level on its isotonic mean curve
-   (:mod:`pets.lab.levels`): shares of the questions at neighbouring points, spends for a curve and values for a
+   (:mod:`pets.lab.metrics`): shares of the questions at neighbouring points, spends for a curve and values for a
    sweep (a user can mix two thresholds by tossing a coin for each question). Rivals that never reach the level are
    out; of the others, the one whose plan spends least is the pool's rival.
 2. On the odd repetitions both plans are scored as they stand: what they spend, and what self-consistency they give.
@@ -31,8 +31,7 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from pets.errors import InputError
-from pets.lab.levels import LEVEL_TOLERANCE, RisingCurve
-from pets.lab.metrics import at_spend, traces_at_mean
+from pets.lab.metrics import LEVEL_TOLERANCE, RisingCurve, at_spend, traces_at_mean
 from pets.lab.resampling import Points, question_table, resampled_weights, spaced_points
 from pets.lab.results import Floats, PoolResult, Result
 
@@ -86,6 +85,23 @@ class Estimate:
         return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
+def shares_at(curve: RisingCurve, bar: float) -> Floats | None:
+    """The share of questions at each of V points whose mixture meets the bar, (V,); ``None`` if none does."""
+    if bar - LEVEL_TOLERANCE > curve.consistency[-1]:
+        return None
+    bar = min(bar, float(curve.consistency[-1]))
+    high = int(np.searchsorted(curve.consistency, bar))
+    low = max(0, high - 1)
+    step = curve.consistency[high] - curve.consistency[low]
+    w = float((bar - curve.consistency[low]) / step) if step > 0 else 1.0
+    shares = np.zeros(curve.order.size)
+    for block, share in ((low, 1.0 - w), (high, w)):
+        start, last = curve.starts[block], block == curve.starts.size - 1
+        members = curve.order[start : start + 1 if last else curve.starts[block + 1]]
+        shares[members] += share / members.size
+    return shares
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """A policy's mean points on the repetitions to choose on and on those to score on, (V,) each, and both bars."""
@@ -96,7 +112,7 @@ class Reading:
 
     def shares(self) -> Floats | None:
         """The plan: shares of the questions at the points whose mixture meets the level where it is chosen."""
-        return RisingCurve.through(*self.chosen).shares_at(self.bars[0])
+        return shares_at(RisingCurve.through(*self.chosen), self.bars[0])
 
     def level_spend(self) -> float:
         """What the level costs where it is scored; NaN if it is never reached."""

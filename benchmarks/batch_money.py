@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from benchmarks._pools import recorded
 from pets.lab import ReplayConfig, read_answers
+from pets.lab.contenders import batch_order, wave_sizes
 from pets.lab.draws import Draw, draw_traces
-from pets.lab.drivers import batch_order, wave_sizes
 from pets.lab.labelled import LabelledPool
-from pets.lab.levels import RisingCurve
+from pets.lab.metrics import RisingCurve
 from pets.pools import read_pools
 from pets.registry import make_policy
 
@@ -35,7 +35,11 @@ def money(draw: Draw, sizes: NDArray[np.int64], requests: NDArray[np.int64]) -> 
     rows = np.arange(len(sizes))
     assert draw.tokens is not None
     tokens = float(draw.tokens[rows, sizes].mean())
-    return float(draw.agree[rows, sizes].mean()), tokens, tokens + PROMPT_PRICE * PROMPT_TOKENS * float(requests.mean())
+    return (
+        float(draw.outcomes.agree[rows, sizes].mean()),
+        tokens,
+        tokens + PROMPT_PRICE * PROMPT_TOKENS * float(requests.mean()),
+    )
 
 
 def one_by_one(draw: Draw) -> list[tuple[float, float, float]]:

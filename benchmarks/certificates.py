@@ -12,18 +12,25 @@ a coin for each certificate and with one for each question. Without recorded poo
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from benchmarks._pools import recorded
-from pets.lab import ReplayConfig, read_answers
-from pets.lab.calibration import Calibration, Certified, calibrate, certify
-from pets.pools import pool_files, read_pools
+from pets.lab import ReplayConfig, replay
+from pets.lab.calibration import CERTIFIED_AT, Calibration, Certified, calibrate
+from pets.pools import Pool, pool_files, read_pools
 
 DATASETS = ("gpqa", "math500", "aime24", "exams100", "starter")
 HEAD = f"{'':34}{'n':>8}" + "".join(
     f"{name:>12}" for name in ("mean", "right", "error", "null", "by question", "Brier", "constant", "share")
 )
 LARGEST_ERROR, LARGEST_BIAS = 0.03, 0.02  # what is asked of every data set
+
+
+def certify(pool: Pool, config: ReplayConfig) -> list[Certified]:
+    """Certificates of okg and uniform at each mean budget, all repetitions of one pool; plain ones and the zone's."""
+    config = replace(config, certified=CERTIFIED_AT, min_traces=1)
+    (replayed,) = replay([pool], ["okg", "uniform"], config=config)
+    return [certified for result in replayed.results for certified in result.certified]
 
 
 def line(name: str, found: Calibration) -> str:
@@ -78,7 +85,7 @@ def main() -> None:
     for pool in read_pools([*recorded(args.pools), *pool_files(["starter"])], skip_bad=True):
         dataset = pool.name.partition(".")[0]
         if dataset in args.datasets:
-            certified.setdefault(dataset, []).extend(certify(read_answers(pool), config=config))
+            certified.setdefault(dataset, []).extend(certify(pool, config))
     figures = {dataset: report(dataset, parts) for dataset, parts in certified.items()}
     setting = {"repetitions": args.repetitions, "horizon": args.horizon, "zone": args.zone}
     print(json.dumps({"benchmark": "certificates", **setting, "datasets": figures}))

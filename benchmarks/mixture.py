@@ -19,9 +19,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from benchmarks._pools import recorded
-from benchmarks.certificates import HEAD, line, meets
-from pets.lab import ReplayConfig, read_answers
-from pets.lab.calibration import Certified, calibrate, certify
+from benchmarks.certificates import HEAD, certify, line, meets
+from pets.lab import ReplayConfig
+from pets.lab.calibration import Certified, calibrate
 from pets.lab.mixture import SIZES, ChosenModels, MixtureLab, choose_and_score, mixture_lab
 from pets.pools import Pool, mix_pools, read_pools
 
@@ -83,15 +83,14 @@ def words(choice: ChosenModels) -> str:
 def certificates(dataset: str, pools: Sequence[Pool], repetitions: int) -> dict[str, Any]:
     """Print the calibration of certificates on mixtures beside that of their models alone."""
     config = ReplayConfig(repetitions, zone=0.0)
-    alone = [read_answers(pool) for pool in pools]
-    mixed = [read_answers(mix_pools(pair)) for pair in list(combinations(pools, 2))[:MOST_CERTIFIED]]
-    mixed += [read_answers(mix_pools(pools[:2], (2, 1)))]
+    mixed = [mix_pools(pair) for pair in list(combinations(pools, 2))[:MOST_CERTIFIED]]
+    mixed += [mix_pools(pools[:2], (2, 1))]
     figures: dict[str, Any] = {}
     print(HEAD)
-    for name, group in (("models alone", alone), ("mixtures", mixed)):
+    for name, group in (("models alone", pools), ("mixtures", mixed)):
         certified: list[Certified] = []
         for pool in group:
-            own = certify(pool, config=config)
+            own = certify(pool, config)
             certified += own
             print(line(f"  {pool.name}"[:34], calibrate(own)))
         together = calibrate(certified)

@@ -35,7 +35,7 @@ from pets.core.soft import SoftVoteCount
 from pets.engine.progress import Certifier
 from pets.engine.soft import soft_vote
 from pets.lab.calibration import Certified, calibrate
-from pets.lab.levels import RisingCurve
+from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import load
 from pets.prompts import Completion, Prompt, is_cut

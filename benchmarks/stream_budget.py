@@ -28,9 +28,8 @@ from pets.core.policy import Policy
 from pets.engine import Answer, RunConfig
 from pets.engine.stream import RecordedStream, Stream, StreamSettings
 from pets.lab import ReplayConfig, replay
-from pets.lab.contenders import split
+from pets.lab.contenders import split, stream_sizes
 from pets.lab.draws import Draw, draw_traces
-from pets.lab.drivers import stream_sizes
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.plans import fit_plan
 from pets.plans.plan import SLACK_DIVISOR
@@ -88,7 +87,7 @@ def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, 
     stream = Stream(settings, [source], lambda answer: answers.update({answer.id: answer}))
     asyncio.run(stream.run(arriving([drawn.pool.questions[row].id for row in arrivals])))
     sizes = [answers[drawn.pool.questions[row].id].traces for row in arrivals]
-    return Run(budget.spent, budget.total, drawn.agree[list(arrivals), sizes])
+    return Run(budget.spent, budget.total, drawn.outcomes.agree[list(arrivals), sizes])
 
 
 def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: argparse.Namespace) -> dict[str, Run]:
@@ -98,7 +97,7 @@ def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: ar
     plan = fit_plan(training, args.mean_budget, args.rounds, cap=drawn.size, seed=number)
     total = int(args.mean_budget * len(parts.arrivals))
     sizes = stream_sizes(plan.policy(use_up=True), drawn, parts.arrivals, total, 0)
-    runs = {"lab": Run(int(sizes.sum()), total, drawn.agree[list(parts.arrivals), sizes])}
+    runs = {"lab": Run(int(sizes.sum()), total, drawn.outcomes.agree[list(parts.arrivals), sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
         leave = int(args.mean_budget * WINDOW) // SLACK_DIVISOR if way.windows else 0
         policy = Price(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)

@@ -24,12 +24,11 @@ from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
 from pets.core.waves import Wave
 from pets.lab import ReplayConfig, read_answers
-from pets.lab.contenders import split
+from pets.lab.contenders import online_sizes, split, wave_sizes
 from pets.lab.draws import Draw, draw_traces, size_of
-from pets.lab.drivers import online_sizes, wave_sizes
 from pets.lab.labelled import LabelledPool
-from pets.lab.levels import RisingCurve
 from pets.lab.limit import MAX_ANSWERS, MAX_STATES, optimal_frontier, states_of, votes_alone
+from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import read_pools
 from pets.registry import make_policy
@@ -67,7 +66,7 @@ def consistency(draw: Draw, rows: np.ndarray, sizes: np.ndarray, total: int) -> 
     """The share of these questions whose verdict is the target."""
     if sizes.sum() > total:
         raise SystemExit(f"{sizes.sum()} traces were spent of a budget of {total}.")
-    return float(draw.agree[rows, sizes].mean())
+    return float(draw.outcomes.agree[rows, sizes].mean())
 
 
 def in_waves(draws: list[Draw], waves: int, budgets: list[float]) -> list[float]:

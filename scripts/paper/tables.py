@@ -15,9 +15,8 @@ import numpy as np
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.lab import PoolResult, ReplayConfig, replay
-from pets.lab.contenders import Split, split
+from pets.lab.contenders import Split, split, stream_sizes
 from pets.lab.draws import Draw, draw_traces
-from pets.lab.drivers import stream_sizes
 from pets.lab.lab import Progress
 from pets.lab.labelled import LabelledPool
 from pets.pools import Pool

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks._compare import Comparison, against_itself, average_ratio, compare, holm
+from benchmarks._compare import Comparison, against_itself, average_ratio, compare, holm, shares_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.lab.conftest import make_pool
 
 from pets.errors import InputError
 from pets.lab import replay
 from pets.lab.config import ReplayConfig
+from pets.lab.metrics import RisingCurve
 from pets.lab.results import PoolResult, Result
 
 N = 100
@@ -116,3 +119,17 @@ def test_zone_consistency_is_compared_in_the_same_way(replayed):
     (by_zone,) = compare([result.by_zone() for result in replayed], "okg", ["asc"], level=0.95)
     (plain,) = compare(replayed, "okg", ["asc"], level=0.95)
     assert by_zone.spend < plain.spend and by_zone.rival_spend < plain.rival_spend
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=9), st.floats(0.01, 1.0))
+def test_shares_cost_what_the_curve_says(counts, level):
+    rng = np.random.default_rng(len(counts))
+    traces, values = rng.permutation(len(counts)) * 1.0, np.array(counts) / 20
+    curve = RisingCurve.through(traces, values)
+    shares = shares_at(curve, level)
+    if shares is None:
+        assert np.isnan(curve.traces_at(level)) and level > curve.consistency[-1]
+    else:
+        assert shares.min() >= 0 and shares.sum() == pytest.approx(1.0)
+        assert traces @ shares == pytest.approx(curve.traces_at(level), abs=1e-6)

@@ -1,14 +1,22 @@
 """Calibration: what is paired with what, and the scores by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pets.core.tally import majority
 from pets.errors import InputError
-from pets.lab.calibration import Bin, Certified, calibrate, certify
+from pets.lab import replay
+from pets.lab.calibration import Bin, Certified, calibrate
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import read_answers
+
+
+def certify(pool, policies, budgets, config):
+    (replayed,) = replay([pool], policies, config=replace(config, certified=budgets))
+    return [certified for result in replayed.results for certified in result.certified]
 
 
 def given(certificate, share, right):
@@ -37,7 +45,7 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
     read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.0)
-    certified = certify(read, ("okg", "uniform"), (2.0, 4.0), config)
+    certified = certify(pool, ["okg", "uniform"], (2.0, 4.0), config)
     assert [(group.policy, group.budget) for group in certified] == [
         ("okg", 2),
         ("okg", 4),
@@ -57,27 +65,20 @@ def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
 
 
 def test_who_has_drawn_everything_is_certain_and_right(pool):
-    for group in certify(read_answers(pool), budgets=(8.0,), config=ReplayConfig(repetitions=1, size=8)):
+    for group in certify(pool, ["okg", "uniform"], (8.0,), ReplayConfig(repetitions=1, size=8)):
         assert group.right.all() and group.certificate == pytest.approx(np.ones(12))
 
 
 def test_certificates_of_the_models_own_questions_are_calibrated(build):
     made = [build(f"toy{seed}", 150, 32, nulls=0.05, seed=seed) for seed in range(2)]
-    certified = [
-        group for p in made for group in certify(read_answers(p), budgets=(4.0, 8.0), config=ReplayConfig(3, 32))
-    ]
+    certified = [group for p in made for group in certify(p, ["okg", "uniform"], (4.0, 8.0), ReplayConfig(3, 32))]
     scores = calibrate(certified)
     assert scores.error < 0.04 and scores.brier < min(scores.brier_constant, scores.brier_share)
 
 
-def test_weights_are_refused(pool):
-    with pytest.raises(InputError, match="majority vote"):
-        certify(read_answers(pool), config=ReplayConfig(weighted=True))
-
-
 def test_the_zones_certificates_are_held_against_good_verdicts(pool):
     read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.2)
-    plain, zone = certify(read, ("uniform",), (4.0,), config)
+    plain, zone = certify(pool, ["uniform"], (4.0,), config)
     assert (plain.zone, zone.zone) == (0.0, 0.2)
     draws = [draw_traces(read, config, repetition) for repetition in range(2)]
     assert zone.right.tolist() == [bool(good) for draw in draws for good in draw.outcomes.good[:, 4]]
@@ -85,9 +86,9 @@ def test_the_zones_certificates_are_held_against_good_verdicts(pool):
 
 
 def test_with_disjoint_halves_certificates_are_for_infinity(build):
-    read = read_answers(build(questions=60, traces=60, nulls=0.0))
-    (whole,) = certify(read, ("uniform",), (4.0,), ReplayConfig(1, size=30, zone=0.0))
-    (forever,) = certify(read, ("uniform",), (4.0,), ReplayConfig(1, size=30, zone=0.0, target="disjoint"))
+    pool = build(questions=60, traces=60, nulls=0.0)
+    (whole,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, zone=0.0))
+    (forever,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, zone=0.0, target="disjoint"))
     assert forever.certificate.mean() < whole.certificate.mean()  # a vote that shares no trace is further away
 
 

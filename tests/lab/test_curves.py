@@ -16,10 +16,16 @@ def draw(pool):
 
 def test_a_run_that_ends_early_stays_where_it_is(draw):
     curve = curve_of_order(np.array([3, 3, 0]), draw)
-    assert curve.agree[3] == int(draw.agree[3, 2]) + int(draw.agree[0, 1]) and (curve.agree[3:] == curve.agree[3]).all()
+    assert (
+        curve.agree[3] == int(draw.outcomes.agree[3, 2]) + int(draw.outcomes.agree[0, 1])
+        and (curve.agree[3:] == curve.agree[3]).all()
+    )
 
 
 def test_sizes_pick_the_prefixes(draw):
     curve = curve_of_sizes(np.array([[1, 2], [8, 0]]), draw, np.array([4, 7]))
     assert curve.traces.tolist() == [3, 8] and curve.questions == 2
-    assert curve.agree.tolist() == [int(draw.agree[4, 1]) + int(draw.agree[7, 2]), int(draw.agree[4, 8])]
+    assert curve.agree.tolist() == [
+        int(draw.outcomes.agree[4, 1]) + int(draw.outcomes.agree[7, 2]),
+        int(draw.outcomes.agree[4, 8]),
+    ]

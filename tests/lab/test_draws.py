@@ -40,8 +40,8 @@ def test_tables_equal_brute_force(pool, target):
         aim = majority([question.labels[j] for j in (order[:10] if target == "whole" else order[12:22])])
         for n in range(11):
             vote = majority(prefix(draw, row, n))
-            assert draw.agree[row, n] == (vote is not None and vote == aim)
-            assert draw.correct[row, n] == (vote is not None and vote == question.gold)
+            assert draw.outcomes.agree[row, n] == (vote is not None and vote == aim)
+            assert draw.outcomes.correct[row, n] == (vote is not None and vote == question.gold)
             assert draw.tokens[row, n] == sum(question.tokens[j] for j in draw.paths[row][:n])
         assert draw.judged[row] == (question.gold is not None)
 
@@ -83,7 +83,7 @@ def test_questions_without_a_vote_never_agree(build):
     pool = build(questions=9, traces=4, nulls=1.1)  # only the first trace of each votes
     draw = draw_traces(read_answers(pool), ReplayConfig(size=2), 0)
     missed = [0 not in path for path in draw.paths]
-    assert any(missed) and not draw.agree[missed].any()
+    assert any(missed) and not draw.outcomes.agree[missed].any()
 
 
 def test_repetitions_differ_and_pools_differ(pool, build):

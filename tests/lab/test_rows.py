@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from pets.errors import InputError
-from pets.lab import ReplayConfig, area, certificates, reached, read_answers, replay, rows
-from pets.lab.calibration import calibrate, certify
+from pets.lab import ReplayConfig, area, certificates, reached, replay, rows
+from pets.lab.calibration import calibrate
 
 
 @pytest.fixture
@@ -62,14 +62,10 @@ def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
     assert not any("limit" in row.metric for row in rows([pool]))
 
 
-def test_certificates_are_those_that_are_checked_alone(build):
+def test_rows_of_certificates_are_calibrated_over_all_budgets_and_pools(build):
     pools = [build("one"), build("two", seed=1)]
     results = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0), zone=0.2)
-    alone = [
-        group
-        for pool in pools
-        for group in certify(read_answers(pool), ["okg"], (2.0, 4.0), ReplayConfig(2, 16, zone=0.2))
-    ]
+    alone = [group for result in results for group in result.result("okg").certified]
     plain, zone = ([group for group in alone if group.zone == width] for width in (0.0, 0.2))
     table = rows(results)
     (together,) = [row for row in table if (row.pool, row.policy, row.metric) == ("", "okg", "certificate_error")]

@@ -22,17 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.certificate import certificate
-from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
-from pets.lab.draws import Draw, draw_traces
-from pets.lab.drivers import batch_order, stream_sizes, wave_sizes
-from pets.lab.labelled import LabelledPool
-from pets.registry import make_policy
+from pets.lab.draws import Draw
 
-__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "certify", "moment", "tally_after"]
+__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "moment", "tally_after"]
 
 CERTIFIED_AT = (4.0, 8.0, 16.0)
 """Mean budgets at which certificates are checked."""
@@ -102,29 +98,6 @@ class Calibration:
     bins: tuple[Bin, ...]
 
 
-def certify(
-    pool: LabelledPool,
-    policies: Sequence[str] = ("okg", "uniform"),
-    budgets: Sequence[float] = CERTIFIED_AT,
-    config: ReplayConfig | None = None,
-) -> list[Certified]:
-    """Certificates under every policy at every mean budget, all repetitions of one pool; plain ones and the zone's."""
-    config = config or ReplayConfig()
-    if config.weighted:
-        raise InputError("certificates are checked against the majority vote; drop the weights.")
-    moments: dict[tuple[str, float], list[Floats]] = {(spec, budget): [] for spec in policies for budget in budgets}
-    for repetition in range(config.repetitions):
-        draw = draw_traces(pool, config, repetition)
-        for spec in policies:
-            for budget, sizes in zip(budgets, _sizes(make_policy(spec), draw, budgets), strict=True):
-                moments[spec, budget].append(moment(draw, sizes, config))
-    return [
-        certified
-        for (spec, budget), parts in moments.items()
-        for certified in Certified.pair(pool.name, spec, budget, config.zone, parts)
-    ]
-
-
 def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
     """One reliability diagram of all that is given, ``bins`` of equal width."""
     groups = list(certified)
@@ -134,8 +107,8 @@ def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
         np.concatenate([np.asarray(getattr(group, name), dtype=np.float64) for group in groups])
         for name in ("certificate", "share", "right")
     )
-    place = np.minimum((p * bins).astype(np.int64), bins - 1)
-    count, sums, hits = (np.bincount(place, weights=w, minlength=bins) for w in (np.ones_like(p), p, right))
+    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
+    count, sums, hits = (np.bincount(bin_of, weights=w, minlength=bins) for w in (np.ones_like(p), p, right))
     base = float(right.mean())
     return Calibration(
         count=len(p),
@@ -145,8 +118,8 @@ def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
         brier=float(np.mean((p - right) ** 2)),
         brier_constant=base * (1.0 - base),
         brier_share=float(np.mean((share - right) ** 2)),
-        null=_null(groups, place, sums, shared=False),
-        null_questions=_null(groups, place, sums, shared=True),
+        null=_null(groups, bin_of, sums, shared=False),
+        null_questions=_null(groups, bin_of, sums, shared=True),
         bins=tuple(
             Bin(b / bins, (b + 1) / bins, int(n), s / n if n else None, h / n if n else None)
             for b, (n, s, h) in enumerate(zip(count.tolist(), sums.tolist(), hits.tolist(), strict=True))
@@ -154,7 +127,7 @@ def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
     )
 
 
-def _null(groups: Sequence[Certified], place: Sizes, sums: NDArray[Any], *, shared: bool) -> float:
+def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, shared: bool) -> float:
     """The 95 % point of the error where certificates are what they say; ``shared`` coins or one each."""
     rng = np.random.default_rng(0)
     p = np.concatenate([group.certificate for group in groups])
@@ -168,21 +141,9 @@ def _null(groups: Sequence[Certified], place: Sizes, sums: NDArray[Any], *, shar
             )
         else:
             u = rng.random(p.size)
-        hits = np.bincount(place, weights=u < p, minlength=sums.size)
+        hits = np.bincount(bin_of, weights=u < p, minlength=sums.size)
         errors.append(np.abs(sums - hits).sum() / p.size)
     return float(np.percentile(errors, 95))
-
-
-def _sizes(policy: Policy, draw: Draw, budgets: Sequence[float]) -> list[Sizes]:
-    """Traces of each question at each mean budget."""
-    N = len(draw.pool.questions)
-    totals = [round(budget * N) for budget in budgets]
-    if policy.waves:
-        return [wave_sizes(policy, draw, range(N), total, draw.repetition)[0] for total in totals]
-    if isinstance(policy, IndexPolicy):  # every prefix of its order is the run of a smaller budget
-        order, _ = batch_order(policy, draw, draw.repetition)
-        return [np.bincount(order[:total], minlength=N) for total in totals]
-    return [stream_sizes(policy, draw, range(N), total, draw.repetition) for total in totals]
 
 
 def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:

@@ -1,4 +1,4 @@
-"""Which policies run, and as what: one policy -> the runs of one repetition.
+"""Contenders of a replay: a policy in its setting, which makes the curve of one repetition.
 
 - *offline*: an index policy (and uniform) spends all traces of all questions; a point after every trace.
 - *waves*: an index policy with waves spends each mean budget anew: what a wave takes depends on the budget.
@@ -6,6 +6,8 @@
 - *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
 - *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
   one by one.
+
+Below them are the drivers of recorded traces: the allocator of live runs, and the fast path of quota policies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
@@ -21,13 +26,14 @@ from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.curves import Curve, curve_of_order, curve_of_sizes
 from pets.lab.draws import NOBODY, Draw, Outcomes
-from pets.lab.drivers import batch_order, online_sizes, wave_sizes
 from pets.lab.labelled import LabelledPool
 from pets.registry import as_policy, spec_of
 
-__all__ = ["Contender", "Setting", "Split", "contenders", "name_of", "split"]
+__all__ = ["Contender", "Setting", "Split", "batch_order", "contenders", "name_of", "online_sizes", "split"]
+__all__ += ["stream_sizes", "wave_sizes"]
 
 Setting = Literal["offline", "waves", "stopping", "ranked", "online"]
+Sizes = NDArray[np.int64]
 
 RANKING_TRACES = 32
 
@@ -90,25 +96,36 @@ class Contender:
     def run(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Curve:
         """The curve of one repetition."""
         seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
-        if self.setting == "offline":
-            order, learned = batch_order(self.policy, draw, seed)
-            return curve_of_order(order, draw, own_outcomes(learned, draw))
-        if self.setting == "waves":
-            everyone = range(len(draw.paths))
-            totals = [int(budget * len(everyone)) for budget in self.at(config, draw.size)]
-            runs = [wave_sizes(self.policy, draw, everyone, total, seed) for total in totals]
-            learned = runs[-1][1]
-            return curve_of_sizes(np.array([sizes for sizes, _ in runs]), draw, outcomes=own_outcomes(learned, draw))
-        if self.setting == "online":
-            assert parts is not None
-            return _online(self, draw, config, walk, parts, seed)
-        rules = [self.rule(value, draw.size) for value in self.values or (None,)]
-        if self.setting == "stopping":
-            sizes = np.array([walk.stops(rule) for rule in rules])
-            return curve_of_sizes(sizes, draw, outcomes=own_outcomes(self.policy, draw))
-        ranking = hardest_first(draw)
-        sizes = np.array([online_sizes(rule, draw, walk, ranking, draw.paths.size, seed) for rule in rules])
-        return curve_of_sizes(sizes, draw, np.array(ranking))
+        rows: Sequence[int]
+        match self.setting:
+            case "offline":
+                order, learned = batch_order(self.policy, draw, seed)
+                return curve_of_order(order, draw, own_outcomes(learned, draw))
+            case "waves":
+                rows = range(len(draw.paths))
+                runs = [wave_sizes(self.policy, draw, rows, total, seed) for total in self._totals(config, draw, rows)]
+                outcomes = own_outcomes(runs[-1][1], draw)
+                return curve_of_sizes(np.array([sizes for sizes, _ in runs]), draw, outcomes=outcomes)
+            case "online":
+                assert parts is not None
+                policy, rows = self.policy.fit(parts.training()), parts.arrivals
+                assert isinstance(policy, QuotaPolicy)
+                totals = self._totals(config, draw, rows)
+                sizes = [online_sizes(policy, draw, walk, rows, total, seed) for total in totals]
+                return curve_of_sizes(np.array(sizes), draw, np.array(rows))
+            case "stopping":
+                sizes = [walk.stops(rule) for rule in self._rules(draw)]
+                return curve_of_sizes(np.array(sizes), draw, outcomes=own_outcomes(self.policy, draw))
+            case "ranked":
+                rows = hardest_first(draw)
+                sizes = [online_sizes(rule, draw, walk, rows, draw.paths.size, seed) for rule in self._rules(draw)]
+                return curve_of_sizes(np.array(sizes), draw, np.array(rows))
+
+    def _totals(self, config: ReplayConfig, draw: Draw, rows: Sequence[int]) -> list[int]:
+        return [int(budget * len(rows)) for budget in self.at(config, draw.size)]
+
+    def _rules(self, draw: Draw) -> list[QuotaPolicy]:
+        return [self.rule(value, draw.size) for value in self.values or (None,)]
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped as it was set, else at the traces there are."""
@@ -190,11 +207,10 @@ def _contender(choice: str | Policy) -> Contender:
         return Contender(name, policy, "online", "budget")
     setting: Setting = "stopping" if policy.solitary else "ranked"
     options = _options_set(choice, policy)
-    capped = "cap" in options
-    if policy.sweep is None:
-        return Contender(name, policy, setting, capped=capped)
-    option, values = policy.sweep
-    return Contender(name, policy, setting, option, (getattr(policy, option),) if option in options else values, capped)
+    option, values = policy.sweep or (None, ())
+    if option in options:
+        values = (getattr(policy, option),)
+    return Contender(name, policy, setting, option, values, "cap" in options)
 
 
 def _options_set(choice: str | Policy, policy: Policy) -> set[str]:
@@ -202,15 +218,6 @@ def _options_set(choice: str | Policy, policy: Policy) -> set[str]:
     if isinstance(choice, str):
         return {part.partition("=")[0] for part in choice.partition(":")[2].split(",")}
     return set(_told(policy))
-
-
-def _online(contender: Contender, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split, seed: int) -> Curve:
-    policy = contender.policy.fit(parts.training())
-    assert isinstance(policy, QuotaPolicy)
-    arrivals = parts.arrivals
-    totals = [int(budget * len(arrivals)) for budget in contender.at(config, draw.size)]
-    sizes = [online_sizes(policy, draw, walk, arrivals, total, seed) for total in totals]
-    return curve_of_sizes(np.array(sizes), draw, np.array(arrivals))
 
 
 def hardest_first(draw: Draw) -> list[int]:
@@ -226,3 +233,64 @@ def hardest_first(draw: Draw) -> list[int]:
         shares.append(max(map(labels.count, set(labels)), default=0) / max(1, len(labels)))
     ranking: list[int] = np.argsort(shares, kind="stable").tolist()
     return ranking
+
+
+def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[Sizes, Policy]:
+    """The question of each trace when the policy may spend everything and all questions are there at once.
+
+    With it comes the policy as it has learned in the end.
+
+    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one (with
+    waves it does: :func:`wave_sizes`). A blind policy is asked for everything at once.
+    """
+    allocator = Allocator(policy, Budget(draw.paths.size, draw.size), draw.questions(), seed=seed)
+    ask, tell, traces = allocator.ask, allocator.tell, draw.traces
+    served: list[str] = []
+    note = served.append
+    width = draw.paths.size if policy.blind else 1
+    while launches := ask(width):
+        for id, number in launches:
+            tell(traces[id][number])
+            note(id)
+    rows = {question.id: row for row, question in enumerate(draw.pool.questions)}
+    return np.fromiter(map(rows.__getitem__, served), dtype=np.int64, count=len(served)), allocator.policy
+
+
+def wave_sizes(policy: Policy, draw: Draw, rows: Sequence[int], total: int, seed: int) -> tuple[Sizes, Policy]:
+    """Traces of each question in ``rows`` when the policy spends ``total`` in waves, each after the last is back.
+
+    With them comes the policy as it has learned in the end.
+    """
+    allocator = Allocator(policy, Budget(total, draw.size), draw.questions(rows), seed=seed)
+    while launches := allocator.ask(total):
+        for id, number in launches:
+            allocator.tell(draw.traces[id][number])
+    return np.array([verdict.traces for verdict in allocator.verdicts()], dtype=np.int64), allocator.policy
+
+
+def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> Sizes:
+    """Traces of each question when they arrive one by one, each after the last has stopped; as ``arrivals`` lists."""
+    size = draw.size
+    allocator = Allocator(policy, Budget(total, size), horizon=len(arrivals), seed=seed)
+    ask, tell = allocator.ask, allocator.tell
+    sizes = []
+    for question in draw.questions(arrivals):
+        allocator.add(question)
+        path = draw.traces[question.id]
+        size_so_far = 0
+        while launches := ask(size):
+            for launch in launches:
+                tell(path[launch.number])
+            size_so_far += len(launches)
+        sizes.append(size_so_far)
+    return np.array(sizes, dtype=np.int64)
+
+
+def online_sizes(policy: QuotaPolicy, draw: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int) -> Sizes:
+    """What :func:`stream_sizes` finds, by the fast path over ``walk``.
+
+    A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.
+    """
+    if policy.learns or policy.sees == "traces" or policy.warmup * len(arrivals) > total:
+        return stream_sizes(policy, draw, arrivals, total, seed)
+    return walk.arrivals(policy, arrivals, total, seed)

@@ -158,16 +158,6 @@ class Draw:
     traces: dict[str, tuple[Trace, ...]]
 
     @property
-    def agree(self) -> Flags:
-        """Whether the vote after n traces is the target, (N, P + 1)."""
-        return self.outcomes.agree
-
-    @property
-    def correct(self) -> Flags:
-        """Whether the vote after n traces is gold, (N, P + 1)."""
-        return self.outcomes.correct
-
-    @property
     def size(self) -> int:
         """P."""
         return int(self.paths.shape[1])

@@ -42,7 +42,7 @@ class Task:
     """Some repetitions of one pool."""
 
     pool: LabelledPool
-    place: int
+    index: int
     config: ReplayConfig
     contenders: tuple[Contender, ...]
     repetitions: tuple[int, ...]
@@ -84,7 +84,7 @@ def replay(
     ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
     ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
     the usual ``if __name__ == "__main__":``, since workers are started afresh. A ``cluster`` replays on its cores in
-    their place, with the same results.
+    their stead, with the same results.
 
     >>> from pets.pools import PooledQuestion
     >>> toy = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
@@ -111,26 +111,26 @@ def replay(
     tasks = _tasks(read, config, tuple(entrants), workers)
     total, done = sum(task.weight for task in tasks), 0
     for task, parts in _run(tasks, workers) if cluster is None else cluster.spread(run_task, tasks):
-        outcomes |= {(task.place, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
+        outcomes |= {(task.index, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
         done += task.weight
         if progress is not None:
             progress(done, total)
     repetitions = range(config.repetitions)
     return [
-        _gathered(pool, config, entrants, [outcomes[place, r] for r in repetitions]) for place, pool in enumerate(read)
+        _gathered(pool, config, entrants, [outcomes[index, r] for r in repetitions]) for index, pool in enumerate(read)
     ]
 
 
 def _weighed_by(pool: Pool, config: ReplayConfig) -> Pool:
-    """The pool with the kind of confidence that is asked for in the place of its own."""
-    kind = config.confidence
-    if kind is None:
+    """The pool with the kind of confidence that the config asks for, instead of its own."""
+    wanted = config.confidence
+    if wanted is None:
         return pool
     for question in pool.questions:
-        if kind not in question.confidences:
-            kinds = ", ".join(question.confidences) or "none"
-            raise InputError(f'pool "{pool.name}", question {question.id!r}: no confidence {kind!r}; it has {kinds}.')
-    return replace(pool, questions=tuple(replace(q, confidence=q.confidences[kind]) for q in pool.questions))
+        if wanted not in question.confidences:
+            names = ", ".join(question.confidences) or "none"
+            raise InputError(f'pool "{pool.name}", question {question.id!r}: no confidence {wanted!r}; it has {names}.')
+    return replace(pool, questions=tuple(replace(q, confidence=q.confidences[wanted]) for q in pool.questions))
 
 
 def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender]) -> None:
@@ -161,12 +161,12 @@ def _tasks(
 ) -> list[Task]:
     """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
     tasks = []
-    for place, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         traces = len(pool.questions) * size_of(pool, config)
         block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
         for first in range(0, config.repetitions, block):
             repetitions = tuple(range(first, min(first + block, config.repetitions)))
-            tasks.append(Task(pool, place, config, entrants, repetitions))
+            tasks.append(Task(pool, index, config, entrants, repetitions))
     return sorted(tasks, key=lambda task: -task.weight)
 
 
@@ -208,7 +208,7 @@ def run_task(task: Task) -> list[Repetition]:
         walk = Walk(draw.traces, draw.pool.options, states)
         curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
         moments = tuple(_moments(curve, draw, task.config) for curve in curves)
-        outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.agree[:, -1].mean()), moments))
+        outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.outcomes.agree[:, -1].mean()), moments))
     return outcomes
 
 
@@ -240,7 +240,7 @@ def _gathered(
         vote_accuracy=vote_accuracy(pool, config.weighted),
         tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
-        results=tuple(_result(pool, config, contender, place, outcomes) for place, contender in enumerate(entrants)),
+        results=tuple(_result(pool, config, contender, index, outcomes) for index, contender in enumerate(entrants)),
         ids=tuple(question.id for question in pool.questions),
         note=pool.note,
         limit=limit,
@@ -250,12 +250,12 @@ def _gathered(
 
 
 def _result(
-    pool: LabelledPool, config: ReplayConfig, contender: Contender, place: int, outcomes: Sequence[Repetition]
+    pool: LabelledPool, config: ReplayConfig, contender: Contender, index: int, outcomes: Sequence[Repetition]
 ) -> Result:
-    """What one contender, at its place among all, has reached over the repetitions."""
+    """What one contender, the one at ``index`` among all, has reached over the repetitions."""
     size = size_of(pool, config)
-    curves = [outcome.curves[place] for outcome in outcomes]
-    spent, agree, good, correct, tokens = stacked(curves, offline=contender.setting == "offline")
+    curves = [outcome.curves[index] for outcome in outcomes]
+    tokens = [curve.tokens for curve in curves if curve.tokens is not None]
     return Result(
         pool=pool.name,
         policy=contender.name,
@@ -264,17 +264,17 @@ def _result(
         values=contender.at(config, size),
         questions=curves[0].questions,
         size=size,
-        spent=spent,
-        agree=agree,
-        good=good,
-        correct=correct,
-        tokens=tokens,
+        spent=None if contender.setting == "offline" else stacked([curve.traces for curve in curves]),
+        agree=stacked([curve.agree for curve in curves]),
+        good=stacked([curve.good for curve in curves]),
+        correct=stacked([curve.correct for curve in curves]),
+        tokens=stacked(tokens) if tokens else None,
         judged=np.array([curve.judged for curve in curves], dtype=np.float64),
         ceiling=np.array([curve.ceiling for curve in curves]),
         good_ceiling=np.array([curve.good_ceiling for curve in curves]),
         relative=config.target == "disjoint",
         allocations=tuple(curve.allocation for curve in curves),
-        certified=_certified(pool.name, contender.name, config, [outcome.moments[place] for outcome in outcomes]),
+        certified=_certified(pool.name, contender.name, config, [outcome.moments[index] for outcome in outcomes]),
     )
 
 

@@ -2,19 +2,65 @@
 
 Points of a sweep are taken in the order of what they spent. Traces and tokens are means per question. NaN stands for
 "not reached".
+
+Levels of a mean curve are read off the isotonic curve: the rising curve nearest to the points, in least squares.
+The mean of a few repetitions is noisy, and the first of its points to reach a level is early by luck: read so, a policy
+needs 4 to 6 % fewer traces than *itself*. The isotonic fit (pool adjacent violators) has no such luck. Its blocks, runs
+of points of one value, are joined by straight lines from centre to centre; the last block, where a curve has arrived,
+counts from its first point on. What lies between two points is a mixture that a user can have: a share of the questions
+at one value, the others at another.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from pets.lab.levels import LEVEL_TOLERANCE, RisingCurve
 from pets.lab.results import Floats, Result
 
-__all__ = ["LEVELS", "Reached", "area", "at_spend", "mean_curve", "reached", "traces_at_mean"]
+__all__ = ["LEVELS", "LEVEL_TOLERANCE", "Reached", "RisingCurve", "area", "at_spend", "mean_curve", "reached"]
+__all__ += ["traces_at_mean"]
 
 LEVELS = (0.95, 0.99, 0.995, 1.0)
+LEVEL_TOLERANCE = 1e-9  # 0.95 x 100 is not 95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RisingCurve:
+    """K blocks of points: ``traces`` (K,) at their centres and ``consistency`` (K,), both ascending.
+
+    ``order`` (V,) are the points by what they spend; block k is ``order[starts[k]:starts[k + 1]]``.
+    """
+
+    traces: Floats
+    consistency: Floats
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def through(cls, traces: Floats, consistency: Floats) -> "RisingCurve":
+        """The isotonic fit of V points, in any order.
+
+        >>> curve = RisingCurve.through(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.7, 0.6, 1.0]))
+        >>> curve.traces, curve.consistency, curve.traces_at(0.575)
+        (array([1. , 2.5, 4. ]), array([0.5 , 0.65, 1.  ]), 1.75)
+        """
+        order = np.lexsort((consistency, traces))
+        values = isotonic_regression(consistency[order]).x
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(values) > LEVEL_TOLERANCE]))
+        sizes = np.diff(np.append(starts, values.size))
+        centres = np.add.reduceat(traces[order], starts) / sizes
+        centres[-1] = traces[order[starts[-1]]]
+        return cls(centres, values[starts], order, starts)
+
+    def traces_at(self, bar: float) -> float:
+        """Mean traces per question at this self-consistency; NaN if the curve never reaches it.
+
+        Under the cheapest point of a sweep there is nothing to join: it costs what that point does.
+        """
+        reached = bar - LEVEL_TOLERANCE <= self.consistency[-1]
+        return float(np.interp(bar, self.consistency, self.traces)) if reached else np.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

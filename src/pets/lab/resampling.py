@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.lab.levels import RisingCurve
+from pets.lab.metrics import RisingCurve
 from pets.lab.results import Floats, PoolResult, Result
 
 __all__ = ["RESAMPLES", "QuestionTable", "question_table", "resampled_levels", "resampled_weights", "spaced_points"]

@@ -11,7 +11,7 @@ from pets.errors import InputError
 from pets.lab.calibration import Certified
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Setting, name_of
-from pets.lab.curves import Allocation, Curve
+from pets.lab.curves import Allocation
 from pets.lab.limit import Frontier
 
 __all__ = ["Floats", "PoolResult", "Result", "stacked"]
@@ -148,18 +148,7 @@ class PoolResult:
         raise InputError(f"pool {self.pool!r} has no result of {name!r}; it has {names}.")
 
 
-def stacked(curves: Sequence[Curve], offline: bool) -> tuple[Counts | None, Counts, Counts, Counts, Counts | None]:
-    """``(spent, agree, good, correct, tokens)`` of all repetitions, (R, V), in the smallest types that hold them."""
-    tokens = [curve.tokens for curve in curves if curve.tokens is not None]
-    return (
-        None if offline else _small([curve.traces for curve in curves]),
-        _small([curve.agree for curve in curves]),
-        _small([curve.good for curve in curves]),
-        _small([curve.correct for curve in curves]),
-        _small(tokens) if len(tokens) == len(curves) else None,
-    )
-
-
-def _small(rows: Sequence[NDArray[np.int64]]) -> Counts:
+def stacked(rows: Sequence[NDArray[np.int64]]) -> Counts:
+    """The counts of all repetitions, (R, V), in the smallest type that holds them."""
     largest = max(int(row.max(initial=0)) for row in rows)
     return np.array(rows, dtype=np.min_scalar_type(largest))
