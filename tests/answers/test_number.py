@@ -53,7 +53,7 @@ from pets.answers.number import Number
         ("204minutes", "204 min"),
         (r"15\text{ cm}^2", "15 cm^2"),
         ("15 square units", "15"),
-        ("60 mph", "60 mph"),
+        ("60 mph", "60 mi/h"),
         ("5 m", "5 m"),
         ("12th", "12"),
         ("**42**", "42"),

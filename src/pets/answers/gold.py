@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pets.answers.base import AnswerType
 
-__all__ = ["gold_form", "gold_label", "is_right"]
+__all__ = ["gold_form", "gold_label"]
 
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
 GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number
@@ -32,16 +32,3 @@ def gold_label(kind: AnswerType, gold: str, labels: Iterable[str | None]) -> str
         return None
     names = [name for name in dict.fromkeys(labels) if name is not None]
     return next((name for name in names if kind.same(name, form)), form)
-
-
-def is_right(kind: AnswerType, answer: str | None, gold: str) -> bool | None:
-    """Whether an answer is the right one; ``None`` where gold cannot be read. No answer is wrong.
-
-    >>> from pets.answers.number import Number
-    >>> is_right(Number(), "1/2", "0.50"), is_right(Number(), None, "0.5"), is_right(Number(), "1", "see below")
-    (True, False, None)
-    """
-    form = gold_form(kind, gold)
-    if form is None:
-        return None
-    return answer is not None and kind.same(answer, form)

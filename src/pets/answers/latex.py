@@ -8,7 +8,7 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 
 from string import ascii_letters
 
-from pets.answers.units import UNIT_WORD
+from pets.answers.quantity import UNIT_WORD
 from pets.patterns import Match, Pattern
 
 __all__ = ["COMMAND", "NAME", "comparable", "normalize", "word"]

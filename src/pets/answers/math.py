@@ -9,12 +9,11 @@ fixed points, and it says yes both ways. Timeouts, errors and doubts leave two a
 
 import time
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
 from pets._extras import check_installed
-from pets.answers import quantity, units
+from pets.answers import quantity
 from pets.answers.base import AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
@@ -30,7 +29,7 @@ SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
 MAX_WORDS = 6  # of a verbal answer
 MAX_EXPRESSION_CHARS = 200  # in prose
-EXACT = Pattern(r"-?[0-9]+(?:/[0-9]+)?(?: \S+)?")
+EXACT = Pattern(r"-?[0-9]+(?:/[0-9]+)?(?: \S+(?: [0-9/]+ \S+)*)?")
 NAMED = Pattern(rf"[\s$]*({NAME.pattern})\s*=([^=]*)")
 LINE = Pattern(r"y=(.*x.*)")
 JOINED = Pattern(r"(?i)[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*")
@@ -38,7 +37,7 @@ SIGNS_IN_WORDS = "sqrt arcsin arccos arctan sin cos tan cot sec csc log exp infi
 FUNCTION_NAMES = frozenset(SIGNS_IN_WORDS.split())
 WORD = Pattern(r"(\\?)([a-zA-Z]+)")
 LAST_SIGN = "\u2e7f"  # beyond, there is writing without letters
-UNITS = Pattern(rf"(?i)\s(?:{units.UNIT_WORD}|radians?)›\n?\z")
+UNITS = Pattern(rf"(?i)\s(?:{quantity.UNIT_WORD}|radians?)›\n?\z")
 VERBAL = Pattern(
     rf"(?i){START}(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
     rf"|diverges|infinity){END}"
@@ -123,7 +122,7 @@ class Math(AnswerType):
         if number is None and _is_expression(expression):
             return self.canonical(_result(expression))
         if number is None:
-            value = (quantity.concluded if place == "line" else quantity.stated)(prose, letters=False)
+            value = (quantity.concluded if place == "line" else quantity.stated)(prose)
             number = None if value is None else quantity.show(value)
         if number is None and (verbal := VERBAL.search(passage)):
             return self.canonical(verbal[0])
@@ -136,7 +135,7 @@ class Math(AnswerType):
         if first == second:
             return True
         if EXACT.fullmatch(first) and EXACT.fullmatch(second):
-            return quantity.same(_parse(first), _parse(second))
+            return quantity.same(quantity.parse(first), quantity.parse(second))
         if (key := word(first)) is not None or word(second) is not None:
             return key == word(second)
         if not (comparable(first) and comparable(second)) or _cases_clash(first, second):
@@ -210,11 +209,6 @@ def _number(text: str) -> str | None:
     named = NAMED.fullmatch(text)
     value = quantity.read(named[2] if named and named[1] != "y" else text, letters=False)
     return None if value is None else quantity.show(value)
-
-
-def _parse(form: str) -> quantity.Quantity:
-    value, _, unit = form.partition(" ")
-    return quantity.Quantity(Fraction(value), unit)
 
 
 def _result(formula: str) -> str:

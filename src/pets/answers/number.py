@@ -1,12 +1,11 @@
 r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``0.5``, ``1/2`` and ``\frac12`` are ``1/2``.
 
-Units and currencies are kept and compared by conversion (``5 km`` and ``5000 m``); a number without one is the same as
-with it, because voters on one question differ in writing the unit far more often than in meaning another number. So is
-``5%`` the same as ``5`` and as ``0.05``. There are no floats: ``0.333`` is not ``1/3``.
+Units and currencies are kept; a number without one is the same as with it, because voters on one question differ in
+writing the unit far more often than in meaning another number. So is ``5%`` the same as ``5`` and as ``0.05``. Units
+are not converted: ``5 km`` is not ``5000 m``. There are no floats: ``0.333`` is not ``1/3``.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 from pets.answers import quantity
@@ -58,7 +57,7 @@ class Number(AnswerType):
 
     def same(self, first: str, second: str) -> bool:
         """Whether two forms are one quantity."""
-        return first == second or quantity.same(_parse(first), _parse(second))
+        return first == second or quantity.same(quantity.parse(first), quantity.parse(second))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
         """As :meth:`same`: it takes no time."""
@@ -75,8 +74,3 @@ def _read(place: Place, passage: str, first: str) -> Quantity | None:
     if place == "line":
         return quantity.read(first) or quantity.concluded(passage)
     return quantity.stated(bare)
-
-
-def _parse(form: str) -> Quantity:
-    value, _, unit = form.partition(" ")
-    return Quantity(Fraction(value), unit)

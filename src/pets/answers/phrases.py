@@ -4,29 +4,6 @@ Entries are fragments of patterns (:mod:`pets.patterns`), in lower case, without
 blanks.
 """
 
-__all__ = [
-    "ADVERBS",
-    "AFTERMATH",
-    "ANNOUNCEMENTS",
-    "CHOOSING",
-    "CORRECTIONS",
-    "DANGLING",
-    "DECIMAL_COMMA",
-    "JSON_KEYS",
-    "LATIN_ANNOUNCEMENTS",
-    "OPENERS",
-    "PLEASANTRIES",
-    "PREAMBLES",
-    "QUESTION_HEADS",
-    "RIGHT",
-    "TAGS",
-    "THOUGHTS",
-    "UNABLE",
-    "UNSURE",
-    "VERDICTS",
-    "WEAK_NOUNS",
-]
-
 LATIN_ANNOUNCEMENTS = (
     ("answers?|ans", "is|are|was|equals?|(?:would|should|must|will|has to|can only) be|comes (?:out )?to|becomes"),
     ("antwort(?:option)?|lösung(?:sbuchstabe)?", "ist|sind|lautet|wäre|beträgt"),
@@ -63,8 +40,8 @@ ANNOUNCEMENTS = (
 
 WEAK_NOUNS = (
     "solution|result|conclusion|verdict|total|output|final value|value|lösung|ergebnis|résultat|resultado|risultato"
-    "|solución|solução|resultaat|результат|итого|итог|结果|结论|結果|결과|sum|tl;dr|bottom line"
-    "|choice|option|pick|guess"
+    "|solución|solução|resultaat|результат|итого|итог|结果|结论|結果|결과|sum|tl;dr|bottom line|choice|option"
+    "|pick|guess"
 )
 """Nouns that announce an answer near the end of a text, and an intermediate step elsewhere."""
 
@@ -76,9 +53,8 @@ RIGHT = (
 
 ADVERBS = (
     "therefore|thus|hence|indeed|clearly|definitely|certainly|obviously|probably|most likely|likely|simply|then|also"
-    "|in fact"
-    "|actually|daher|also|somit|eindeutig|donc|bien|entonces|quindi|portanto|dus|dunque|approximately|about|roughly"
-    "|exactly"
+    "|in fact|actually|daher|also|somit|eindeutig|donc|bien|entonces|quindi|portanto|dus|dunque|approximately|about"
+    "|roughly|exactly"
 )
 
 VERDICTS = (
@@ -96,24 +72,19 @@ VERDICTS = (
 """What follows an answer that is named first ("B is the correct answer"): verbs, articles, nouns."""
 
 CHOOSING = (
-    r"i(?:['’]d| would| will|['’]ll|['’]m going to| am going to| must| have to)?"
-    r"(?: therefore| thus| then| probably| definitely)?"
-    r" (?:choose|pick|select|go(?:ing)? (?:with|for)|vote for|opt for|answer(?: with)?|conclude(?: that)?(?: it is)?)"
-    r"|i['’]d say|i would say|my (?:final |best )?(?:choice|pick|guess|answer|selection|vote)(?: is| would be|:)"
-    r"|i['’]m going with|let['’]s go with|we (?:choose|pick|select)|the (?:correct |right |best )?(?:option"
-    r"|choice)(?: is|:)"
-    r"|(?:the )?(?:correct|right|best) (?:one |option |choice |statement |alternative |letter )?(?:is|:)"
-    r"|ich (?:wähle|würde|nehme|entscheide mich für)|je (?:choisis|choisirais|dirais|réponds)|elijo|yo elegiría"
-    r"|escolho|eu escolheria|scelgo|sceglierei|ik kies|я выбираю|выбираю"
-    r"|i(?:['’]m| am)? lean(?:ing)? towards?|i(?: would|['’]d)? guess|i(?:['’]d| would) have to say(?: it['’]?s"
-    r"| it is)?"
-    r"|(?:correct|right|best|false|true) (?:option|choice|statement|alternative|answer)[^.:\n]{0,30}? is"
-    r"|(?:statement|option|choice|one) (?:that|which) [^.:\n]{0,40}? is ›[(\[*]{0,4}[a-z]\W|(?:odd one out"
-    r"|exception) is"
-    r"|(?:alternativa|opção|opción|opzione|option|lettera|letra) (?:correct[ae]|correta|corretta|certa|giusta) (?:é"
-    r"|es|è|est)"
-    r"|ans\. |(?:richtig|korrekt) ist|es correcta la|la correcta es|(?:opção|opción|opzione|option) correct[ae] (?:é"
-    r"|es|è|est)"
+    r"i(?:['’]d| would| will|['’]ll|['’]m going to| am going to| must| have to)?(?: therefore| thus| then| probably"
+    r"| definitely)? (?:choose|pick|select|go(?:ing)? (?:with|for)|vote for|opt for|answer(?: with)?"
+    r"|conclude(?: that)?(?: it is)?)|i['’]d say|i would say|my (?:final |best )?(?:choice|pick|guess|answer|selection"
+    r"|vote)(?: is| would be|:)|i['’]m going with|let['’]s go with|we (?:choose|pick|select)|the (?:correct |right "
+    r"|best )?(?:option|choice)(?: is|:)|(?:the )?(?:correct|right|best) (?:one |option |choice |statement "
+    r"|alternative |letter )?(?:is|:)|ich (?:wähle|würde|nehme|entscheide mich für)|je (?:choisis|choisirais|dirais"
+    r"|réponds)|elijo|yo elegiría|escolho|eu escolheria|scelgo|sceglierei|ik kies|я выбираю|выбираю|i(?:['’]m"
+    r"| am)? lean(?:ing)? towards?|i(?: would|['’]d)? guess|i(?:['’]d| would) have to say(?: it['’]?s| it is)?"
+    r"|(?:correct|right|best|false|true) (?:option|choice|statement|alternative|answer)[^.:\n]{0,30}? is|(?:statement"
+    r"|option|choice|one) (?:that|which) [^.:\n]{0,40}? is ›[(\[*]{0,4}[a-z]\W|(?:odd one out|exception) is"
+    r"|(?:alternativa|opção|opción|opzione|option|lettera|letra) (?:correct[ae]|correta|corretta|certa|giusta) (?:é|es"
+    r"|è|est)|ans\. |(?:richtig|korrekt) ist|es correcta la|la correcta es|(?:opção|opción|opzione"
+    r"|option) correct[ae] (?:é|es|è|est)"
 )
 
 CORRECTIONS = (
@@ -127,75 +98,59 @@ CORRECTIONS = (
 PLEASANTRIES = (
     "let me know|please let me|please feel|feel free|hope|i hope|if you|if there|if anything|would you|do you|did you"
     "|does (?:this|that) (?:help|make sense|answer)|is there anything|are there any|anything else|any (?:other|more"
-    "|further)"
-    "|thanks|thank you|you(?:['’]re| are) welcome|happy to|glad|i['’]?m (?:happy|glad|here)|i am (?:happy|glad|here)"
-    "|good luck|have a (?:great|nice|good)|best (?:regards|of luck|wishes)|cheers|kind regards|enjoy|great question"
-    "|good question"
-    "|don['’]t hesitate|do not hesitate|want me to|shall i|should you|i can (?:also|help|explain|show|walk)"
-    "|i(?:['’]d| would) be (?:happy|glad)|i['’]?d love|need (?:more|any|help)|just (?:ask|let me)|ask me"
-    "|happy (?:learning|studying|coding|solving)"
-    "|keep (?:up|practicing|going)|remember to|please (?:note|verify|check|consult|ask|double)"
-    "|this is not (?:financial|legal|medical)"
-    "|disclaimer|p\\.?s\\.?|confidence|i(?:['’]m| am) (?:\\w+ )?(?:confident|certain|sure)|note(?: that)?›(?:\\W|\\z)"
-    "|as an ai|consult|always consult"
-    "|see you|bye|take care|stay curious|have fun|i['’]ve (?:double|checked|verified)|checked|verified|done"
-    "|q\\.?e\\.?d|∎|□|■|that['’]s it|that is it"
-    "|falls du|falls sie|wenn du|wenn sie|ich hoffe|hoffe|lass mich|lassen sie|sag(?:en)? (?:mir|bescheid)|gerne"
-    "|viel (?:erfolg|spaß|glück)"
-    "|si (?:vous|tu|tienes|necesitas|quieres|usted|deseas)|j['’]espère|n['’]hésite[zs]?|espero|no dudes|avísame|dime|¿"
-    "|se (?:hai|vuoi|avete|você|precisar|quiser|tiver)|spero|fammi|buona|boa sorte|qualquer|laat het|als je|ik hoop"
-    "|hopelijk"
-    "|если|надеюсь|дайте|обращайтесь|удачи|希望|如果|如有|请|祝|若|何か|お役|ご不明|ご質問|도움|더 |궁금|추가|필요"
+    "|further)|thanks|thank you|you(?:['’]re| are) welcome|happy to|glad|i['’]?m (?:happy|glad|here)|i am (?:happy"
+    "|glad|here)|good luck|have a (?:great|nice|good)|best (?:regards|of luck|wishes)|cheers|kind regards|enjoy"
+    "|great question|good question|don['’]t hesitate|do not hesitate|want me to|shall i|should you|i can (?:also|help"
+    "|explain|show|walk)|i(?:['’]d| would) be (?:happy|glad)|i['’]?d love|need (?:more|any|help)|just (?:ask|let me)"
+    "|ask me|happy (?:learning|studying|coding|solving)|keep (?:up|practicing|going)|remember to|please (?:note|verify"
+    "|check|consult|ask|double)|this is not (?:financial|legal|medical)|disclaimer|p\\.?s\\.?|confidence|i(?:['’]m"
+    "| am) (?:\\w+ )?(?:confident|certain|sure)|note(?: that)?›(?:\\W|\\z)|as an ai|consult|always consult|see you|bye"
+    "|take care|stay curious|have fun|i['’]ve (?:double|checked|verified)|checked|verified|done|q\\.?e\\.?d|∎|□|■"
+    "|that['’]s it|that is it|falls du|falls sie|wenn du|wenn sie|ich hoffe|hoffe|lass mich|lassen sie"
+    "|sag(?:en)? (?:mir|bescheid)|gerne|viel (?:erfolg|spaß|glück)|si (?:vous|tu|tienes|necesitas|quieres|usted"
+    "|deseas)|j['’]espère|n['’]hésite[zs]?|espero|no dudes|avísame|dime|¿|se (?:hai|vuoi|avete|você|precisar|quiser"
+    "|tiver)|spero|fammi|buona|boa sorte|qualquer|laat het|als je|ik hoop|hopelijk|если|надеюсь|дайте|обращайтесь"
+    "|удачи|希望|如果|如有|请|祝|若|何か|お役|ご不明|ご質問|도움|더 |궁금|추가|필요"
 )
 """How a line begins that says goodbye, offers more or hedges, and holds no answer."""
 
 AFTERMATH = (
     "explanation|reasoning|rationale|justification|verification|proof|check|checking|double-?check|sanity check|why"
-    "|here['’]?s why"
-    "|to (?:verify|check|double-check|confirm)|let['’]?s (?:verify|check|double-check|confirm)|let me (?:verify"
-    "|check|double-check|confirm)"
-    "|we can (?:verify|check|confirm)|you can (?:verify|check|confirm)|notes?|sources?|references?|caveats?|fun fact"
-    "|key (?:points|takeaways?)"
-    "|steps?|details|background|context|(?:begründung|erklärung|probe|explication|vérification|explicación"
-    "|verificación|explicação"
-    "|verificação|spiegazione|verifica|uitleg|объяснение|проверка|обоснование|解释|解析|说明|验证|解説|説明|検算|설명|풀이|검산)"
+    "|here['’]?s why|to (?:verify|check|double-check|confirm)|let['’]?s (?:verify|check|double-check|confirm)"
+    "|let me (?:verify|check|double-check|confirm)|we can (?:verify|check|confirm)|you can (?:verify|check|confirm)"
+    "|notes?|sources?|references?|caveats?|fun fact|key (?:points|takeaways?)|steps?|details|background|context"
+    "|(?:begründung|erklärung|probe|explication|vérification|explicación|verificación|explicação|verificação"
+    "|spiegazione|verifica|uitleg|объяснение|проверка|обоснование|解释|解析|说明|验证|解説|説明|検算|설명|풀이|검산)"
 )
 """Headings of what comes after an answer."""
 
 OPENERS = (
     "(?:that|this|it|which) (?:would|must|should|has to|will|can only) be|so|thus|hence|therefore|then|ergo"
-    "|consequently|accordingly|finally|overall|altogether|in (?:total|all"
-    "|conclusion|summary|short|the end|sum)"
+    "|consequently|accordingly|finally|overall|altogether|in (?:total|all|conclusion|summary|short|the end|sum)"
     "|to (?:conclude|summarize|sum up)|as a result|that(?: means| is|['’]s)|this (?:means|gives|yields|is|leaves"
-    "|makes)|which (?:means|gives|is|makes|leaves)"
-    "|that gives|that makes|that leaves|it(?: is|['’]s| must be| should be| has to be| would be)|we (?:get|have|find"
-    "|obtain|conclude)|i (?:get|got|think|believe|guess)"
-    "|that|which|must be|should be|and|but|yes|no|well|okay|ok|right|now|after (?:all|careful consideration)"
-    "|there (?:are|is|were|was|will be)|they['’]?re"
-    "|clearly|obviously|definitely|probably|likely|certainly|indeed|simply|actually|basically|of course|sure"
-    "|i['’]m (?:sure|confident)|correct"
-    "|also|daher|deshalb|folglich|somit|insgesamt|es (?:ist|sind)|donc|ainsi|par conséquent|c['’]est|il y a"
-    "|por lo tanto|por tanto|así que|entonces|es|hay"
-    "|portanto|logo|então|quindi|dunque|perciò|pertanto|dus|daarom|следовательно|значит|итак|поэтому|таким образом|это"
+    "|makes)|which (?:means|gives|is|makes|leaves)|that gives|that makes|that leaves|it(?: is|['’]s| must be"
+    "| should be| has to be| would be)|we (?:get|have|find|obtain|conclude)|i (?:get|got|think|believe|guess)|that"
+    "|which|must be|should be|and|but|yes|no|well|okay|ok|right|now|after (?:all|careful consideration)|there (?:are"
+    "|is|were|was|will be)|they['’]?re|clearly|obviously|definitely|probably|likely|certainly|indeed|simply|actually"
+    "|basically|of course|sure|i['’]m (?:sure|confident)|correct|also|daher|deshalb|folglich|somit|insgesamt|es (?:ist"
+    "|sind)|donc|ainsi|par conséquent|c['’]est|il y a|por lo tanto|por tanto|así que|entonces|es|hay|portanto|logo"
+    "|então|quindi|dunque|perciò|pertanto|dus|daarom|следовательно|значит|итак|поэтому|таким образом|это"
     "|因此|所以|故|综上|总之|よって|したがって|つまり|だから|따라서|그러므로"
 )
 """Words that open a conclusion and carry nothing of it."""
 
 PREAMBLES = (
-    "looking|based|given|among|considering|of|from|after|between|comparing|according|using|since|because|as|if|when"
-    "|by|with"
-    "|selon|según|laut|secondo|segundo|nach|согласно"
+    "looking|based|given|among|considering|of|from|after|between|comparing|according|using|since|because|as|if|when|by"
+    "|with|selon|según|laut|secondo|segundo|nach|согласно"
 )
 """Words that begin a clause before the statement ("Based on the text, ...")."""
 
 UNSURE = (
     "not (?:sure|certain)|unsure|uncertain|don['’]?t know|do not know|no idea|can(?:not|['’]t| not) (?:determine|say"
-    "|tell|answer"
-    "|help|provide|be determined|compute|choose|assist|solve)|unable to|not able to|it depends|(?:not"
-    "|don['’]t have) enough"
-    "|insufficient|impossible to (?:say|tell|know)|(?:hard|difficult) to (?:say|tell)|as an ai|matter of opinion"
-    "|is ambiguous"
-    "|more (?:context|information|details)|no (?:right|correct|single) (?:answer|option)"
+    "|tell|answer|help|provide|be determined|compute|choose|assist|solve)|unable to|not able to|it depends|(?:not"
+    "|don['’]t have) enough|insufficient|impossible to (?:say|tell|know)|(?:hard|difficult) to (?:say|tell)|as an ai"
+    "|matter of opinion|is ambiguous|more (?:context|information|details)|no (?:right|correct|single) (?:answer"
+    "|option)"
 )
 """What a line says that gives no answer."""
 
@@ -226,13 +181,10 @@ THOUGHTS = (
 )
 
 DECIMAL_COMMA = (
-    "die|der|das|ist|und|antwort|beträgt|ergibt|sind|wir|ergebnis|also|lautet|la|el|los|las|es|respuesta|resultado"
-    "|son|por"
-    "|tenemos|entonces|le|les|est|réponse|donc|et|nous|résultat|soit|il|è|risposta|risultato|quindi|sono|della"
-    "|resposta|é"
-    "|são|portanto|então|het|antwoord|een|dus|zijn|svaret|är|odpowiedź|jest|wynosi|ответ|равно|равен|значит|итого"
-    "|это|и|cevap"
-    "|jawabannya|adalah|đáp|là|вартість|відповідь|vastaus|on|odpověď|je|răspunsul|este|também|y|und"
+    "die|der|das|ist|und|antwort|beträgt|ergibt|sind|wir|ergebnis|also|lautet|la|el|los|las|es|respuesta|resultado|son"
+    "|por|tenemos|entonces|le|les|est|réponse|donc|et|nous|résultat|soit|il|è|risposta|risultato|quindi|sono|della"
+    "|resposta|é|são|portanto|então|het|antwoord|een|dus|zijn|svaret|är|odpowiedź|jest|wynosi|ответ|равно|равен|значит"
+    "|итого|это|и|cevap|jawabannya|adalah|đáp|là|вартість|відповідь|vastaus|on|odpověď|je|răspunsul|este|também|y|und"
 )
 """Small words of languages that write 3,5 for three and a half."""
 

@@ -1,49 +1,139 @@
 r"""Reads quantities: numbers in figures or words, with their magnitude, currency and unit.
 
->>> [show(read(text)) for text in ("forty-two", "$2.5 billion", "5 km", "12 hours and 30 minutes", "50%")]
-['42', '2500000000 USD', '5 km', '25/2 h', '50 %']
->>> same(read("5 km"), read("5000 m")), same(read("5 km"), read("5")), same(read("5 km"), read("5 m"))
-(True, True, False)
+>>> [show(read(text)) for text in ("forty-two", "$2.5 billion", "5 kilometres", "12 hours and 30 minutes", "50%")]
+['42', '2500000000 USD', '5 km', '12 h 30 min', '50 %']
+>>> same(read("5 km"), read("5")), same(read("5 km"), read("5000 m")), same(read("$5"), read("500 cents"))
+(True, False, True)
 
 A number without a unit is the same as one with: voters on one question differ in writing the unit far more often than
-in meaning another one. Two units are compared by conversion.
+in meaning another one. Two units are two answers, however they convert, unless they are spellings of one; a dollar is
+100 cents, and 5 % is 0.05.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from pets.answers import phrases, rational, units
-from pets.answers.numerals import in_words
-from pets.patterns import END, LETTER, START, Match, Pattern
+from pets.answers import phrases, rational
+from pets.answers.rational import in_words
+from pets.patterns import END, LETTER, START, Match, Pattern, escape
 
-__all__ = [
-    "AmbiguousError",
-    "Quantity",
-    "concluded",
-    "equated",
-    "quantities",
-    "read",
-    "same",
-    "show",
-    "stated",
-    "with_points",
-    "without_condition",
-    "writes_decimal_commas",
-]
+__all__ = ["UNIT_WORD", "AmbiguousError", "Quantity", "concluded", "equated", "parse", "quantities", "read", "same"]
+__all__ += ["show", "stated", "unit_at", "with_points", "without_condition", "writes_decimal_commas"]
 
 MAX_BEFORE_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value with its unit, and where it stands in a text."""
+    """A value with its unit, and where it stands in a text; in ``5 ft 10 in``, what follows the 5 is the unit."""
 
     value: Fraction
     unit: str = ""
     start: int = 0
     end: int = 0
+
+
+UNITS = {
+    "mm": "millimeter millimetre milímetro", "cm": "centimeter centimetre zentimeter centímetro", "dm": "decimeter",
+    "m": "meter metre metro mètre метр 米", "in": "inch inches zoll", "ft": "foot feet", "yd": "yard",
+    "km": "kilometer kilometre kilómetro kilomètre quilômetro chilometro километр км 公里 千米",
+    "mi": "mile meile milla", "mg": "milligram", "g": "gram gramm gramo gramme грамм 克", "t": "tonne tonnen",
+    "kg": "kilogram kilogramm kilo kilogramo килограмм кг 公斤 千克", "lb": "lbs pound", "oz": "ounce",
+    "ms": "millisecond", "s": "sec secs second sekunde seconde segundo secondo секунд секунды 秒",
+    "min": "mins minute minuten minuto minuti минут минуты 分钟",
+    "h": "hr hrs hour stunde stunden heure hora ora ore uur час часа часов 小时 時間 시간",
+    "d": "day tag tage jour día dia giorno giorni день дня дней 天 日",
+    "wk": "week woche wochen semaine semana settimana", "month": "month monat monate mois mes mese месяц месяцев 个月",
+    "yr": "yrs year jahr jahre an année año ano anno год года лет 年", "mi/h": "mph", "km/h": "kph kmh",
+    "mL": "ml milliliter millilitre", "cL": "cl", "L": "l liter litre litro litri литр литров 升", "gal": "gallon",
+    "N": "newton", "kN": "", "J": "joule", "kJ": "kilojoule", "W": "watt", "kW": "kilowatt", "V": "volt", "Hz": "hertz",
+    "kHz": "", "MHz": "", "Pa": "pascal", "kPa": "", "°": "degree grad grado degré градус", "rad": "radian",
+    "°C": "℃ celsius", "°F": "℉ fahrenheit", "%": "percent prozent", "¢": "cent", "EUR": "€ eur euro", "GBP": "£ gbp",
+    "USD": "$ us$ usd dollar dólar dollari доллар", "JPY": "¥ yen 円", "INR": "₹ rs rupee", "CNY": "元 yuan rmb",
+}  # fmt: skip
+"""Other names of each unit, matched in lower case but for capitals; most have a plural, too."""
+PARTS = ("yr month wk d h min s", "mi yd ft in", "km m cm mm", "lb oz", "kg g", "L mL", "USD ¢")
+"""Units that are written one after another, the larger first: ``5 ft 10 in``."""
+CURRENCIES = "$€£¥₹"
+
+
+def _unit_names() -> dict[str, str]:
+    """Every name of a unit -> its symbol, plurals included."""
+    names = {}
+    for symbol, others in UNITS.items():
+        for name in others.split():
+            names[name] = symbol
+            if name[-1].isalpha() and name.isascii() and len(name) > 2:
+                names.setdefault(name + "s", symbol)
+                names.setdefault(name + "n", symbol)
+        names[symbol] = symbol
+    return names
+
+
+UNIT_NAMES = _unit_names()
+_NAME = "|".join(map(escape, sorted(UNIT_NAMES, key=len, reverse=True)))
+_ALONE = r"›(?:[^a-zA-Zа-я]|\z)"
+_POWER = r" ?\^ ?\{?([23])\}?"
+UNIT = Pattern(rf"(?i) ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_NAME}){_ALONE}")
+POWER = Pattern(rf"(?i){_POWER}| (squared|cubed){END}")
+BELOW = Pattern(rf"(?i)(?: ?/ ?| ?per ?| an? )({_NAME}){_ALONE}")
+BELOW_POWER = Pattern(_POWER)
+UNIT_WORD = (
+    rf"(?:(?:sq(?:uare|\.)?|cubic)\s*)?(?:{_NAME}|units?|people|points?|times|mph|kph)(?:\s*(?:/|per)\s*(?:{_NAME}))?"
+    r"(?:\^\{?[23]\}?|[²³])?"
+)
+"""The pattern of a unit in prose."""
+DEGREE = Pattern(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree›(?:[^a-z]|\z)|°)")
+WORD_AFTER = Pattern(r" (\w+)")
+MEASURED = ("tall", "long", "wide", "high", "deep", "thick", "in")  # words after which "5 in" is still 5 inches
+
+
+def unit_at(text: str, place: int, *, letters: bool = True) -> tuple[str, int]:
+    """The unit that follows a number which ends at ``place``, and where the unit ends; "" where there is none.
+
+    ``letters=False`` takes a letter that is attached to the number for a variable.
+
+    >>> unit_at("5 kilometres per hour", 1)
+    ('km/h', 21)
+    """
+    if place == len(text):
+        return "", place
+    if degree := DEGREE.match(text, place):
+        end = degree.end() + text.startswith(" ", degree.end())
+        scale, after = text[end : end + 1], text[end + 1 : end + 2]
+        named = scale in ("C", "F") and not (after.isascii() and after.isalpha())
+        return "°" + scale * named, end + named
+    head = UNIT.match(text, place)
+    if head is None:
+        return "", place
+    square, name = head.groups()
+    alone = len(name) == 1 and name.isalpha()
+    if alone and ((not letters and text[place] != " ") or (name.islower() and name not in UNIT_NAMES)):
+        return "", place
+    unit, end = _symbol(name), head.end() + text.startswith(". ", head.end())
+    if power := POWER.match(text, end):
+        end = power.end()
+    if raised := power[1] or power[2] if power else square:
+        unit += f"^{raised}" if raised in ("2", "3") else "^3" if raised.startswith("cu") else "^2"
+    if (under := BELOW.match(text, end)) and _symbol(under[1]):
+        unit, end = f"{unit}/{_symbol(under[1])}", under.end()
+        if power := BELOW_POWER.match(text, end):
+            unit, end = f"{unit}^{power[1]}", power.end()
+    if not _symbol(name) or (name in ("in", "a", "an", "d", "as") and _is_prose(text, end)):
+        return "", place
+    return unit, end
+
+
+def _symbol(name: str) -> str:
+    return UNIT_NAMES.get(name) or UNIT_NAMES.get(name.lower()) or ""
+
+
+def _is_prose(text: str, end: int) -> bool:
+    """Whether "5 in" goes on as "5 in total"."""
+    following = WORD_AFTER.match(text, end)
+    return following is not None and not following[1].startswith(MEASURED)
 
 
 MAGNITUDES = {
@@ -63,7 +153,7 @@ MAGNITUDE = Pattern(rf"(?i)[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=T
 LETTER_MAGNITUDE = Pattern(r"([kKMBT])›(?:[^\w/^]|\z)")
 SMALL_MAGNITUDE = Pattern(rf"([mb])n?{END}")
 ORDINAL = Pattern(r"(?i)(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?›(?:[^a-z]|\z)")
-PREFIX = Pattern(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{units.CURRENCIES}]) ?)?›[-+0-9.\\(]")
+PREFIX = Pattern(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{CURRENCIES}]) ?)?›[-+0-9.\\(]")
 JOINT = Pattern(r",? (?:and |und |et |y |e |и )?|,? ?")
 
 
@@ -87,32 +177,43 @@ def show(quantity: Quantity) -> str:
     return f"{quantity.value} {quantity.unit}".strip()
 
 
+def parse(form: str) -> Quantity:
+    """The quantity that :func:`show` wrote."""
+    value, _, unit = form.partition(" ")
+    return Quantity(Fraction(value), unit)
+
+
 def same(first: Quantity, second: Quantity) -> bool:
-    """Whether two quantities are one answer: by conversion, or by figures where a unit is missing."""
-    if first.unit == second.unit or not first.unit or not second.unit:
-        percent = "%" in (first.unit, second.unit) and first.unit != second.unit
-        return first.value == second.value or (percent and _share(first) == _share(second))
-    (dimension, factor), (other, other_factor) = units.dimension(first.unit), units.dimension(second.unit)
-    return dimension == other and first.value * factor == second.value * other_factor
+    """Whether two quantities are one answer: of one unit, or one of them without."""
+    units = {first.unit, second.unit}
+    if units in ({"", "%"}, {"USD", "¢"}) and _in_wholes(first) == _in_wholes(second):
+        return True
+    is_one_unit = len(units) == 1 or ("" in units and not any(" " in unit for unit in units))
+    return is_one_unit and first.value == second.value
 
 
-def _share(quantity: Quantity) -> Fraction:
-    return quantity.value / 100 if quantity.unit == "%" else quantity.value
+def _in_wholes(quantity: Quantity) -> Fraction:
+    return quantity.value / 100 if quantity.unit in ("%", "¢") else quantity.value
 
 
 def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | None:
-    """The quantity in figures that begins at ``start`` of a plain text; compound ones ("5 ft 10 in") are added up."""
+    """The quantity in figures that begins at ``start`` of a plain text, with the smaller units that follow it."""
     quantity = _single_at(text, start, letters)
     while quantity and quantity.unit:
         joint = JOINT.match(text, quantity.end)
-        more = _single_at(text, joint.end(), letters) if joint and joint.end() > quantity.end else None
-        if more is None or not more.unit or more.value < 0:
+        part = _single_at(text, joint.end(), letters) if joint and joint.end() > quantity.end else None
+        if part is None or part.value < 0 or not _is_part(part.unit, quantity.unit.split()[-1]):
             break
-        (dimension, factor), (other, other_factor) = units.dimension(quantity.unit), units.dimension(more.unit)
-        if dimension != other or other_factor >= factor:
-            break
-        quantity = replace(quantity, value=quantity.value + more.value * other_factor / factor, end=more.end)
+        value, unit = quantity.value, f"{quantity.unit} {show(part)}"
+        if part.unit == "¢":
+            value, unit = value + _in_wholes(part), quantity.unit
+        quantity = Quantity(value, unit, start, part.end)
     return quantity
+
+
+def _is_part(unit: str, larger: str) -> bool:
+    """Whether a unit may follow a larger one."""
+    return any(unit in line[line.index(larger) + 1 :] for line in map(str.split, PARTS) if larger in line)
 
 
 def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
@@ -138,12 +239,11 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
         value, end = value * 12, dozen.end()
     if max(abs(value.numerator), value.denominator) >= rational.END:
         return None
-    unit = units.NAMES[currency.strip(" .").lower()] if currency else ""
-    if not unit:
-        unit, end = units.unit_at(text, end, letters=letters)
-    else:
-        name, name_end = units.name_at(text, end)  # $5 USD
-        end = name_end if units.NAMES.get(name) == unit else end
+    unit, unit_end = unit_at(text, end, letters=letters)
+    if currency:
+        written, unit = unit, UNIT_NAMES[currency.strip(" .").lower()]
+        unit_end = unit_end if written == unit else end  # $5 USD
+    end = unit_end
     if not unit and end < len(text) and (ordinal := ORDINAL.match(text, end)):
         end = ordinal.end()
     return Quantity(value, unit, start, end) if _ends(text, end) else None
@@ -165,7 +265,7 @@ def _word_quantity(text: str) -> Quantity | None:
     if words is None:
         return None
     value, end = words
-    unit, end = units.unit_at(text, end, letters=False)
+    unit, end = unit_at(text, end, letters=False)
     return Quantity(value, unit, 0, end)
 
 
@@ -173,21 +273,18 @@ def _word_quantity(text: str) -> Quantity | None:
 
 
 APPROXIMATELY = Pattern(
-    r"(?i)[~≈= ]+|\\(?:approx|sim|simeq)›(?:[^a-z]|\z)|(?:approximately|approx\.?|about|around|roughly|nearly"
-    r"|almost|circa|ca\.|exactly"
-    r"|precisely|only|just|equal to|a total of|the number|the value|ungefähr|etwa|rund|environ|unos|unas"
-    r"|aproximadamente|circa"
-    r"|около|примерно|大约|约|約|at least|at most|still|now|simply|also|indeed|clearly|then|therefore|thus|in fact"
-    r"|actually) ?"
+    r"(?i)[~≈= ]+|\\(?:approx|sim|simeq)›(?:[^a-z]|\z)|(?:approximately|approx\.?|about|around|roughly|nearly|almost"
+    r"|circa|ca\.|exactly|precisely|only|just|equal to|a total of|the number|the value|ungefähr|etwa|rund|environ|unos"
+    r"|unas|aproximadamente|circa|около|примерно|大约|约|約|at least|at most|still|now|simply|also|indeed|clearly|then"
+    r"|therefore|thus|in fact|actually) ?"
 )
 COUNTED = rf"{LETTER}+(?:['’-]{LETTER}+)*"
 NAME_OF_COUNTED = Pattern(rf"[\]}})]?(?: ?{COUNTED})?(?: {COUNTED}){{0,4}}[.!]?")
 LONG_NAME_OF_COUNTED = Pattern(rf"(?: {LETTER}{{3,}}){{0,5}}[.!]?")
 FUNCTIONS = tuple(f" {name}" for name in ("sin", "cos", "tan", "cot", "log", "exp", "sqrt", "mod"))
 BLOCKING_WORDS = (
-    r"(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if"
-    r"|but|y|und|oder"
-    r"|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)"
+    r"(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if|but|y"
+    r"|und|oder|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)"
 )
 BLOCKING = Pattern(rf"(?i){START}{BLOCKING_WORDS}{END}")
 BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
@@ -212,12 +309,12 @@ class AmbiguousError(Exception):
 
 
 JOIN = (
-    r"(?:,|;|/|-|~|or|to|and|und|oder|bis|y|o|a|et|ou|à|e|и|или|до|through|versus|plus|minus|\\pm|±|或|和|到|至|から"
-    r"|または)"
+    r"(?:,|;|/|-|~|or|to|and|und|oder|bis|y|o|a|et|ou|à|e|и|или|до|through|versus|plus|minus|\\pm|±|或|和|到|至|から|または"
+    r")"
 )
 ALTERNATIVE = Pattern(rf"(?i)[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?")
 NUMBER_START = Pattern(
-    rf"(?:\A|[^\w./^√π])‹(?:[+-] ?)?(?:US\$ ?|[{units.CURRENCIES}] ?)?[+-]?(?:[0-9]|\.[0-9]|\\frac|\\sqrt)"
+    rf"(?:\A|[^\w./^√π])‹(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:[0-9]|\.[0-9]|\\frac|\\sqrt)"
     r"|[^\x00-\x{2e7f}]‹[0-9]"
 )
 FIGURES = Pattern(r"[0-9.,:/'-]*[0-9](?:[:/.,-][0-9]+)*")
@@ -228,21 +325,18 @@ WORDS = Pattern(
     rf"|negative){END}"
 )
 GOVERNED = Pattern(
-    r"(?i)(?:(?:\A|\W)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?|took"
-    r"|has|have|had|earns?"
-    r"|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent|receives?|weighs?|contains?"
-    r"|amounts? to"
-    r"|(?:comes?|adds? up|sums?(?: up)?|equal|evaluates|simplifies|reduces|works out) to|a total of|ist|sind|beträgt"
-    r"|ergibt|kostet"
-    r"|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*\z"
+    r"(?i)(?:(?:\A|\W)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?"
+    r"|took|has|have|had|earns?|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent"
+    r"|receives?|weighs?|contains?|amounts? to|(?:comes?|adds? up|sums?(?: up)?|equal|evaluates|simplifies|reduces"
+    r"|works out) to|a total of|ist|sind|beträgt|ergibt|kostet|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна"
+    r"|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*\z"
 )
 REDUCED = Pattern(r"(?i)(?:(?:which|that) (?:is|equals|gives|makes|means|leaves)|total of)[\s*_$\\(]*\z|i\.e\.,?\s*\z")
 AN_ASIDE = Pattern(
-    r"(?i)(?:\A|\W)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among|since"
-    r"|until|step|page"
-    r"|question|chapter|figure|table|part|option|equation|example|problem|no\.|number|day|the first|the last|these"
-    r"|those|all|both|grade"
-    r"|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en|para|avec|pour|из|за|в)[\s*_$\\(]*\z"
+    r"(?i)(?:\A|\W)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among"
+    r"|since|until|step|page|question|chapter|figure|table|part|option|equation|example|problem|no\.|number|day"
+    r"|the first|the last|these|those|all|both|grade|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en"
+    r"|para|avec|pour|из|за|в)[\s*_$\\(]*\z"
 )
 EMPHASIS = Pattern(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 FORMULA = Pattern(r"\$\$?([^$]{1,500})\$\$?›(?:\D|\z)|\\[(\[](.{1,500}?)\\[)\]]")
@@ -290,53 +384,51 @@ def _in_words(text: str) -> Iterator[Quantity]:
         words = in_words(text, start.start())
         if words is None:  # nineteen eighty-four
             return
-        unit, place = units.unit_at(text, words[1], letters=False)
+        unit, place = unit_at(text, words[1], letters=False)
         yield Quantity(words[0], unit, start.start(), place)
 
 
-def stated(passage: str, *, letters: bool = True) -> Quantity | None:
+def stated(passage: str) -> Quantity | None:
     """The quantity that a passage after "the answer is" begins with, or the only one of its first clause.
 
     Raises :class:`AmbiguousError` where it goes on with another one ("7 or 8").
     """
-    if (formula := FORMULA.match(passage.lstrip(" *_"))) and (
-        inner := equated(formula[1] or formula[2], letters=letters)
-    ):
+    if (formula := FORMULA.match(passage.lstrip(" *_"))) and (inner := equated(formula[1] or formula[2])):
         return inner
     text = _prose(passage)
     if text is None:
         return None
     start = len(text) - len(_unapproximate(text))
-    quantity = quantity_at(text, start, letters=letters)
+    quantity = quantity_at(text, start)
     if quantity is None and (words := in_words(text, start)):
-        unit, end = units.unit_at(text, words[1], letters=False)
+        unit, end = unit_at(text, words[1], letters=False)
         quantity = Quantity(words[0], unit, start, end)
     if quantity is None:
-        return _concluded_in(CLAUSE.split(text, maxsplit=1)[0], letters) or _concluded_in(text, letters)
+        return _concluded_in(CLAUSE.split(text, maxsplit=1)[0]) or _concluded_in(text)
     if EQUALS.match(text, quantity.end + text.startswith(" ", quantity.end)):
-        return _concluded_in(text, letters)
+        return _concluded_in(text)
     _refuse_alternative(text, quantity)
     clause = CLAUSE.split(text[quantity.end :], maxsplit=1)[0]
     if quantities(clause) and not AN_ASIDE.search(clause[: quantities(clause)[0].start].rstrip()):
-        return _concluded_in(text, letters)
+        return _concluded_in(text)
     return None if BLOCKED.match(clause.lstrip()) else quantity
 
 
-def concluded(line: str, *, letters: bool = True) -> Quantity | None:
+def concluded(line: str) -> Quantity | None:
     """The quantity that a line comes to: what is bold, equated or said of something, if that is one.
 
     Raises :class:`AmbiguousError` where it offers several.
     """
     bold = [next(filter(None, groups)) for groups in EMPHASIS.findall(line)]
-    readings = [reading for span in bold if (reading := equated(span, letters=letters)) is not None]
+    readings = [reading for span in bold if (reading := equated(span)) is not None]
     if len({show(reading) for reading in readings}) == 1:
         return readings[0]
     formulas = [first or second for first, second in FORMULA.findall(line)]
-    if formulas and (last := equated(formulas[-1], letters=letters)) and len(formulas) == 1:
+    if formulas and (last := equated(formulas[-1])) and len(formulas) == 1:
         return last
     for sentence in reversed(SENTENCE.split(without_condition(line))):
         if text := _prose(sentence):
-            quantity = _concluded_in(text, letters)
+            quantity = _concluded_in(text)
             if quantity is not None:
                 return quantity
             if quantities(text):
@@ -350,11 +442,11 @@ def without_condition(line: str) -> str:
     return head if any(map(str.isdecimal, head)) else line
 
 
-def equated(text: str, *, letters: bool = True) -> Quantity | None:
+def equated(text: str) -> Quantity | None:
     """The quantity that a formula is, or that it equates something to; none for "x = 2 or x = 3"."""
     sides = EQUALS.split(text)
     several = len(sides) > 2 and SECOND_NAME.search(sides[-2])
-    return None if several else read(sides[-1], letters=letters)
+    return None if several else read(sides[-1])
 
 
 def _prose(text: str) -> str | None:
@@ -364,7 +456,7 @@ def _prose(text: str) -> str | None:
     return rational.plain(text)
 
 
-def _concluded_in(text: str, letters: bool) -> Quantity | None:
+def _concluded_in(text: str) -> Quantity | None:
     """The quantity of one plain sentence: after its last equals sign, else governed by a verb, else the only one."""
     if PLUS_MINUS.search(text) or COMPARED.search(text) or (SPAN.search(text) and not EQUALS.search(text)):
         raise AmbiguousError
@@ -430,9 +522,8 @@ def _refuse_alternative(text: str, quantity: Quantity) -> None:
 
 
 APPROXIMATE_END = Pattern(
-    r"(?i)(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still|therefore"
-    r"|thus"
-    r"|[~≈]|\\approx))+[\s*_]*\z"
+    r"(?i)(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still"
+    r"|therefore|thus|[~≈]|\\approx))+[\s*_]*\z"
 )
 
 # Decimal commas

@@ -1,11 +1,13 @@
-r"""Reads numbers and plain arithmetic exactly, as fractions.
+r"""Reads numbers, in figures and in words, and plain arithmetic exactly, as fractions.
 
->>> [show(read(text)) for text in ("073", "1,234", "-0", r"\frac12", "1.5e-3", r"1\frac{4}{5}", "2^{10}", r"\sqrt{16}")]
+>>> figures = ("073", "1,234", "-0", r"\frac12", "1.5e-3", r"1\frac{4}{5}", "2^{10}", r"\sqrt{16}")
+>>> [str(number_at(plain(text), 0)[0]) for text in figures]
 ['73', '1234', '0', '1/2', '3/2000', '9/5', '1024', '4']
->>> [show(read(text)) for text in ("12 + 30", "3 x 10^8", r"0.\overline{3}", "1'000", "1,00,000", "1 000", "2 1/2")]
+>>> figures = ("12 + 30", "3 x 10^8", r"0.\overline{3}", "1'000", "1,00,000", "1 000", "2 1/2")
+>>> [str(number_at(plain(text), 0)[0]) for text in figures]
 ['42', '300000000', '1/3', '1000', '100000', '1000', '5/2']
->>> read("05/01/2021"), read("1/0"), read("two"), read("7-8"), read("3,5")
-(None, None, None, None, None)
+>>> number_at("05/01/2021", 0), number_at("1/0", 0), number_at("two", 0), number_at("7-8", 0)
+(None, None, None, None)
 """
 
 from fractions import Fraction
@@ -14,7 +16,7 @@ from typing import NamedTuple
 
 from pets.patterns import Match, Pattern
 
-__all__ = ["MAX_CHARS", "number_at", "plain", "read", "show"]
+__all__ = ["MAX_CHARS", "in_words", "number_at", "plain"]
 
 MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
 MAX_FACTORIAL = 1000
@@ -80,27 +82,13 @@ class _DoubtError(Exception):
     """It looks like a number and is none: a date, a range, a chain of fractions."""
 
 
-def read(text: str) -> Fraction | None:
-    """The exact value of a string that is one number, or plain arithmetic, and nothing else but math marks."""
-    if len(text) > MAX_CHARS or (bare := plain(text)) is None:
-        return None
-    bare = bare.rstrip(" .,;:")
-    result = number_at(bare, 0)
-    return result[0] if result and result[1] == len(bare) else None
-
-
-def number_at(text: str, start: int) -> tuple[Fraction, int] | None:
+def number_at(text: str, start: int) -> _Result:
     """The value of the longest arithmetic at ``start`` of a :func:`plain` text, and where it ends."""
     reader = _Reader(text)
     try:
         return reader.sum(start, 0)
     except (_DoubtError, ZeroDivisionError):
         return None
-
-
-def show(value: Fraction) -> str:
-    """``73`` or ``-1/2``."""
-    return str(value)
 
 
 def plain(text: str) -> str | None:
@@ -341,3 +329,133 @@ def _whole_root(value: int, degree: int) -> int | None:
         return None
     root = isqrt(value) if degree == 2 else round(value ** (1 / degree)) if value < 1 << 50 else 0
     return root if root**degree == value else None
+
+
+# In words
+
+
+BELOW_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen"
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SMALL = {word: value for value, word in enumerate(BELOW_TWENTY.split())}
+SMALL |= {word: 20 + 10 * place for place, word in enumerate(TENS.split())} | {"fourty": 40}
+LARGE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+PART_NAMES = "third fourth fifth sixth seventh eighth ninth tenth"
+PARTS = {word: value for value, word in enumerate(PART_NAMES.split(), 3)} | {"quarter": 4, "hundredth": 100}
+PARTS |= {f"{word}s": value for word, value in PARTS.items()} | {"half": 2, "halves": 2}
+OTHERS = {"hundred", "and", "a", "an", "dozen", "point"}
+MAX_WORDS = 30
+WORD = Pattern(r"(?i)[a-z]+")
+GAP = Pattern(r"[ -]|, ›\w")
+MINUS = Pattern(r"(?i)(?:minus|negative)[ -]")
+
+
+def in_words(text: str, start: int = 0) -> _Result:
+    """The value of the longest number in English words at ``start``, and where it ends.
+
+    >>> [str(in_words(text)[0]) for text in ("forty-two", "three hundred and five", "minus seven", "two thirds")]
+    ['42', '305', '-7', '2/3']
+    >>> [str(in_words(text)[0]) for text in ("one and a half", "two point five", "a hundred", "half a dozen")]
+    ['3/2', '5/2', '100', '6']
+    >>> in_words("twenty-third"), in_words("several"), in_words("one of them")
+    (None, None, (Fraction(1, 1), 3))
+    """
+    if not text[start : start + 1].isalpha():
+        return None
+    if sign := MINUS.match(text, start):
+        result = in_words(text, sign.end())
+        return (-result[0], result[1]) if result else None
+    words = _words(text, start)
+    for count in range(len(words), 0, -1):
+        value = _value([word for word, _ in words[:count]])
+        if value is not None:
+            following = words[count][0] if count < len(words) else ""
+            return None if following in PARTS or following in SMALL else (value, words[count - 1][1])
+    return None
+
+
+def _words(text: str, place: int) -> list[tuple[str, int]]:
+    """Words of numbers from a place on, each with its end."""
+    words: list[tuple[str, int]] = []
+    while len(words) < MAX_WORDS and (match := WORD.match(text, place)):
+        word = match[0].lower()
+        if not any(word in table for table in (SMALL, LARGE, PARTS, OTHERS)):
+            break
+        words.append((word, match.end()))
+        gap = GAP.match(text, match.end())
+        if gap is None:
+            break
+        place = gap.end()
+    return words
+
+
+def _value(words: list[str]) -> Fraction | None:
+    if words[:2] == ["half", "a"] and len(words) == 3 and words[2] in LARGE:
+        return Fraction(LARGE[words[2]], 2)
+    if words[-1] in PARTS:
+        return _parts(words)
+    if words[-1] == "dozen":
+        head = words[:-1] if words[-2:-1] != ["a"] else words[:-2]
+        count = _parts(head) if head and head[-1] == "half" else _whole(head or ["one"])
+        return None if count is None else 12 * count
+    if "point" in words:
+        place = words.index("point")
+        digits = [SMALL.get(word, 99) for word in words[place + 1 :]]
+        whole = _whole(words[:place] or ["zero"])
+        if whole is None or not digits or max(digits) > 9:
+            return None
+        return whole + Fraction(int("".join(map(str, digits))), 10 ** len(digits))
+    return _whole(words)
+
+
+def _parts(words: list[str]) -> Fraction | None:
+    """``two thirds``, ``one and a half``, ``half``; ``twenty-third`` is an ordinal."""
+    if not words or words[-1] not in PARTS:
+        return None
+    part, singular = Fraction(1, PARTS[words[-1]]), not words[-1].endswith("s")
+    head = words[:-1]
+    if not head or head in (["a"], ["an"]):
+        return part if words[-1] == "half" or head else None
+    whole = Fraction(0)
+    if "and" in head:
+        place = len(head) - 1 - head[::-1].index("and")
+        before = _whole(head[:place])
+        if before is None or place == len(head) - 1:
+            return None
+        whole, head = before, head[place + 1 :]
+    count = Fraction(1) if head in (["a"], ["an"]) else _whole(head)
+    if count is None or (singular and count != 1):
+        return None
+    return whole + count * part
+
+
+def _whole(words: list[str]) -> Fraction | None:
+    """``three hundred and five thousand and one``."""
+    total = current = 0
+    last = 10**15  # the size of the last part: each must be smaller than the one before
+    for place, word in enumerate(words):
+        if word == "and":
+            if not place or place == len(words) - 1 or (current < 100 and current):
+                return None
+        elif word in ("a", "an"):
+            if place or len(words) == 1 or words[1] not in (*LARGE, "hundred"):
+                return None
+            current = 1
+        elif word in SMALL:
+            tens, digit = current % 100, SMALL[word]
+            if (tens and not (tens >= 20 and tens % 10 == 0 and 0 < digit < 10)) or (place and digit == 0):
+                return None
+            current += digit
+        elif word == "hundred":
+            if not 0 < current < 100:
+                return None
+            current *= 100
+        elif word in LARGE:
+            if not current or LARGE[word] >= last:
+                return None
+            total, current, last = total + current * LARGE[word], 0, LARGE[word]
+        else:
+            return None
+    return Fraction(total + current)

@@ -7,19 +7,20 @@ left to the ``judge`` type.
 """
 
 import unicodedata
+from calendar import month_abbr, month_name
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from itertools import islice
 from typing import ClassVar
 
 from pets.answers import phrases, quantity, rational
 from pets.answers.base import AnswerType
-from pets.answers.dates import dates_in, iso_date
 from pets.answers.final import places, strip_openers
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
 
-__all__ = ["Text"]
+__all__ = ["Text", "dates_in", "iso_date"]
 
 MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone could take the square of its length
 MAX_ROUNDS = 10
@@ -176,9 +177,8 @@ DEFINITE = "the|la|el|le|les|los|il|lo|die|der|das|het|de|o|en"
 ARTICLES = rf"(?:(?:{DEFINITE}|an?)\s+|l['’])"
 COPULAS = "is|was|are|were|es|fue|est|ist|war|è|é|foi|fu"
 DEEDS = (
-    "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won"
-    "|proposed|introduced"
-    "|led|made|produced|formulated|published"
+    "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won|proposed"
+    "|introduced|led|made|produced|formulated|published"
 )
 DEED = (
     "wrote|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|won|proposed"
@@ -207,8 +207,7 @@ UNSPACED = Pattern(
 COPULA_END = Pattern(r"(?:です|である|だ|입니다|이다|예요|이에요)›\n?\z")
 FILLER = Pattern(
     r"(?i)(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc"
-    r"|also|daher|in fact"
-    r"|called|named|known as|either)\s+)+"
+    r"|also|daher|in fact|called|named|known as|either)\s+)+"
 )
 GREETING = Pattern(
     r"(?i)(?:sure|certainly|of course|absolutely|great|good|hello|hi|okay|ok|alright|let['’]s|let me|here|step)"
@@ -230,8 +229,7 @@ PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|th
 SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
 TERMS = Pattern(
     r"(?i)the (?:color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
-    r"|tone|mood|genre"
-    r"|relation|relationship)\s"
+    r"|tone|mood|genre|relation|relationship)\s"
 )
 VERDICT_WORD = Pattern(r"(?i)(?:yes|no)\s+\w")
 NEGATED = Pattern(r"(?i)(?:not|no longer|never)\s")
@@ -341,3 +339,65 @@ def _is_term(answer: str, sentence: str) -> bool:
 
 def _is_doubtful(answer: str) -> bool:
     return DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
+
+
+# Dates
+
+
+MAX_DATE_CHARS = 60
+MONTHS = {name.lower(): number for names in (month_name, month_abbr) for number, name in enumerate(names) if name}
+MONTHS |= {"sept": 9}
+MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+WEEKDAY = r"(?:(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
+DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+MONTH_FIRST = Pattern(rf"{WEEKDAY}({MONTH})\.? (?:the )?{DAY}(?:,? (?:of )?(\d{{4}}))?")
+DAY_FIRST = Pattern(rf"{WEEKDAY}(?:the )?{DAY}(?: of)?[ -]({MONTH})\.?(?:,?[ -](\d{{4}}))?")
+YEAR_FIRST = Pattern(r"(\d{4})([-/.])(\d{1,2})([-/.])(\d{1,2})")
+FIGURES = Pattern(r"(\d{1,2})([/.-])(\d{1,2})([/.-])(\d{4})")
+FULL = Pattern(
+    rf"{START}(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}}(?:st|nd|rd"
+    rf"|th)?(?: of)? (?:{MONTH})\.?,? \d{{4}}|\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}/\d{{1,2}}/\d{{4}}){END}"
+)
+PARTIAL = Pattern(r"--(\d\d)-(\d\d)")
+LEAP_YEAR = 2000
+
+
+def iso_date(text: str) -> str | None:
+    """``2021-05-01`` or ``--05-01`` for a date in lower case, be it with its month's name or year first.
+
+    Day and month in figures are never guessed, but for their zeros.
+
+    >>> [iso_date(text) for text in ("may 1, 2021", "1st of may 2021", "2021-05-01", "may 1", "saturday, may 1, 2021")]
+    ['2021-05-01', '2021-05-01', '2021-05-01', '--05-01', '2021-05-01']
+    >>> iso_date("05/01/2021"), iso_date("5/1/2021"), iso_date("2/30/2021 or so")
+    ('5/1/2021', '5/1/2021', None)
+    """
+    try:
+        return None if len(text) > MAX_DATE_CHARS else _iso_date(text)
+    except ValueError:  # there is no such day
+        return None
+
+
+def dates_in(text: str) -> list[str]:
+    """The dates with day, month and year that stand in a text in lower case, as they are written.
+
+    >>> dates_in("it was on july 20th, 1969, not on 04/26/1969")
+    ['july 20th, 1969', '04/26/1969']
+    """
+    return [match[0] for match in FULL.finditer(text)]
+
+
+def _iso_date(text: str) -> str | None:
+    if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
+        return _iso(int(match[1]), int(match[3]), int(match[5]))
+    if match := MONTH_FIRST.fullmatch(text):
+        return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
+    if match := DAY_FIRST.fullmatch(text):
+        return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
+    if (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
+        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
+    return text if PARTIAL.fullmatch(text) else None
+
+
+def _iso(year: int, month: int, day: int) -> str:
+    return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"

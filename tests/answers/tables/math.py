@@ -315,7 +315,7 @@ PAIRS: list[tuple[str, str, bool]] = [
     ("No solutions", "∅", True),
     ("all real numbers", r"(-\infty,\infty)", True),
     (r"\mathbb{R}", "all reals", True),
-    ("5 km", "5000 m", True),
+    ("5 km", "5000 m", False),
     (r"5\text{ km}", "5", True),
     (r"90^\circ", "90", True),
     (r"1\frac{1}{2}", "1.5", True),
