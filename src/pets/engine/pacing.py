@@ -17,13 +17,17 @@ L traces left, and k at the very end, which takes k log(c / k) longer than all a
 
 import math
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.sequential_design import Mixture, SequentialDesign
 from pets.core.waves import ENDS, HORIZONS
+
+Floats = NDArray[np.float64]
 
 __all__ = ["Pace", "WaveClock", "pace_of"]
 
@@ -84,11 +88,9 @@ class Pace:
         """
         if not self.waves or self.questions < 2:  # a single question gets all there is, whenever that is decided
             return 0.0
-        mixture = Mixture(options or OPEN_SLOTS, STRENGTHS, LearnedPrior().shares[0])
-        design = SequentialDesign(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
         waves, mean = (self.waves, max(self.waves, ENOUGH_WAVES)), self.traces / self.questions
-        given_up, least = (_doubt(design, many, mean) for many in waves)
-        return 100 * max(0.0, given_up - least)
+        given_up, least = (np.interp(mean, *_doubts(options or OPEN_SLOTS, many)) for many in waves)
+        return 100 * max(0.0, float(given_up - least))
 
     def limit(self, left: int) -> int:
         """How many may be in flight when ``left`` traces, those in flight included, are left of the budget.
@@ -160,13 +162,16 @@ def _tail(k: float, rounds: float, concurrency: int) -> float:
     return k * (1 + math.log(begin / (k * k))) - begin / concurrency
 
 
-def _doubt(design: SequentialDesign, waves: int, mean_traces: float) -> float:
-    """The expected share of wrong verdicts when the best plan of so many waves spends so much on new questions."""
+@lru_cache(maxsize=64)
+def _doubts(slots: int, waves: int) -> tuple[Floats, Floats]:
+    """Mean traces of new questions under the best plans of so many waves, and the expected share of wrong verdicts."""
+    mixture = Mixture(slots, STRENGTHS, LearnedPrior().shares[0])
+    design = SequentialDesign(mixture.of_at_most(max(HORIZONS)), HORIZONS[max(HORIZONS)])
     ends = [end for end in ENDS if end <= design.T]
     look = design.looks({0: design.rows([()])}, PRICES, waves, ends)[0]
     best = look.cost[0].argmin(axis=0), np.arange(len(PRICES))
     votes = look.votes[0][best]
-    return float(np.interp(mean_traces, votes, look.cost[0][best] - PRICES * votes))
+    return votes, look.cost[0][best] - PRICES * votes
 
 
 @dataclass(slots=True)

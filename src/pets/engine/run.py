@@ -173,8 +173,6 @@ class Engine(Session):
     """Whether :meth:`drain` leaves batch jobs where they are; else it waits for them and hands in nothing again."""
     pace: Pace
     """How the run is spread over time."""
-    points_given_up: float
-    """Points of expected self-consistency that this costs."""
     _identity: str | None = None
 
     @checked
@@ -399,6 +397,11 @@ class Engine(Session):
             self.problems, driver.allocator, totals, config, self._price, driver.failures, over=self._over(driver)
         )
 
+    @property
+    def points_given_up(self) -> float:
+        """Points of expected self-consistency that the pace costs."""
+        return self.pace.points_given_up(options_of(self.problems[0], self.config))
+
     def snapshot(self, look: bool = True) -> Snapshot:
         """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
         driver = self._running()
@@ -474,7 +477,6 @@ class Engine(Session):
         config, questions = self.config, len(self.problems)
         traces = traces_to_pace(self.settings, questions, self.stored_run)
         self.pace = run_pace(config, self.settings.currency, traces, questions)
-        self.points_given_up = self.pace.points_given_up(options_of(self.problems[0], config))
 
     def _start(self) -> Driver:
         """A new run, or the adopted past of an old one."""
