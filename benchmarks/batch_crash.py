@@ -143,7 +143,7 @@ def main() -> None:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     book = synthetic(QUESTIONS, strength=0.5)
-    mock = MockModel(book, faults=Faults(batch_late=1.0, batch_seconds=0.7))
+    mock = MockModel(book, faults=Faults(batch_seconds=0.7))
     deadly = DeadlyRequests(app(mock))
     config = uvicorn.Config(deadly, ws="none", lifespan="off", log_config=None, log_level="critical")
     with tempfile.TemporaryDirectory() as folder, in_thread(Server(config, abrupt=True), "127.0.0.1", 0) as url:

@@ -8,7 +8,7 @@ from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Prompt
 
-from .strict_host import StrictMock
+from .other_hosts import StrictMock
 
 FLAVOURS = ("openai", "mistral", "gemini")
 PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(10)]

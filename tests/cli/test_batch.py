@@ -240,7 +240,7 @@ def test_batch_jobs_need_a_store(provider):
 
 def test_ctrl_c_leaves_the_job_which_can_be_cancelled_or_taken_up(provider, popen):
     mock, url = provider
-    mock.faults = Faults(batch_late=1, batch_seconds=600)
+    mock.faults = Faults(batch_seconds=600)
     command = [sys.executable, "-c", MAIN, "solve", "mine.jsonl", "--endpoint", url, "--model", "mock"]
     child = popen([*command, "--budget", "6x", "--batch-api"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_until(lambda: mock.stats.batches == 1)

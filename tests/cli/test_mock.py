@@ -6,13 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import fields
 
 import httpx
 import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.mock.faults import BATCH_FAULTS, FATAL_FAULTS, RESPONSE_FAULTS
+from pets.mock import Faults
 from pets.questions import question_set
 
 from ..waiting import PATIENCE_S, wait_until
@@ -105,12 +106,10 @@ def test_a_prompt_that_names_no_question_is_told_once(start):
     assert last == "Requests: 3, traces served: 3, prompts that name no question: 2."
 
 
-def test_every_fault_is_a_flag_with_its_rate(start):
+def test_faults_are_flags_with_their_rates(start):
     text = CliRunner().invoke(cli, ["mock", "--help"]).output
-    assert all(
-        re.search(rf"--{name.replace('_', '-')} RATE +\S", text)
-        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS)
-    )
+    flags = [f"--{spec.name.replace('_', '-')} RATE" for spec in fields(Faults) if "metavar" in spec.metadata]
+    assert len(flags) == 9 and all(re.search(rf"{flag} +\S", text) for flag in flags)
     _, url = start("--error-500", 1)
     assert ask(url, "q1").status_code == 500
     assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}

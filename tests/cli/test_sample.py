@@ -35,7 +35,7 @@ def ids(path):
 
 
 def test_a_pool_from_a_server_that_misbehaves(tmp_path):
-    faults = Faults(rate_limit=0.2, retry_after=0, wrong_json=0.1, fewer_choices=0.2)
+    faults = Faults(rate_limit=0.2, retry_after=0, wrong_json=0.1, one_choice=0.2)
     pool = tmp_path / "pool.jsonl"
     with running(MockModel(BOOK, faults=faults, n_limit=3)) as url:
         (tmp_path / "mine.jsonl").write_text(httpx.get(url.replace("/v1", "/mock/questions")).text)

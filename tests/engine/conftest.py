@@ -46,9 +46,9 @@ def serve():
     """``serve(questions, **settings)``: a mock of made-up questions, its problems, and samplers for it."""
     with contextlib.ExitStack() as stack:
 
-        def start(questions=20, timeout=20.0, **settings):
+        def start(questions=20, timeout=20.0, kind=MockModel, **settings):
             book = synthetic(questions, strength=0.3)
-            mock = MockModel(book, **settings)
+            mock = kind(book, **settings)
             url = stack.enter_context(running(mock))
             return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, loopback=True)
 

@@ -90,12 +90,12 @@ def test_a_single_question_is_several_jobs_where_its_user_says_so_or_what_comes_
     [
         Faults(batch_expired=0.5),
         Faults(batch_error=0.2),
-        Faults(batch_late=1.0, batch_seconds=0.05),
-        Faults(fewer_choices=0.4),
-        Faults(batch_expired=0.3, batch_error=0.1, fewer_choices=0.2),
+        Faults(batch_seconds=0.05),
+        Faults(one_choice=0.4),
+        Faults(batch_expired=0.3, batch_error=0.1, one_choice=0.2),
     ],
     ids=lambda faults: "-".join(
-        name for name in ("batch_expired", "batch_error", "batch_late", "fewer_choices") if getattr(faults, name)
+        name for name in ("batch_expired", "batch_error", "batch_seconds", "one_choice") if getattr(faults, name)
     ),
 )
 def test_what_costs_nothing_is_handed_in_again_and_the_budget_is_exact(begin, faults):
@@ -128,7 +128,7 @@ def test_a_job_that_is_not_valid_ends_the_run_which_can_go_on(begin):
 
 
 def test_a_run_that_is_told_to_end_leaves_its_job_and_goes_on_with_it(begin):
-    mock, engine = begin(faults=Faults(batch_late=1.0, batch_seconds=0.5))
+    mock, engine = begin(faults=Faults(batch_seconds=0.5))
 
     async def interrupted():
         async with engine() as first:

@@ -12,7 +12,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 
 from ..hostile_server import HostileServer
-from ..strict_host import StrictMock
+from ..other_hosts import StrictMock
 
 KEY = "sk-123456789"
 PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(3)]

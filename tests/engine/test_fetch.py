@@ -12,6 +12,7 @@ from pets.errors import BusyError, RefusedError, UnreachableError
 from pets.mock import Faults
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
+from ..other_hosts import LlamaCppMock
 from ..simulated_time import run_simulated
 from ..waiting import until
 from .conftest import Scripted, asked
@@ -41,8 +42,8 @@ def test_a_server_that_refuses_n_above_its_slots_is_asked_for_fewer(serve):
 
 
 def test_over_http_n_ignored_and_usage_of_one(serve):
-    for faults in (Faults(one_choice=1.0), Faults(usage_of_one=1.0)):
-        mock, _, problems, sampler = serve(4, faults=faults)
+    for settings in ({"faults": Faults(one_choice=1.0)}, {"kind": LlamaCppMock}):
+        mock, _, problems, sampler = serve(4, **settings)
         solution = solve(problems, sampler=sampler, budget="8x", concurrency=16)
         assert solution.spent == mock.stats.traces == 32
         assert abs(solution.tokens / mock.stats.completion_tokens - 1) < 0.25  # estimated from the texts' lengths

@@ -166,7 +166,7 @@ def upload(batches, *rows):
 
 def test_a_job_takes_the_time_of_its_longest_trace_and_is_late_on_demand():
     now = 0.0
-    mock = MockModel(PoolAnswers(POOL), tokens_per_second=10, faults=Faults(batch_late=1, batch_seconds=60))
+    mock = MockModel(PoolAnswers(POOL), tokens_per_second=10, faults=Faults(batch_seconds=60))
     batches = MockBatches(mock, clock=lambda: now)
     job = upload(batches, request("a", n=8))
     assert batches.job(job)["status"] == "in_progress"

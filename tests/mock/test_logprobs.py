@@ -24,18 +24,17 @@ def test_they_are_probabilities_wherever_that_can_be(confidence):
     assert math.fsum(map(math.exp, top_logprobs(confidence, 20))) <= 1 + 1e-4
 
 
-@pytest.mark.parametrize("extra", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 20])
-def test_both_forms_hold_the_recorded_confidence(k, extra):
+def test_both_forms_hold_the_recorded_confidence(k):
     spec = TraceSpec("A", 30, confidence=11.25)
     pieces = render(spec).pieces()
-    content = [json.loads(entry) for entry in chat_content(spec, pieces, k, extra)]
-    plain = json.loads(completion_form(pieces, completion_logprobs(spec, pieces, k, extra)))
+    content = [json.loads(entry) for entry in chat_content(spec, pieces, k)]
+    plain = json.loads(completion_form(pieces, completion_logprobs(spec, pieces, k)))
     assert [entry["token"] for entry in content] == plain["tokens"] == pieces
     for entry, tops, sampled in zip(content, plain["top_logprobs"], plain["token_logprobs"], strict=True):
         assert {top["token"]: top["logprob"] for top in entry["top_logprobs"]} == tops
-        assert len(tops) == k + extra and tops[entry["token"]] == sampled == entry["logprob"]
-        assert (sampled == min(tops.values())) if extra else (sampled == max(tops.values()))
+        assert len(tops) == k and tops[entry["token"]] == sampled == entry["logprob"]
+        assert sampled == max(tops.values())
         assert bytes(entry["bytes"]).decode() == entry["token"]
     result = measure((tops.values() for tops in plain["top_logprobs"]), window=8, top=k)
     assert (result.mean, result.tail, result.lowest, result.bottom) == pytest.approx((11.25,) * 4, abs=1e-5)
@@ -44,20 +43,20 @@ def test_both_forms_hold_the_recorded_confidence(k, extra):
 def test_a_confidence_that_was_not_recorded_rises_and_falls():
     spec = TraceSpec("A", 100, mood=0.5)
     pieces = render(spec).pieces()
-    entries = (json.loads(tops) for _, tops in completion_logprobs(spec, pieces, 20, False))
+    entries = (json.loads(tops) for _, tops in completion_logprobs(spec, pieces, 20))
     result = measure((tops.values() for tops in entries), window=8)
     assert 8 < result.lowest < result.bottom + 1e-9 < result.mean < 16 and result.tail != result.mean
 
 
 def test_offsets_are_where_the_tokens_start():
     pieces = render(TraceSpec("A", 9)).pieces()
-    form = json.loads(completion_form(pieces, completion_logprobs(TraceSpec("A", 9), pieces, 0, False), offset=4))
+    form = json.loads(completion_form(pieces, completion_logprobs(TraceSpec("A", 9), pieces, 0), offset=4))
     assert [("____" + "".join(pieces)).index(piece, at) for piece, at in zip(pieces, form["text_offset"], strict=True)]
     assert form["text_offset"][:3] == [4, 11, 14] and all(len(tops) == 1 for tops in form["top_logprobs"])
 
 
 def test_without_top_the_chat_form_has_an_empty_list():
-    entries = [json.loads(entry) for entry in chat_content(TraceSpec("A", 2), ["x", "y"], 0, False)]
+    entries = [json.loads(entry) for entry in chat_content(TraceSpec("A", 2), ["x", "y"], 0)]
     assert [entry["top_logprobs"] for entry in entries] == [[], []] and all(entry["logprob"] <= 0 for entry in entries)
 
 
@@ -65,9 +64,9 @@ def test_without_top_the_chat_form_has_an_empty_list():
 def test_a_trace_that_is_its_answer_alone_shows_the_chances_of_the_others(k):
     spec = TraceSpec("B", 1, shares=(("A", 0.5), ("B", 0.3), ("C", 0.2), ("D", 0.0)))
     pieces = render(spec).pieces()
-    [entry] = [json.loads(entry) for entry in chat_content(spec, pieces, k, extra=False)]
+    [entry] = [json.loads(entry) for entry in chat_content(spec, pieces, k)]
     chances = {top["token"]: math.exp(top["logprob"]) for top in entry["top_logprobs"]}
     assert entry["token"] == pieces[0] and chances[pieces[0]] == pytest.approx(0.3, abs=1e-5)
     assert len(chances) == min(3, k + 1) and sum(chances.values()) <= 1 + 1e-5
-    [(sampled, mapping)] = completion_logprobs(spec, pieces, k, extra=False)
+    [(sampled, mapping)] = completion_logprobs(spec, pieces, k)
     assert float(sampled) == entry["logprob"] and set(json.loads(mapping)) == set(chances)

@@ -8,10 +8,13 @@ from scipy.stats import chisquare
 
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, PoolAnswers
+from pets.mock.model import QuestionMatcher
 from pets.pools import Pool, PooledQuestion
 
 from .conftest import TRACES, answers
 
+IDS = ["q1", "q12", "gpqa-001", "#7", "What is 2 + 2?", "1"]
+MATCHER = QuestionMatcher(IDS)
 ANSWERS = DistributionAnswers({"q": {"A": 1.0}})
 
 
@@ -64,20 +67,8 @@ def test_the_statistics_add_up(serve):
     assert stats["lost"] == stats["abandoned"] == 0 and stats["faults"] == {}
 
 
-def test_fewer_choices_than_asked(serve):
-    client = serve(faults=Faults(fewer_choices=1))
-    counts = []
-    for _ in range(40):
-        body = client.chat(n=4, max_tokens=2).json()
-        assert [choice["index"] for choice in body["choices"]] == list(range(len(body["choices"])))
-        assert body["usage"]["completion_tokens"] == 2 * len(body["choices"])
-        counts.append(len(body["choices"]))
-    assert set(counts) == {1, 2, 3} and client.stats()["traces"] == sum(counts)
-    assert len(client.chat(n=1).json()["choices"]) == 1 and client.stats()["faults"] == {"fewer_choices": 40}
-
-
 def test_n_is_ignored(serve):
-    client = serve(faults=Faults(one_choice=1, fewer_choices=1))
+    client = serve(faults=Faults(one_choice=1))
     assert len(client.chat(n=8).json()["choices"]) == 1
     assert client.stats()["faults"] == {"one_choice": 1} and client.stats()["traces"] == 1
 
@@ -91,7 +82,7 @@ def test_n_is_refused_above_a_limit(serve):
 
 def test_mixed_faults_come_at_their_rates_the_same_way_each_time_and_the_statistics_add_up(serve):
     def run():
-        client = serve(faults=Faults(rate_limit=0.1, error_500=0.05, half_body=0.05, fewer_choices=0.1), seed=3)
+        client = serve(faults=Faults(rate_limit=0.1, error_500=0.05, half_body=0.05, one_choice=0.1), seed=3)
         seen, traces = Counter(), 0
         for seed in range(400):
             try:
@@ -107,7 +98,7 @@ def test_mixed_faults_come_at_their_rates_the_same_way_each_time_and_the_statist
     (stats, seen, traces), again = run(), run()
     assert again == (stats, seen, traces)
     assert stats["traces"] == traces and stats["lost"] == 2 * seen["half_body"]
-    assert stats["faults"].pop("fewer_choices") == seen["choices 1"]
+    assert stats["faults"].pop("one_choice") == seen["choices 1"]
     assert stats["faults"] == {name: seen[name] for name in ("rate_limit", "error_500", "half_body")}
     assert 20 <= seen["rate_limit"] <= 62 and 5 <= seen["half_body"] <= 38
 
@@ -127,3 +118,41 @@ def test_a_refused_question_is_refused_every_time_and_others_are_not(serve):
         assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert client.chat("Question q1").status_code == 200
     assert client.stats()["faults"] == {"question_refused": 2} and client.stats()["refused"] == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        ("q12", "q12"),
+        ("Answer q1, please", "q1"),
+        ("q12 comes after q1", "q12"),
+        ("Question 1. See gpqa-001!", "gpqa-001"),
+        ("(#7)", "#7"),
+        ("Think. What is 2 + 2? CompletionResponse briefly.", "What is 2 + 2?"),
+        ("the answer to 1", "1"),
+        ("q1\n", "q1"),
+    ],
+)
+def test_the_longest_id_that_stands_alone_wins(prompt, question):
+    assert MATCHER.find(prompt) == (question, True)
+
+
+def test_of_equal_ids_the_last_wins_as_in_few_shot_prompts():
+    assert QuestionMatcher(["q1", "q2", "q3"]).find("Q: q3 A: 5\nQ: q1 A: 7\nQ: q2 A:") == ("q2", True)
+
+
+def test_a_whole_prompt_that_was_given_is_its_question_and_nothing_else_is():
+    matcher = QuestionMatcher(["q1", "q2"], {"Q: 3 + 4?\nA:": "q2", "elsewhere": "q9"})
+    assert matcher.find("Q: 3 + 4?\nA:") == ("q2", True)
+    assert not matcher.find("Q: 3 + 4?\nA: ")[1] and not matcher.find("elsewhere")[1]
+
+
+@pytest.mark.parametrize("prompt", ["", "xq1", "q123", "gpqa-0012", "q1_b", "\ud800"])
+def test_a_prompt_that_names_none_always_gets_the_same_one(prompt):
+    first, again = MATCHER.find(prompt), QuestionMatcher(IDS).find(prompt)
+    assert first == again and not first[1]
+
+
+def test_prompts_that_name_none_spread_over_the_questions():
+    found = [MATCHER.find(f"prompt{number}x")[0] for number in range(600)]
+    assert min(found.count(id) for id in IDS) > 60

@@ -1,6 +1,10 @@
 """Requests are read for both endpoints; a field that is wrong is named."""
 
+import json
+
 import pytest
+
+from pets.mock.requests import parse_request
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,32 @@ def test_several_prompts_give_n_choices_each_in_order(serve):
         client.complete(prompt, n=2, seed=0).json()["choices"][at]["text"] for prompt in ("q1", "q2") for at in (0, 1)
     ]
     assert texts == alone
+
+
+TOOL = {"type": "function", "function": {"name": "weather"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "function"),
+    [
+        ({"tools": [TOOL]}, "weather"),
+        ({"tools": [TOOL], "tool_choice": "none"}, None),
+        ({"tools": []}, None),
+        ({"tools": ["odd"]}, None),
+        ({"tools": "odd"}, None),
+        ({}, None),
+    ],
+)
+def test_the_first_function_is_called(fields, function):
+    assert parse_request(body(fields), "mock", chat=True).function == function
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"), [({"type": "json_object"}, True), ({"type": "text"}, False), (None, False)]
+)
+def test_json_is_given_where_it_is_asked_for(form, wanted):
+    assert parse_request(body({"response_format": form}), "mock", chat=True).json is wanted
+
+
+def body(fields):
+    return json.dumps({"model": "mock", "messages": [{"role": "user", "content": "q"}], **fields}).encode()

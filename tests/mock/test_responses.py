@@ -1,10 +1,10 @@
-"""Responses, whole and as streams: texts, cuts, usage, log-probabilities, thoughts apart."""
+"""Responses, whole and as streams: texts, cuts, usage, log-probabilities, function calls, JSON."""
 
 import json
 
 import pytest
 
-from pets.mock import Faults
+from pets.mock import DistributionAnswers, Faults
 
 from .conftest import answers, events
 
@@ -40,47 +40,12 @@ def test_a_stream_without_usage_has_none(serve):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_usage_counts_one_choice_only(serve, stream):
-    client = serve(faults=Faults(usage_of_one=1))
-    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    reply = client.chat(n=4, max_tokens=2, **options)
-    body = json.loads(reply.text.split("data: ")[-2]) if stream else reply.json()
-    assert body["usage"]["completion_tokens"] == 2
-    stats = client.stats()
-    assert stats["completion_tokens"] == 8 and stats["faults"] == {"usage_of_one": 1}
-
-
-@pytest.mark.parametrize("stream", [False, True])
 def test_log_probabilities_are_withheld(serve, stream):
-    client = serve(faults=Faults(no_logprobs=1, extra_logprob=1))
+    client = serve(faults=Faults(no_logprobs=1))
     reply = client.chat(n=2, logprobs=True, top_logprobs=3, stream=stream)
     assert '"logprobs":null' in reply.text and "top_logprobs" not in reply.text
     client.chat()
     assert client.stats()["faults"] == {"no_logprobs": 1}
-
-
-def test_one_log_probability_too_many(serve):
-    client = serve(faults=Faults(extra_logprob=1))
-    content = client.chat(logprobs=True, top_logprobs=3).json()["choices"][0]["logprobs"]["content"]
-    tops = client.complete(logprobs=3).json()["choices"][0]["logprobs"]["top_logprobs"]
-    assert {len(entry["top_logprobs"]) for entry in content} == {4} == set(map(len, tops))
-    assert all(entry["logprob"] == min(top["logprob"] for top in entry["top_logprobs"]) for entry in content)
-    assert client.stats()["faults"] == {"extra_logprob": 2}
-
-
-def test_thoughts_apart_say_together_what_the_text_says(serve):
-    client = serve(faults=Faults(reasoning_apart=1))
-    message = client.chat(seed=0).json()["choices"][0]["message"]
-    assert "<think>" not in message["reasoning"] and message["content"].startswith(" The answer is")
-    deltas = [
-        json.loads(event[6:])["choices"][0]["delta"]
-        for event in client.chat(seed=0, stream=True).text.split("\n\n")
-        if event.startswith("data: {")
-    ]
-    for part in ("reasoning", "content"):
-        assert "".join(delta.get(part) or "" for delta in deltas) == message[part]
-    assert client.complete().json()["choices"][0]["text"].startswith("<think>")  # it concerns chats alone
-    assert client.stats()["faults"] == {"reasoning_apart": 2}
 
 
 def test_max_tokens_cuts_and_leaves_no_answer(serve):
@@ -94,3 +59,24 @@ def test_max_tokens_cuts_and_leaves_no_answer(serve):
 def test_stop_cuts_before_the_stop(serve):
     choice = serve().chat("q2", stop=["again", " look"]).json()["choices"][0]
     assert choice["message"]["content"] == "<think> so we" and choice["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_and_json_come_whole_and_streamed(serve, stream):
+    client = serve(DistributionAnswers({"q": {"Paris": 1.0}}, tokens=8))
+
+    def ask(**fields):
+        reply = client.chat("q", stream=stream, **fields)
+        if not stream:
+            (choice,) = reply.json()["choices"]
+            return choice["message"], choice["finish_reason"]
+        choices = [event["choices"][0] for event in events(reply)]
+        message = {name: value for choice in choices for name, value in choice["delta"].items() if value}
+        return message, choices[-1]["finish_reason"]
+
+    message, finish = ask(tools=[{"type": "function", "function": {"name": "weather"}}])
+    (call,) = message["tool_calls"]
+    assert finish == "tool_calls" and call["function"]["name"] == "weather"
+    assert json.loads(call["function"]["arguments"])["answer"] == "Paris"
+    message, finish = ask(response_format={"type": "json_object"})
+    assert finish == "stop" and json.loads(message["content"])["answer"] == "Paris"

@@ -14,7 +14,7 @@ from pets.samplers import batch as module
 from pets.samplers.batch import BatchLimits, BatchSampler, FileBatches, JobQueueFullError, OpenAIBatches
 from pets.samplers.openai import OpenAISampler
 
-from ..strict_host import StrictMock
+from ..other_hosts import StrictMock
 from ..waiting import until
 
 ANSWERS = DistributionAnswers({f"q{i}": {"A": 0.5, "B": 0.5} for i in range(20)})
@@ -191,7 +191,7 @@ def test_a_job_that_fails_validation_is_forgotten_and_says_why(provide):
 
 
 def test_a_job_that_is_cancelled_while_it_is_awaited_ends_the_run_and_keeps_what_came(provide):
-    mock, url = provide(faults=Faults(batch_late=1, batch_seconds=600))
+    mock, url = provide(faults=Faults(batch_seconds=600))
 
     async def work():
         async with BatchSampler(url, "mock", OpenAIBatches(url)) as sampler, httpx.AsyncClient() as client:

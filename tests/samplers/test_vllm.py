@@ -12,6 +12,8 @@ from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 
+from ..other_hosts import ReasoningParserMock
+
 CHAT, TEXT = Prompt.chat("2 + 2?"), Prompt("2 + 2 =")
 PLAIN, TOPS = Sampling(), Sampling(top_logprobs=2)
 HEAD = {"id": "chatcmpl-1", "created": 1, "model": "m", "system_fingerprint": None}
@@ -182,26 +184,26 @@ def test_a_token_without_log_probabilities_is_counted_and_ends_the_confidence():
     assert (trace.tokens, trace.confidence) == (2, None)
 
 
-def of_the_mock(faults, n=2, stream=False, **settings):
+def of_the_mock(kind=MockModel, faults=None, n=2, stream=False, **settings):
     async def go(url):
         async with OpenAISampler(url, "mock", stream=stream, loopback=True) as sampler:
             return await sampler.sample(Prompt.chat("Capital?"), n, 3, Sampling(**settings))
 
-    with running(MockModel(DistributionAnswers({"Capital?": {"Paris": 1.0}}, tokens=12), faults=faults)) as url:
+    with running(kind(DistributionAnswers({"Capital?": {"Paris": 1.0}}, tokens=12), faults=faults)) as url:
         return asyncio.run(go(url))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_mock_that_parts_thoughts_and_tells_token_ids(stream):
-    apart, together = (of_the_mock(Faults(reasoning_apart=rate), stream=stream) for rate in (1, 0))
+    apart, together = (of_the_mock(kind, stream=stream) for kind in (ReasoningParserMock, MockModel))
     assert [one.text for one in apart] == [" The answer is \\boxed{Paris}."] * 2
     assert all(one.text.startswith("<think> so we") for one in together)
     assert [one.tokens for one in apart] == [one.tokens for one in together] and all(one.tokens for one in apart)
-    cut = of_the_mock(Faults(reasoning_apart=1), stream=stream, max_tokens=4)
+    cut = of_the_mock(ReasoningParserMock, stream=stream, max_tokens=4)
     assert [(one.text, one.finish, one.tokens) for one in cut] == [(" so we look", "length", 4)] * 2
 
 
 @pytest.mark.parametrize(("stream", "kind"), [(False, BusyError), (True, ReplyError)])
 def test_a_mock_that_breaks_off_with_an_error(stream, kind):
     with pytest.raises(kind, match="on purpose"):
-        of_the_mock(Faults(error_event=1), stream=stream)
+        of_the_mock(faults=Faults(error_event=1), stream=stream)

@@ -11,10 +11,10 @@
     def compare(pool: str, draws: DrawOptions) -> None: ...
 
 A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
-``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too, if its fields have ``help`` in their
-metadata. ``--help`` lists the options under the groups' titles, an option that was renamed names its successor, and one
-that ``needs`` another is refused without it. What is not on the command line comes
-from the environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
+``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too: its fields with ``help`` in their
+metadata are options. ``--help`` lists the options under the groups' titles, an option that was renamed names its
+successor, and one that ``needs`` another is refused without it. What is not on the command line comes from the
+environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 """
 
 import functools
@@ -264,7 +264,7 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any, **values: Any) -> None:
         _check_needs(options, values)
         objects = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+            name: group(**{field.name: values.pop(field.name) for field in fields(group) if field.name in values})
             for name, group in groups.items()
         }
         function(*args, **values, **objects)
@@ -278,6 +278,8 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
 def _options(group: Any) -> Iterator[GroupedOption]:
     hints = get_type_hints(group)
     for spec in fields(group):
+        if not spec.metadata:
+            continue
         settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
             spec.metadata["help"], metavar=spec.metadata.get("metavar")
         )

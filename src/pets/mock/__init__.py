@@ -1,7 +1,6 @@
 """An OpenAI-compatible endpoint that answers from recorded pools or known distributions, and misbehaves on demand.
 
 answers.py    what can be answered: a recorded pool, known answer distributions
-matching.py   which question a prompt asks
 text.py       the text of a trace
 logprobs.py   log-probabilities with a given confidence
 faults.py     what goes wrong and how often, and the limit on requests

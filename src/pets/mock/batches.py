@@ -187,7 +187,7 @@ class MockBatches:
 
     def _draw_faults(self) -> frozenset[BatchFault]:
         """The faults of the next job; that of single lines is drawn for each."""
-        faults: tuple[BatchFault, ...] = ("batch_late", "batch_expired", "batch_partial", "batch_invalid")
+        faults: tuple[BatchFault, ...] = ("batch_expired", "batch_partial", "batch_invalid")
         drawn = frozenset(name for name in faults if self._random.random() < getattr(self._mock.faults, name))
         self._mock.stats.faults.update(drawn)
         return drawn
@@ -202,8 +202,7 @@ class MockBatches:
             return
         job.status = "in_progress"
         job.lines = [self._run(custom_id, body, ENDPOINTS[job.endpoint]) for custom_id, body in requests]
-        late_s = self._mock.faults.batch_seconds if "batch_late" in job.faults else 0.0
-        job.ready_s = max(line.seconds for line in job.lines) + late_s
+        job.ready_s = max(line.seconds for line in job.lines) + self._mock.faults.batch_seconds
 
     def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
         mock = self._mock

@@ -14,32 +14,17 @@ from typing import Literal, get_args
 
 from pets.errors import InputError
 
-__all__ = [
-    "BATCH_FAULTS",
-    "FATAL_FAULTS",
-    "RESPONSE_FAULTS",
-    "BatchFault",
-    "FatalFault",
-    "Faults",
-    "RequestLimit",
-    "ResponseFault",
-    "TokenBucket",
-    "draw_fatal_fault",
-    "draw_response_faults",
-]
+__all__ = ["BATCH_FAULTS", "FATAL_FAULTS", "RESPONSE_FAULTS", "BatchFault", "FatalFault", "Faults", "RequestLimit"]
+__all__ += ["ResponseFault", "TokenBucket", "draw_fatal_fault", "draw_response_faults"]
 
 FatalFault = Literal[
     "rate_limit", "rate_limit_bare", "error_500", "hang", "half_body", "wrong_json", "disconnect", "error_event"
 ]
-ResponseFault = Literal[
-    "fewer_choices", "one_choice", "usage_of_one", "no_logprobs", "extra_logprob", "slow", "reasoning_apart"
-]
-BatchFault = Literal["batch_late", "batch_expired", "batch_partial", "batch_error", "batch_invalid"]
+ResponseFault = Literal["one_choice", "no_logprobs", "slow"]
+BatchFault = Literal["batch_expired", "batch_partial", "batch_error", "batch_invalid"]
 FATAL_FAULTS: tuple[FatalFault, ...] = get_args(FatalFault)
 RESPONSE_FAULTS: tuple[ResponseFault, ...] = get_args(ResponseFault)
 BATCH_FAULTS: tuple[BatchFault, ...] = get_args(BatchFault)
-# Drawn only where they can happen, so that the same seed still brings the same older faults.
-LATER_FAULTS = {"reasoning_apart"}
 
 
 def _rate(help_text: str) -> float:
@@ -48,7 +33,7 @@ def _rate(help_text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The share of requests that each fault befalls, 0 to 1.
+    """The share of requests that each fault befalls, 0 to 1; those without a help text are no options of ``pets mock``.
 
     >>> Faults(hang=0.7, error_500=0.5)
     Traceback (most recent call last):
@@ -56,30 +41,23 @@ class Faults:
     """
 
     rate_limit: float = _rate("A 429 with Retry-After.")
-    rate_limit_bare: float = _rate("A 429 without Retry-After.")
     error_500: float = _rate("A 500.")
     hang: float = _rate("Nothing is said until the client goes.")
     half_body: float = _rate("Half of the body is sent, then the connection closes.")
     wrong_json: float = _rate("The body (or a stream event) is whole and no JSON.")
     disconnect: float = _rate("The connection closes before a byte is sent.")
-    error_event: float = _rate("An error comes within a stream that had begun well; a 500 where nothing is streamed.")
-    fewer_choices: float = _rate("Fewer choices than n come.")
     one_choice: float = _rate("One choice comes, whatever n is.")
-    usage_of_one: float = _rate("The usage counts the first choice alone.")
     no_logprobs: float = _rate("No log-probabilities come though they were asked for.")
-    extra_logprob: float = _rate("A place has k + 1 log-probabilities: the sampled token was not among the top k.")
     slow: float = _rate("The first byte comes --slow-seconds late.")
-    reasoning_apart: float = _rate(
-        "A chat's thoughts come in reasoning, the answer alone in content, which may be null."
-    )
-    batch_late: float = _rate("A batch job takes --batch-seconds longer.")
-    batch_expired: float = _rate("A batch job expires with every other request not executed, which is not charged.")
-    batch_partial: float = _rate("The output of a batch job lacks every other reply, which is charged all the same.")
-    batch_error: float = _rate("A request of a batch job fails with 500, in the file of errors.")
-    batch_invalid: float = _rate("A batch job fails validation, and nothing of it is executed.")
-    batch_seconds: float = field(default=1.0, metadata={"help": "How many seconds longer a late batch job takes."})
     slow_seconds: float = field(default=1.0, metadata={"help": "How many seconds a slow reply waits."})
     retry_after: float = field(default=1.0, metadata={"help": "How many seconds a 429 asks to wait."})
+    rate_limit_bare: float = 0.0  # a 429 without Retry-After
+    error_event: float = 0.0  # an error within a stream that had begun well; a 500 where nothing is streamed
+    batch_expired: float = 0.0  # a job expires with every other request not executed, which is not charged
+    batch_partial: float = 0.0  # the output of a job lacks every other reply, which is charged all the same
+    batch_error: float = 0.0  # a request of a job fails with 500, in the file of errors
+    batch_invalid: float = 0.0  # a job fails validation, and nothing of it is executed
+    batch_seconds: float = 0.0  # that a job takes beyond its longest trace
 
     def __post_init__(self) -> None:
         for name in (*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS):
@@ -107,8 +85,7 @@ def draw_fatal_fault(faults: Faults, rng: random.Random) -> FatalFault | None:
 
 def draw_response_faults(faults: Faults, rng: random.Random) -> frozenset[ResponseFault]:
     """The faults that change the next response."""
-    rates = {name: getattr(faults, name) for name in RESPONSE_FAULTS}
-    return frozenset(name for name, rate in rates.items() if (rate or name not in LATER_FAULTS) and rng.random() < rate)
+    return frozenset(name for name in RESPONSE_FAULTS if (rate := getattr(faults, name)) and rng.random() < rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,28 +41,26 @@ def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in values)
 
 
-def chat_content(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[str]:
+def chat_content(spec: TraceSpec, pieces: list[str], k: int) -> Iterator[str]:
     """For each token, its entry in ``logprobs.content``, as JSON."""
     if tokens := _known(spec, pieces, k):
-        entries = [f'{{"token":{_text(token)},"logprob":{value},"bytes":{_bytes(token)}}}' for token, value in tokens]
+        entries = [_chat_entry(token, value) for token, value in tokens]
         yield f'{entries[0][:-1]},"top_logprobs":[{",".join(entries)}]}}'
         return
     for piece, confidence in zip(pieces, _levels(spec), strict=False):
-        sampled, others = _chat_others(confidence, k, extra)
-        named = f'{{"token":{_text(piece)},"logprob":{sampled},"bytes":{_bytes(piece)}'
-        tops = "" if k == 0 else f"{others}{named}}}" if extra else f"{named}}}{others}"
-        yield f'{named},"top_logprobs":[{tops}]}}'
+        sampled, others, _ = _others(confidence, k)
+        named = _chat_entry(piece, sampled)
+        yield f'{named[:-1]},"top_logprobs":[{named + others if k else ""}]}}'
 
 
-def completion_logprobs(spec: TraceSpec, pieces: list[str], k: int, extra: bool) -> Iterator[tuple[str, str]]:
+def completion_logprobs(spec: TraceSpec, pieces: list[str], k: int) -> Iterator[tuple[str, str]]:
     """For each token, its log-probability and its entry in ``top_logprobs``, as JSON."""
     if tokens := _known(spec, pieces, k):
         yield str(tokens[0][1]), f"{{{','.join(f'{_text(token)}:{value}' for token, value in tokens)}}}"
         return
     for piece, confidence in zip(pieces, _levels(spec), strict=False):
-        sampled, others = _completion_others(confidence, k, extra)
-        named = f"{_text(piece)}:{sampled}"
-        yield str(sampled), f"{{{others}{named}}}" if extra else f"{{{named}{others}}}"
+        sampled, _, others = _others(confidence, k)
+        yield str(sampled), f"{{{_text(piece)}:{sampled}{others}}}"
 
 
 def completion_form(pieces: Sequence[str], entries: Iterable[tuple[str, str]], offset: int = 0) -> str:
@@ -97,31 +95,16 @@ def _levels(spec: TraceSpec) -> Iterator[float]:
 
 
 @lru_cache(maxsize=1024)
-def _split(confidence: float, k: int, extra: bool) -> tuple[float, list[tuple[str, float]]]:
-    """The sampled token's log-probability, and the other tokens' in the list: with ``extra``, k of them above it."""
-    values = top_logprobs(confidence, max(1, k))
-    others = values if extra else values[1:] if k else ()
-    sampled = round(values[-1] - 1, 6) if extra else values[0]
-    return sampled, [(f" ~{rank}", value) for rank, value in enumerate(others, 1)]
+def _others(confidence: float, k: int) -> tuple[float, str, str]:
+    """The sampled token's log-probability, and the k - 1 tokens below it in both forms, a comma before each."""
+    sampled, *values = top_logprobs(confidence, max(1, k))
+    others = [(f" ~{rank}", value) for rank, value in enumerate(values, 1)]
+    chat = "".join(f",{_chat_entry(token, value)}" for token, value in others)
+    return sampled, chat, "".join(f",{_text(token)}:{value}" for token, value in others)
 
 
-@lru_cache(maxsize=1024)
-def _chat_others(confidence: float, k: int, extra: bool) -> tuple[float, str]:
-    sampled, others = _split(confidence, k, extra)
-    entries = [f'{{"token":{_text(token)},"logprob":{value},"bytes":{_bytes(token)}}}' for token, value in others]
-    return sampled, _joined(entries, extra)
-
-
-@lru_cache(maxsize=1024)
-def _completion_others(confidence: float, k: int, extra: bool) -> tuple[float, str]:
-    sampled, others = _split(confidence, k, extra)
-    return sampled, _joined([f"{_text(token)}:{value}" for token, value in others], extra)
-
-
-def _joined(entries: list[str], first: bool) -> str:
-    """With the comma that parts them from the sampled token's, which stands after or before them."""
-    text = ",".join(entries)
-    return text and (f"{text}," if first else f",{text}")
+def _chat_entry(token: str, value: float) -> str:
+    return f'{{"token":{_text(token)},"logprob":{value},"bytes":{_bytes(token)}}}'
 
 
 @lru_cache(maxsize=4096)

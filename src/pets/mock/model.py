@@ -1,12 +1,14 @@
 """The mock without its socket: settings, statistics, and how a request becomes a response."""
 
+import hashlib
 import itertools
 import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pets.errors import InputError
@@ -20,13 +22,12 @@ from pets.mock.faults import (
     draw_fatal_fault,
     draw_response_faults,
 )
-from pets.mock.matching import QuestionMatcher
 from pets.mock.requests import CompletionRequest, parse_request, prompt_tokens
 from pets.mock.responses import CompletionResponse
 from pets.mock.text import TraceText, render
 from pets.openai.errors import ApiError
 
-__all__ = ["MockModel", "MockStats"]
+__all__ = ["MockModel", "MockStats", "QuestionMatcher"]
 
 
 @dataclass(slots=True)
@@ -153,9 +154,8 @@ class MockModel:
     def respond(self, request: CompletionRequest, spoiled: bool = False) -> tuple[CompletionResponse, bool]:
         """The response, changed as the faults have it unless it is spoiled anyway; and whether it comes late."""
         faults = frozenset() if spoiled else draw_response_faults(self.faults, self._faults)
-        n = self._count(request.n, faults)
+        n = 1 if self._happens("one_choice", faults, request.n > 1) else request.n
         seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
-        tells_usage = request.include_usage or not request.stream
         questions = [self._question(prompt) for prompt in request.prompts]
         limits = [self._token_limit(request, prompt) for prompt in request.prompts]
         choices = tuple(
@@ -171,10 +171,7 @@ class MockModel:
             choices=choices,
             prompt_tokens=sum(map(prompt_tokens, request.prompts)),
             top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
-            extra=self._happens("extra_logprob", faults, bool(request.top) and "no_logprobs" not in faults),
-            apart=self._happens("reasoning_apart", faults, request.chat),
             cached_tokens=self._cached_tokens(request),
-            usage_of_one=self._happens("usage_of_one", faults, tells_usage and len(choices) > 1),
         )
         return response, self._happens("slow", faults, True)
 
@@ -227,16 +224,58 @@ class MockModel:
         spec = self.answers.greedy(question) if request.greedy else self.answers.draw(question, seed)
         return render(spec, limit, request.stops)
 
-    def _count(self, n: int, faults: frozenset[ResponseFault]) -> int:
-        if self._happens("one_choice", faults, n > 1):
-            return 1
-        if self._happens("fewer_choices", faults, n > 1):
-            return self._faults.randint(1, n - 1)
-        return n
-
     def _happens(self, name: ResponseFault, faults: frozenset[ResponseFault], matters: bool) -> bool:
         """Whether a fault was drawn and changes something; then it is counted."""
         happens = name in faults and matters
         if happens:
             self.stats.faults[name] += 1
         return happens
+
+
+class QuestionMatcher:
+    """Finds the question that a prompt asks: the longest id that is a word of its own in it, the last of equals.
+
+    Prompts without an id can be given whole, each with its question. Any other one gets the question that its hash
+    picks: always the same one. A prompt of W words is looked up W times per length of ids, however many there are.
+
+    >>> matcher = QuestionMatcher(["q1", "q12", "Capital of France?"], {"Q: 1 + 1?": "q1"})
+    >>> matcher.find("Q: q1. And now q12:"), matcher.find("What is the Capital of France? One word.")
+    (('q12', True), ('Capital of France?', True))
+    >>> matcher.find("Q: 1 + 1?"), matcher.find("q123")
+    (('q1', True), ('q12', False))
+    """
+
+    def __init__(self, ids: Iterable[str], prompts: Mapping[str, str] | None = None) -> None:
+        self._ids = list(ids)
+        self._known = set(self._ids)
+        self._prompts = {text: id for text, id in (prompts or {}).items() if id in self._known}
+        self._lengths = sorted({len(id) for id in self._ids}, reverse=True)
+        self.find = lru_cache(maxsize=1024)(self._find)
+
+    def _find(self, prompt: str) -> tuple[str, bool]:
+        """The question, and whether the prompt names it."""
+        if prompt in self._known:
+            return prompt, True
+        if (whole := self._prompts.get(prompt)) is not None:
+            return whole, True
+        starts = [
+            place
+            for place, character in enumerate(prompt)
+            if not character.isspace() and not (place and _in_word(prompt[place - 1]))
+        ]
+        for length in self._lengths:
+            for start in reversed(starts):
+                end = start + length
+                if prompt[start:end] in self._known and end <= len(prompt) and _ends(prompt, end):
+                    return prompt[start:end], True
+        digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return self._ids[int.from_bytes(digest, "big") % len(self._ids)], False
+
+
+def _ends(text: str, end: int) -> bool:
+    """Whether no word runs across ``end``."""
+    return not (0 < end < len(text) and _in_word(text[end - 1]) and _in_word(text[end]))
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.mock.structured import function_called, wants_json
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
 
@@ -56,8 +55,8 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
         stream=stream,
         include_usage=flag(options, "include_usage", "stream_options."),
         token_ids=flag(fields, "return_token_ids"),
-        function=function_called(fields) if chat else None,
-        json=chat and wants_json(fields),
+        function=_function(fields) if chat else None,
+        json=chat and object_field(fields, "response_format").get("type") in ("json_object", "json_schema"),
     )
 
 
@@ -68,6 +67,15 @@ def prompt_tokens(prompt: str) -> int:
     4
     """
     return max(1, -(-len(prompt) // 4))
+
+
+def _function(fields: Mapping[str, Any]) -> str | None:
+    """The first of the functions that a chat may call; ``None`` where it may call none."""
+    tools = fields.get("tools")
+    if not isinstance(tools, list) or not tools or fields.get("tool_choice") == "none":
+        return None
+    function = tools[0].get("function") if isinstance(tools[0], dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else None
 
 
 def _check_model(name: object, model: str) -> None:

@@ -1,16 +1,15 @@
 """Responses in OpenAI's JSON forms, whole and as server-sent events."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.requests import CompletionRequest
-from pets.mock.structured import json_answer, tool_calls
-from pets.mock.text import TraceText, split_delta, split_message
+from pets.mock.text import TraceSpec, TraceText
 
-__all__ = ["DONE", "ERROR", "CompletionResponse", "whole_body"]
+__all__ = ["DONE", "ERROR", "CompletionResponse", "json_answer", "whole_body"]
 
 DONE = "data: [DONE]\n\n"
 ERROR = (
@@ -29,9 +28,6 @@ class CompletionResponse:
     choices: tuple[TraceText, ...]
     prompt_tokens: int
     top: int | None
-    extra: bool = False
-    usage_of_one: bool = False
-    apart: bool = False
     cached_tokens: int | None = None
 
     def structured(self, index: int) -> str | None:
@@ -40,8 +36,9 @@ class CompletionResponse:
         if choice.finish != "stop":
             return None
         if self.request.function is not None:
-            calls = tool_calls(self.request.function, choice.spec, f"{self.id}-{index}")
-            return f'"content":null,"tool_calls":{calls}'
+            call = {"name": self.request.function, "arguments": json_answer(choice.spec)}
+            calls = [{"id": f"call_{self.id}-{index}", "type": "function", "function": call}]
+            return f'"content":null,"tool_calls":{json.dumps(calls)}'
         return f'"content":{json.dumps(json_answer(choice.spec))}' if self.request.json else None
 
     def finish(self, index: int) -> str:
@@ -49,10 +46,13 @@ class CompletionResponse:
         calls = self.request.function is not None and self.structured(index) is not None
         return "tool_calls" if calls else self.choices[index].finish
 
+    def token_ids(self, ids: Iterable[int]) -> str:
+        """The member of a choice with the ids of its tokens, where the request wants them."""
+        return f'"token_ids":[{",".join(map(str, ids))}],' if self.request.token_ids else ""
+
     def usage(self) -> str:
         """The ``usage`` object, as JSON."""
-        counted = self.choices[:1] if self.usage_of_one else self.choices
-        tokens = sum(choice.tokens for choice in counted)
+        tokens = sum(choice.tokens for choice in self.choices)
         usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
         cached = {} if self.cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
         return json.dumps({**usage, "total_tokens": self.prompt_tokens + tokens, **cached})
@@ -90,15 +90,13 @@ class CompletionResponse:
         )
         if (members := self.structured(index)) is not None:
             members = members.replace('"tool_calls":[{', '"tool_calls":[{"index":0,', 1)
-            yield f'{before}{start}"delta":{{{members}}},"logprobs":null,{going}'
+            yield f'{before}{start}"delta":{{{members}}},{self.token_ids(range(choice.tokens))}"logprobs":null,{going}'
             yield f'{start}"delta":{{}},"logprobs":null,{end}'
             return
         pieces = choice.pieces()
-        thinks = choice.text.startswith("<think>")
         for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
-            content = f'"delta":{{{split_delta(piece, thinks)}}}' if self.apart else f"{key}{json.dumps(piece)}{close}"
-            ids = f'"token_ids":[{i}],' if self.request.token_ids else ""
-            yield f'{before}{start}{content},{ids}"logprobs":{logprobs},{going}'
+            content = f"{key}{json.dumps(piece)}{close},{self.token_ids([i])}"
+            yield f'{before}{start}{content}"logprobs":{logprobs},{going}'
             before = ""
         empty = '"delta":{}' if self.request.chat else '"text":""'
         yield f'{before}{start}{empty},"logprobs":null,{end}'
@@ -108,12 +106,22 @@ class CompletionResponse:
         if self.top is None:
             yield from ("null" for _ in pieces)
         elif self.request.chat:
-            for content in chat_content(choice.spec, pieces, self.top, self.extra):
+            for content in chat_content(choice.spec, pieces, self.top):
                 yield f'{{"content":[{content}]}}'
         else:
-            entries = completion_logprobs(choice.spec, pieces, self.top, self.extra)
+            entries = completion_logprobs(choice.spec, pieces, self.top)
             for piece, entry, offset in zip(pieces, entries, accumulate(map(len, pieces), initial=0), strict=False):
                 yield completion_form([piece], [entry], offset)
+
+
+def json_answer(spec: TraceSpec) -> str:
+    """The answer as an object whose keys come in either order, with a reason that varies.
+
+    >>> json_answer(TraceSpec("7", 6, mood=0.25))
+    '{"answer": "7", "reason": "mood 0.25"}'
+    """
+    members = [("answer", spec.answer), ("reason", f"mood {spec.mood:g}")]
+    return json.dumps(dict(members if spec.mood < 0.5 else members[::-1]))
 
 
 def whole_body(response: CompletionResponse) -> bytes:
@@ -128,17 +136,15 @@ def whole_body(response: CompletionResponse) -> bytes:
 
 def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
     text, logprobs = json.dumps(choice.text), "null"
-    content = split_message(choice.text) if response.apart else f'"content":{text}'
-    content = response.structured(index) or content
+    content = response.structured(index) or f'"content":{text}'
     body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
-    if response.request.token_ids:
-        body += f',"token_ids":[{",".join(map(str, range(choice.tokens)))}]'
     if response.top is not None:
         pieces = choice.pieces()
         if response.request.chat:
-            entries = ",".join(chat_content(choice.spec, pieces, response.top, response.extra))
+            entries = ",".join(chat_content(choice.spec, pieces, response.top))
             logprobs = f'{{"content":[{entries}]}}'
         else:
-            tops = completion_logprobs(choice.spec, pieces, response.top, response.extra)
+            tops = completion_logprobs(choice.spec, pieces, response.top)
             logprobs = completion_form(pieces, tops)
-    return f'{{"index":{index},{body},"logprobs":{logprobs},"finish_reason":"{response.finish(index)}"}}'
+    ids = response.token_ids(range(choice.tokens))
+    return f'{{"index":{index},{body},{ids}"logprobs":{logprobs},"finish_reason":"{response.finish(index)}"}}'

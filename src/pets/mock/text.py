@@ -1,4 +1,4 @@
-r"""The text of a trace: as many tokens as it has, the last of which holds the answer; thoughts apart on demand.
+r"""The text of a trace: as many tokens as it has, the last of which holds the answer.
 
 >>> print(render(TraceSpec("7", 6)).text)
 <think> so we look again </think> The answer is \boxed{7}.
@@ -10,7 +10,6 @@ A trace without an answer is one that never closed its thoughts, as most of the 
 ``finish_reason`` "length" too. Every text is one line, so that a client whose stop is a line break gets all of it.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ from typing import Literal
 
 from pets.answers.final import boxed
 
-__all__ = ["TraceSpec", "TraceText", "render", "split_delta", "split_message"]
+__all__ = ["TraceSpec", "TraceText", "closing", "render"]
 
 OPEN, CLOSE = "<think>", " </think>"
 FILLER_LINE = " so we look again at what is given and then at what follows from it, step by step,"
@@ -110,33 +109,3 @@ def closing(answer: str, alone: bool) -> str:
     start = "The answer is" if alone else f"{CLOSE} The answer is"
     box = rf"\boxed{{{answer}}}"
     return f"{start} {box}." if boxed(box) == answer.strip() else f"{start} {answer}"
-
-
-def split_message(text: str) -> str:
-    """The members of a whole message with its thoughts apart, as a server with a reasoning parser sends them.
-
-    A trace that never closed its thoughts has no content.
-
-    >>> split_message("<think> so we look </think> The answer is 7.")
-    '"reasoning":" so we look","content":" The answer is 7."'
-    >>> split_message("<think> so we")
-    '"reasoning":" so we","content":null'
-    """
-    if not text.startswith(OPEN):
-        return f'"reasoning":null,"content":{json.dumps(text)}'
-    thoughts, closed, content = text.removeprefix(OPEN).partition(CLOSE)
-    return f'"reasoning":{json.dumps(thoughts)},"content":{json.dumps(content) if closed else "null"}'
-
-
-def split_delta(piece: str, thinks: bool) -> str:
-    """The members of one token's delta, of a trace that begins with thoughts or not; the marks themselves are left out.
-
-    >>> split_delta(" so", True), split_delta(" </think> The answer is 7.", True), split_delta("<think>", True)
-    ('"reasoning":" so"', '"content":" The answer is 7."', '')
-    """
-    if piece == OPEN:
-        return ""
-    _, closed, content = piece.partition(CLOSE)
-    if closed or not thinks:
-        return f'"content":{json.dumps(content if closed else piece)}'
-    return f'"reasoning":{json.dumps(piece)}'

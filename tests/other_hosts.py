@@ -1,7 +1,7 @@
-"""Mocks of hosts that refuse what they do not know, each in its own words: OpenAI's reasoning models, Mistral, Gemini.
+"""Mocks of other servers: strict hosts, vLLM with a reasoning parser, llama.cpp.
 
-The errors are those that their users report. Such a mock also counts tokens as the host does, and OpenAI's and Gemini's
-keep the model's thoughts to themselves.
+OpenAI's reasoning models, Mistral and Gemini refuse what they do not know, each in its own words, as their users report
+them; they count tokens in their own ways, and OpenAI's and Gemini's keep the model's thoughts to themselves.
 """
 
 import json
@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from pets.mock import MockModel
 from pets.mock.responses import CompletionResponse
-from pets.mock.text import split_message
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
 
@@ -88,28 +87,48 @@ def _check_openai(fields: Mapping[str, Any], unknown: list[str]) -> None:
             raise ApiError(message, param=name, code="unsupported_parameter")
 
 
-class StrictMock(MockModel):
+class HostMock(MockModel):
+    """A mock whose responses are of a type of its own."""
+
+    response_type = CompletionResponse
+
+    def respond(self, request, spoiled=False):
+        response, late = super().respond(request, spoiled)
+        kind = self.response_type if request.chat else CompletionResponse
+        return kind(**{field.name: getattr(response, field.name) for field in fields(response)}), late
+
+
+class StrictMock(HostMock):
     """A mock that is as strict as the host of its flavour."""
 
     def __init__(self, *args: Any, flavour: Flavour, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.flavour = flavour
+        self.response_type = {"openai": OpenAIResponse, "gemini": GeminiResponse}.get(flavour, CompletionResponse)
 
     def parse(self, body, chat):
-        """The request, if the host takes all of its fields."""
         check_fields(json_object(body), self.flavour)
         return super().parse(body, chat)
 
-    def respond(self, request, spoiled=False):
-        """The response with the host's usage and without the thoughts that it hides."""
-        response, late = super().respond(request, spoiled)
-        if self.flavour == "mistral" or not request.chat:
-            return response, late
-        kind = OpenAIResponse if self.flavour == "openai" else GeminiResponse
-        return kind(**{field.name: getattr(response, field.name) for field in fields(response)}), late
+
+class ThoughtsApartResponse(CompletionResponse):
+    """A chat's response with the thoughts in ``reasoning``; one that never closed them has no content."""
+
+    __slots__ = ()
+
+    def thoughts_apart(self, index: int) -> dict[str, str | None]:
+        """The members of a choice's message."""
+        text = self.choices[index].text
+        if not text.startswith("<think>"):
+            return {"reasoning": None, "content": text}
+        thoughts, closed, content = text.removeprefix("<think>").partition(" </think>")
+        return {"reasoning": thoughts, "content": content if closed else None}
+
+    def structured(self, index: int) -> str | None:
+        return super().structured(index) or json.dumps(self.thoughts_apart(index))[1:-1]
 
 
-class HiddenThoughtsResponse(CompletionResponse):
+class HiddenThoughtsResponse(ThoughtsApartResponse):
     """A chat's response whose thoughts are counted and not shown."""
 
     __slots__ = ()
@@ -119,10 +138,8 @@ class HiddenThoughtsResponse(CompletionResponse):
         """The tokens of all choices but for those that close them."""
         return sum(choice.tokens - (choice.finish == "stop") for choice in self.choices)
 
-    def structured(self, index: int) -> str | None:
-        """The message without the thoughts."""
-        message = split_message(self.choices[index].text)
-        return super().structured(index) or message[message.index('"content":') :]
+    def thoughts_apart(self, index: int) -> dict[str, str | None]:
+        return {"content": super().thoughts_apart(index)["content"]}
 
 
 class OpenAIResponse(HiddenThoughtsResponse):
@@ -131,7 +148,6 @@ class OpenAIResponse(HiddenThoughtsResponse):
     __slots__ = ()
 
     def usage(self) -> str:
-        """The ``usage`` object, as JSON."""
         details = {"completion_tokens_details": {"reasoning_tokens": self.thoughts}}
         return json.dumps(json.loads(super().usage()) | details)
 
@@ -142,6 +158,26 @@ class GeminiResponse(HiddenThoughtsResponse):
     __slots__ = ()
 
     def usage(self) -> str:
-        """The ``usage`` object, as JSON."""
         usage = json.loads(super().usage())
         return json.dumps(usage | {"completion_tokens": usage["completion_tokens"] - self.thoughts})
+
+
+class ReasoningParserMock(HostMock):
+    """vLLM with a reasoning parser."""
+
+    response_type = ThoughtsApartResponse
+
+
+class UsageOfOneResponse(CompletionResponse):
+    """The usage counts the first choice alone."""
+
+    __slots__ = ()
+
+    def usage(self) -> str:
+        return json.dumps(json.loads(super().usage()) | {"completion_tokens": self.choices[0].tokens})
+
+
+class LlamaCppMock(HostMock):
+    """llama.cpp, as it counts tokens."""
+
+    response_type = UsageOfOneResponse
