@@ -3,7 +3,7 @@
 They are kept in docs/, for README.md and the site; drawing them anew at every build would take too long.
 """
 
-from pets.cli.demo_report import LEVEL, RecordedPart, compare_recorded
+from pets.cli.demo import LEVEL, RecordedPart, compare_recorded
 from pets.pools import load
 from pets.report.curves import Bound, curve_panel
 from pets.report.style import Chart, colour_of, line_styles, titled
@@ -15,12 +15,12 @@ SIZE = {"width": 620, "height": 260}
 
 def draw_headline(recorded: RecordedPart) -> Chart:
     """Self-consistency against traces per question, with the traces at which each policy reaches the level."""
-    styles = line_styles([curve.name for curve in recorded.curves])
+    styles = line_styles(recorded.curves)
     name = f"votes that are the vote of all {recorded.size}"
-    panel = curve_panel([curve.series() for curve in recorded.curves], styles, name, recorded.size, [Bound(LEVEL, "")])
+    panel = curve_panel([*recorded.curves.values()], styles, name, recorded.size, [Bound(LEVEL, "")])
     marks = [
-        {"traces": curve.crossing, "mean": LEVEL, "label": curve.name, "words": f"{curve.crossing:.1f}"}
-        for curve in recorded.curves
+        {"traces": traces, "mean": LEVEL, "label": policy, "words": f"{traces:.1f}"}
+        for policy, traces in recorded.crossings.items()
     ]
     place = {"x": panel["layer"][0]["encoding"]["x"], "y": {**panel["layer"][2]["encoding"]["y"]}}
     point = {"type": "point", "filled": True, "size": 90, "opacity": 1}
@@ -43,7 +43,7 @@ def draw_shares(recorded: RecordedPart) -> Chart:
     bars = [
         {"class": f"{group.label}: {group.questions} questions", "policy": policy, "traces": traces}
         for group in recorded.classes
-        for policy, traces in group.traces
+        for policy, traces in group.traces.items()
     ]
     policies = list(dict.fromkeys(bar["policy"] for bar in bars))
     scale = {"domain": policies, "range": [colour_of(str(policy)) for policy in policies]}

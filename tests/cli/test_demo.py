@@ -1,5 +1,6 @@
 """``pets demo``: the recorded comparison, the live model or why there is none, and one line for a mistake."""
 
+import io
 import re
 import sys
 from dataclasses import replace
@@ -7,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
-from pets.cli.demo import DemoOptions, run_demo
+from pets.cli.demo import DemoOptions, LivePart, RecordedPart, compare_recorded, print_live, run_demo
 from pets.cli.main import cli
+from pets.engine import Answer
 from pets.errors import BudgetError, InputError
-from pets.pools import load
+from pets.pools import Pool, PooledQuestion, load
 
 README = Path(__file__).parents[2] / "README.md"
 STARTER = load("starter")
@@ -119,3 +122,69 @@ def test_the_verb_shows_the_whole_shipped_pool(monkeypatch, tmp_path):
 def test_help_teaches():
     result = CliRunner().invoke(cli, ["demo", "--help"])
     assert result.exit_code == 0 and "300 recorded questions" in result.output
+
+
+RECORDED = RecordedPart(
+    300,
+    64,
+    8,
+    {},
+    {"okg": 12.0, "uniform": 48.0},
+    {"okg": 0.9, "uniform": 0.83},
+    (7.0, 1.5),
+    (),
+)
+
+
+def crossing_at(ours, theirs):
+    return replace(RECORDED, crossings={"okg": ours, "uniform": theirs})
+
+
+def test_the_title_is_what_is_saved():
+    assert RECORDED.title == "The same vote for 25% of the traces"
+    assert crossing_at(48.0, 48.0).title == "okg and uniform on 300 recorded questions"
+    assert crossing_at(None, 48.0).title == "okg and uniform on 300 recorded questions"
+
+
+def test_the_sentences_say_what_is_counted_and_both_ends():
+    words = " ".join(RECORDED.sentences)
+    assert "the same answer as all 64?" in words
+    after = "95% of the answers are the same after 12.0 traces per question with okg, after 48.0 traces per question"
+    assert f"{after} with uniform." in words
+    assert "With 8 traces per question: 90.0% with okg, 83.0% with uniform (+7.0 ± 1.5 points over 5 draws)." in words
+    assert "never with uniform." in crossing_at(12.0, None).sentences[1]
+
+
+def test_a_unanimous_pool_leaves_nothing_to_save():
+    pool = Pool("toy", tuple(PooledQuestion(f"q{i}", ("A",) * 16) for i in range(6)))
+    recorded = compare_recorded(pool)
+    assert (recorded.questions, recorded.size, recorded.mean_budget) == (6, 16, 8)
+    ours, theirs = recorded.crossings.values()
+    assert ours == theirs <= 1.0 and recorded.gain == (0.0, 0.0)
+    assert recorded.title == "okg and uniform on 6 recorded questions"
+    assert [(group.label, group.questions) for group in recorded.classes] == [("nearly all agree (over 90 %)", 6)]
+
+
+def test_the_traces_go_where_answers_differ():
+    easy = [PooledQuestion(f"e{i}", ("A",) * 64) for i in range(6)]
+    hard = [PooledQuestion(f"h{i}", ("A", "B") * 30 + ("A",) * 4) for i in range(6)]
+    easy_class, hard_class = compare_recorded(Pool("toy", (*easy, *hard))).classes
+    assert easy_class.traces["okg"] < hard_class.traces["okg"]
+    assert easy_class.traces["uniform"] == hard_class.traces["uniform"] == 8.0
+    shares = [group.traces["okg"] * group.questions for group in (easy_class, hard_class)]
+    assert sum(shares) == pytest.approx(8 * 12)
+
+
+def test_live_answers_are_told_with_all_their_votes():
+    row = Answer("sum-2-3", "5", {"5": 3.0, "6": 1.0}, 0.9, 4)
+    live = LivePart("A model.", (row,), {"sum-2-3": "5"})
+    sink = io.StringIO()
+    print_live(live, Console(file=sink, width=100))
+    assert "What is 2 + 3? 5 (certain 90%): 5 ×3, 6 ×1" in sink.getvalue()
+    assert "1 of 1 votes are those" in sink.getvalue()
+
+
+def test_without_a_model_the_reason_stands_alone():
+    sink = io.StringIO()
+    print_live(LivePart("No model."), Console(file=sink, width=100))
+    assert sink.getvalue() == "\nLive: No model.\n"

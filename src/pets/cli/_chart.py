@@ -9,8 +9,6 @@ import plotext
 from pets.cli._terminal import terminal_text
 from pets.report.style import FIXED, PALETTE
 
-__all__ = ["ChartLine", "draw_chart"]
-
 MARKS = "•x+o#"  # of lines without colour
 CUBE = (0x00, 0x5F, 0x87, 0xAF, 0xD7, 0xFF)  # the levels of red, green and blue that terminals of 256 colours have
 HEIGHT = 17

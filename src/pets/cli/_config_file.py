@@ -30,8 +30,6 @@ import click
 from pets.errors import InputError
 from pets.tabular import atomic_write
 
-__all__ = ["FILE_NAME", "HARMLESS", "SHARED", "ConfigFile"]
-
 FILE_NAME = "pets.toml"
 # fmt: off
 SHARED = frozenset({

@@ -34,8 +34,6 @@ from pets.cli._messages import Messages, message_options
 from pets.cli._terminal import echo, terminal_text
 from pets.errors import InputError
 
-__all__ = ["GroupedOption", "Verb", "VerbGroup", "named_options", "option", "refuse_others", "verb", "verb_group"]
-
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"

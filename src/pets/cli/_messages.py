@@ -14,8 +14,6 @@ import click
 from pets.cli._terminal import terminal_text
 from pets.errors import InputError
 
-__all__ = ["Messages", "message_options"]
-
 LOGGER = logging.getLogger("pets")
 ALREADY_SHOWN = ("pets.gateway", "uvicorn")  # `pets serve` writes these to stderr by itself
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.I)

@@ -13,8 +13,6 @@ from pets.lab import LabelledPool, read_answers
 from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
 
-__all__ = ["MixedPools", "PoolFieldOptions", "PoolOptions", "parse_pool_fields"]
-
 FIELDS = option(
     "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
     "give it again for more.",

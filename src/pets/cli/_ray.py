@@ -23,8 +23,6 @@ from pets.samplers.ray import ActorSize, RaySampler, start_actors
 from pets.samplers.vllm_engine import OWN_SETTINGS, VllmSampler
 from pets.store import Store
 
-__all__ = ["CLUSTER_HELP", "RayOptions", "connect"]
-
 CLUSTER_HELP = (
     "The head node's HOST:PORT; without one, the cluster of RAY_ADDRESS or of this machine, else one that is started "
     "here for as long as it takes."

@@ -30,29 +30,6 @@ from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
 from pets.tabular import read_rows, suffix_of
 
-__all__ = [
-    "ANSWER_COLUMNS",
-    "INTERRUPTED",
-    "NOTHING_ANSWERED",
-    "add_kept_words",
-    "answered_words",
-    "answers_in",
-    "clock",
-    "given_up_words",
-    "interruptible",
-    "is_terminal",
-    "kept_words",
-    "lost_words",
-    "outage_words",
-    "print_choice",
-    "progress_table",
-    "remarks",
-    "run_engine",
-    "watch_outages",
-    "watched_by",
-    "write_answers",
-]
-
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 INTERRUPTED = 128 + signal.SIGINT  # exit codes
 NOTHING_ANSWERED = 1

@@ -16,8 +16,6 @@ from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from
 from pets.tabular import Record
 from pets.tabular.reading import FileRow, UnreadableRowsError, separated_rows, sniffed_suffix
 
-__all__ = ["lines", "problems_in", "replayed_problem", "spoken_problem"]
-
 AHEAD = 64  # lines read before they are wanted
 CHUNK = 1 << 16
 LONGEST = 1 << 24  # bytes of a line: a stream without line ends must not fill the memory

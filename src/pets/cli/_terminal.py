@@ -6,8 +6,6 @@ import sys
 
 import click
 
-__all__ = ["echo", "echo_drawing", "json_line", "terminal_text"]
-
 # C0 and C1 controls, line and paragraph separators, what turns the direction of writing or hides in it.
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 

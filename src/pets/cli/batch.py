@@ -15,7 +15,6 @@ from pets.cli._run import kept_words, write_answers
 from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
-    DEFAULT_STORE,
     FILE,
     HEADER,
     AnswerOptions,
@@ -33,8 +32,7 @@ from pets.openai.batch import BatchJob, BatchReplies, custom_id
 from pets.openai.headers import parse_headers
 from pets.samplers.batch import BatchSampler, FileBatches, OpenAIBatches
 from pets.store import RunSettings, Store
-
-__all__ = ["batch"]
+from pets.store.database import DEFAULT_STORE
 
 NO_SERVER = "http://localhost/v1"  # that requests would go to; nothing is sent
 NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets batch write ...; do ...; done`

@@ -1,32 +1,127 @@
-"""``pets demo``: what okg saves on recorded traces, then okg on a small real model."""
+"""``pets demo``: what okg saves on recorded traces, then okg on a small real model; printed, and as a page."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, verb
-from pets.cli._output import SafeConsole, check_output
-from pets.cli.demo_report import OURS, LivePart, compare_recorded, print_live, print_recorded, write_page
+from pets.cli._output import SafeConsole, check_output, make_table, print_table, write_page
+from pets.cli._terminal import echo_drawing
 from pets.cli.options import FILE
 from pets.core.tally import majority
-from pets.engine import Engine
+from pets.engine import Answer, Engine
 from pets.engine.budget import Amount
 from pets.errors import InputError, LocalModelError
+from pets.lab import PoolResult, read_answers, replay, traces_at_mean
 from pets.pools import Pool, load
 from pets.questions import question_set
 from pets.report import charts_library
+from pets.report.curves import Bound, Series, curve_panel, series
+from pets.report.difficulty import leader_share
+from pets.report.page import Page, Tile, VotedQuestion
+from pets.report.style import colour_of, line_styles
 from pets.samplers.local import LocalSampler
 
-__all__ = ["DemoOptions", "demo", "run_demo"]
-
+OURS, THEIRS = POLICIES = ("okg", "uniform")
+REPETITIONS = 5
+LEVEL = 0.95
+MEAN_BUDGET = 8  # traces per question at which the two are compared
+CLASSES = (
+    ("nearly all agree (over 90 %)", 0.9),
+    ("most agree (60 to 90 %)", 0.6),
+    ("an answer leads (33 to 60 %)", 1 / 3),
+    ("no answer has a third", 0.0),
+)
+"""How difficult a question is, by the share of its recorded votes that the leading answer has at least."""
 MODEL = "SmolLM2-135M-Instruct"
 IN_FLIGHT = 16
 SEED = 1  # the shipped pool was recorded with 0: a live demo draws other traces than those it is judged by
 LIVE_LIMIT_S = 45.0  # after which no further trace is launched: a slow machine shows fewer
+
+
+@dataclass(frozen=True, slots=True)
+class DifficultyClass:
+    """Questions of one difficulty, and the traces per question that each policy gave them."""
+
+    label: str
+    questions: int
+    traces: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPart:
+    """Both policies on the same recorded traces: self-consistency against traces per question, and after a mean budget.
+
+    ``crossings`` are the traces at which a policy's mean curve reaches the level, ``None`` where it never does.
+    """
+
+    questions: int
+    size: int
+    mean_budget: int
+    curves: Mapping[str, Series]
+    crossings: Mapping[str, float | None]
+    consistency: Mapping[str, float]
+    gain: tuple[float, float]
+    classes: tuple[DifficultyClass, ...]
+
+    @property
+    def title(self) -> str:
+        """What is saved, where something is."""
+        ours, theirs = (self.crossings[policy] for policy in POLICIES)
+        if ours is None or theirs is None or ours >= theirs:
+            return f"{OURS} and {THEIRS} on {self.questions} recorded questions"
+        return f"The same vote for {ours / theirs:.0%} of the traces"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The results in whole sentences; the first defines what is counted."""
+        ends = (f"{_after(traces)} with {policy}" for policy, traces in self.crossings.items())
+        shares = (f"{self.consistency[policy]:.1%} with {policy}" for policy in POLICIES)
+        mean, deviation = self.gain
+        question = f"How often does a vote over fewer of these traces give the same answer as all {self.size}?"
+        points = f"{mean:+.1f} ± {deviation:.1f} points over {REPETITIONS} draws"
+        return (
+            f"{self.questions} questions, {self.size} recorded traces drawn of each. {question}",
+            f"{LEVEL:.0%} of the answers are the same {', '.join(ends)}.",
+            f"With {self.mean_budget} traces per question: {', '.join(shares)} ({points}).",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LivePart:
+    """What the live model did, in words, and its answers beside the vote of all recorded traces."""
+
+    words: str
+    answers: tuple[Answer, ...] = ()
+    population: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """How many of the answers are the recorded vote."""
+        same = sum(answer.answer is not None and answer.answer == self.population[answer.id] for answer in self.answers)
+        return f"{same} of {len(self.answers)} votes are those of the traces that were recorded earlier."
+
+    def questions(self) -> tuple[VotedQuestion, ...]:
+        """Every question, in the order of the set."""
+        texts = {problem.id: str(problem.prompt.content) for problem in question_set("starter").problems}
+        return tuple(
+            VotedQuestion(
+                row.id,
+                texts[row.id].rsplit("Question: ", 1)[1].removesuffix("\nAnswer:"),
+                row.answer,
+                tuple(row.votes.items()),
+                row.certificate,
+                (f"recorded vote: {self.population[row.id] or 'none'}", f"right: {row.gold}"),
+            )
+            for row in self.answers
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +167,7 @@ def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
     except InputError as error:  # all of it was shown: the page is an extra, as what draws it is
         words.print(f"No page was written: {error}", soft_wrap=True, markup=False)
         return
-    write_page(options.report, recorded, live)
+    write_page(options.report, demo_page(recorded, live), "--report")
     words.print(f"Page with all of this: {options.report}", soft_wrap=True, markup=False)  # a path stays in one piece
 
 
@@ -106,3 +201,110 @@ async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
     cut = "" if solution.complete else f", cut short after {LIVE_LIMIT_S:.0f} seconds"
     words = f"{MODEL} on this machine, the first {len(problems)} questions of the set, {spent} as okg decides{cut}."
     return LivePart(words, answers, population)
+
+
+def compare_recorded(pool: Pool) -> RecordedPart:
+    """Both policies on the same draws of the pool, a few times."""
+    (replayed,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
+    results = {policy: replayed.result(policy) for policy in POLICIES}
+    crossings = {policy: traces_at_mean(result, LEVEL) for policy, result in results.items()}
+    mean_budget = min(MEAN_BUDGET, replayed.size)
+    at = mean_budget * replayed.questions
+    gain = 100 * (results[OURS].consistency[:, at] - results[THEIRS].consistency[:, at])
+    return RecordedPart(
+        replayed.questions,
+        replayed.size,
+        mean_budget,
+        {policy: series(result, result.consistency) for policy, result in results.items()},
+        {policy: traces if np.isfinite(traces) else None for policy, traces in crossings.items()},
+        {policy: float(result.consistency[:, at].mean()) for policy, result in results.items()},
+        (float(gain.mean()), float(gain.std(ddof=1))),
+        _classes(pool, replayed, at),
+    )
+
+
+def _classes(pool: Pool, replayed: PoolResult, at: int) -> tuple[DifficultyClass, ...]:
+    """What each policy gave to questions of each difficulty after ``at`` traces."""
+    shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
+    means = {
+        policy: np.mean([allocation.at(at) for allocation in replayed.result(policy).allocations], axis=0)
+        for policy in POLICIES
+    }
+    classes, above = [], 1.1
+    for label, least in CLASSES:
+        members = (shares >= least) & (shares < above)
+        above = least
+        if members.any():
+            traces = {policy: float(given[members].mean()) for policy, given in means.items()}
+            classes.append(DifficultyClass(label, int(members.sum()), traces))
+    return tuple(classes)
+
+
+def print_recorded(recorded: RecordedPart, console: Console) -> None:
+    """Print the sentences, the curves, and where the traces went."""
+    console.print(f"{recorded.title}\n", style="bold", markup=False)
+    for sentence in recorded.sentences:
+        console.print(sentence, markup=False)
+    lines = [ChartLine(policy, line.traces.tolist(), line.mean.tolist()) for policy, line in recorded.curves.items()]
+    title = "\nquestions with the vote of all traces, against traces per question"
+    echo_drawing(draw_chart(title, lines, console.width, colour=console.is_terminal))
+    rows = [
+        [group.label, str(group.questions), *(f"{traces:.1f}" for traces in group.traces.values())]
+        for group in recorded.classes
+    ]
+    print_table(make_table(["agreement"], ["questions", *POLICIES], rows, title=_allocation_title(recorded)), console)
+
+
+def print_live(live: LivePart, console: Console) -> None:
+    """Print every question with its votes."""
+    console.print(f"\nLive: {live.words}", markup=False)
+    for question in live.questions():
+        answer = "no answer" if question.answer is None else question.answer
+        chance = f"certain {question.certificate or 0.0:.0%}"
+        console.print(f"  {question.text} {answer} ({chance}): {question.counts()}", markup=False)
+    if live.answers:
+        console.print(live.verdict, markup=False)
+
+
+def demo_page(recorded: RecordedPart, live: LivePart) -> str:
+    """The same as a page of HTML."""
+    recorded_note = f"Recorded part: {REPETITIONS} draws; bands are one standard deviation over them"
+    notes = (
+        f"{recorded_note}. Both policies see the same traces.",
+        "The model has 135 million parameters and is often wrong: more traces show what it thinks, not what is right.",
+        "The live questions are the first of the set, none left out.",
+        "Certificate: the probability that the answer is the vote over infinitely many traces.",
+        "Recorded vote: that of 128 traces.",
+    )
+    page = Page(recorded.title, " ".join(recorded.sentences))
+    page.tiles(_tiles(recorded))
+    styles = line_styles(POLICIES)
+    curves, name = [*recorded.curves.values()], "questions with the answer of all traces"
+    panel = curve_panel(curves, styles, name, recorded.size, [Bound(LEVEL, "level")])
+    page.charts([panel], " ".join(recorded.sentences))
+    page.section("Where the traces went", _allocation_title(recorded))
+    most = max((traces for group in recorded.classes for traces in group.traces.values()), default=1.0)
+    for group in recorded.classes:
+        bars = [(policy, colour_of(policy), traces) for policy, traces in group.traces.items()]
+        page.bars(group.label, f"{group.questions} questions", bars, most)
+    page.section("Live, on this machine", f"{live.words} {live.verdict}" if live.answers else live.words)
+    page.questions(live.questions())
+    page.section("What this is")
+    page.notes(notes)
+    return page.html()
+
+
+def _tiles(recorded: RecordedPart) -> list[Tile]:
+    note = f"traces per question for {LEVEL:.0%} of the answers"
+    return [
+        Tile(policy, "never" if traces is None else f"{traces:.1f}", note, headline=policy == OURS)
+        for policy, traces in recorded.crossings.items()
+    ]
+
+
+def _after(traces: float | None) -> str:
+    return "never" if traces is None else f"after {traces:.1f} traces per question"
+
+
+def _allocation_title(recorded: RecordedPart) -> str:
+    return f"Traces per question, {recorded.mean_budget} on average, by how much the recorded traces agree."

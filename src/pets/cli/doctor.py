@@ -29,8 +29,6 @@ from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling
 
-__all__ = ["doctor"]
-
 FAULTY = 1  # the exit code
 LIMIT_STEP = 500  # tokens
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16

@@ -1,23 +1,31 @@
-"""``pets fit``: a plan for a stream, from a recorded pool."""
+"""``pets fit`` and ``pets plan``: a plan for a stream from a recorded pool, and a look at one."""
 
+import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import click
+import numpy as np
+from rich.table import Table
 
-from pets.cli._groups import option, verb
-from pets.cli._output import check_output
+from pets.cli._chart import ChartLine, draw_chart
+from pets.cli._groups import option, verb, verb_group
+from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
-from pets.cli._terminal import echo
+from pets.cli._terminal import echo, echo_drawing
 from pets.cli.options import FILE
-from pets.core.patterns import K0
+from pets.core.patterns import K0, NAMES
+from pets.core.prior import STRENGTHS
 from pets.errors import InputError
-from pets.plans import fit_plan, plan_text, write_plan
+from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file
 from pets.pools import pool_files
 
-__all__ = ["fit"]
+PIPE_WIDTH = 100  # columns where stdout is no terminal
+BAR_WIDTH = 20  # characters of a full bar
+PRICED_MEAN_BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +91,74 @@ def _check_replaces_plan(path: Path | None) -> None:
     """Refuse to write over a file that holds something else than a plan."""
     if path is not None and path.is_file() and path.stat().st_size and not is_plan_file(path):
         raise InputError(f'"{path}" is there already and is no plan: it stays as it is. Choose another file for -o.')
+
+
+@verb_group()
+def plan() -> None:
+    """Plans for streams, as `pets fit` makes them."""
+
+
+@plan.verb()
+@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path, dir_okay=False))
+def show(path: Path) -> None:
+    """Draw a plan: its grids, their shares, curves and budgets, the prices and the prior."""
+    fitted = read_plan(path)
+    console = table_console(PIPE_WIDTH)
+    console.print(_title(fitted), soft_wrap=True)
+    print_table(_grids(fitted), console)
+    echo_drawing(_curves(fitted, console.width, colour=sys.stdout.isatty()))
+    if fitted.prices is not None:
+        print_table(_prices(fitted), console)
+    print_table(_prior(fitted), console)
+
+
+def _title(fitted: StreamPlan) -> str:
+    source = fitted.provenance
+    rounds = f"{fitted.rounds} rounds" if fitted.rounds else "one trace at a time"
+    answers = source.answer if source.options is None else f"{source.answer}, {source.options} options"
+    zone = f", zone {fitted.zone:g}" if fitted.zone else ""
+    return (
+        f"{fitted.mean_budget:g} traces per question on average, {fitted.cap} at most, {rounds}{zone}\n"
+        f'from pool "{source.pool}": {source.questions:,} questions, {source.traces:,} traces ({answers}), '
+        f"{source.digest}, pets {source.pets}, seed {source.seed}\n"
+        f"one shot after the warm-up would reach self-consistency {fitted.expected:.3f}"
+    )
+
+
+def _grids(fitted: StreamPlan) -> Table:
+    rows = []
+    for j, name in enumerate(NAMES):
+        share, a, b, voting = fitted.grid.rows[j]
+        budget = fitted.budget_of(j)
+        reached = voting * float(fitted.grid.curves[j].curve(budget))
+        bar = "█" * round(BAR_WIDTH * share)
+        cells = (f"{a:.3f}", f"{b:.3f}", f"{voting:.2f}", f"{budget:.1f}", f"{reached:.3f}")
+        rows.append((name, f"{bar:<{BAR_WIDTH}} {share:6.1%}", *cells))
+    numbers = ("a", "b", "voting", "budget", "self-consistency")
+    return make_table(("votes", "share of the stream"), numbers, rows, title="grids: what four warm-up traces show")
+
+
+def _curves(fitted: StreamPlan, width: int, colour: bool) -> str:
+    """Self-consistency of every grid against its traces."""
+    traces = np.arange(K0, fitted.cap + 1).tolist()
+    lines = [ChartLine(name, traces, curve.tolist()) for name, curve in zip(NAMES, fitted.grid.SC(traces), strict=True)]
+    return draw_chart("self-consistency against traces, by the votes of the first four", lines, width, colour=colour)
+
+
+def _prices(fitted: StreamPlan) -> Table:
+    assert fitted.prices is not None
+    within_cap = {float(budget) for budget in PRICED_MEAN_BUDGETS if budget <= fitted.cap}
+    budgets = sorted(within_cap | {fitted.mean_budget})
+    rows = [(f"{budget:g}", f"{math.exp(fitted.prices.log_price(budget)):.2e}") for budget in budgets]
+    title = "prices: a question stops when its gain per trace is under the price"
+    return make_table((), ("mean traces left per question", "price"), rows, title=title)
+
+
+def _prior(fitted: StreamPlan) -> Table:
+    edges, rows = [0.0, *fitted.prior.edges, math.inf], []
+    for shares, low, high in zip(fitted.prior.shares, edges, edges[1:], strict=False):
+        whole = len(fitted.prior.shares) == 1
+        name = "any" if whole else f"over {low:,.0f}" if high == math.inf else f"to {high:,.0f}"
+        rows.append((name, *(f"{share:.2f}" for share in shares)))
+    title = "prior: shares of the strengths at which the model's answers scatter"
+    return make_table(("mean tokens of a trace",), [f"{strength:g}" for strength in STRENGTHS], rows, title=title)

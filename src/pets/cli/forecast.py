@@ -13,7 +13,6 @@ from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, verb
 from pets.cli._output import SafeConsole
 from pets.cli._terminal import echo, echo_drawing
-from pets.cli.options import DEFAULT_STORE
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
 from pets.engine.progress import PRIOR_QUESTIONS, sampled
@@ -23,8 +22,7 @@ from pets.lab import replay
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy
 from pets.store import Store
-
-__all__ = ["forecast"]
+from pets.store.database import DEFAULT_STORE
 
 
 @dataclass(frozen=True, slots=True)

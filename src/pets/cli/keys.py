@@ -18,8 +18,6 @@ from pets.gateway.auth import KeyStore, unit_shown
 from pets.store.database import is_shared, shown_location
 from pets.store.store import open_database
 
-__all__ = ["keys"]
-
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 

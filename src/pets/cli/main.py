@@ -16,8 +16,6 @@ from pets.cli._config_file import ConfigFile
 from pets.cli._terminal import echo
 from pets.errors import PetsError
 
-__all__ = ["VERBS", "cli", "main"]
-
 VERBS: Mapping[str, str] = {
     "batch": "Write, read and cancel the waves of a run by batch jobs.",
     "demo": "Show what okg saves, recorded and live.",
@@ -57,7 +55,7 @@ Words used here:
 """
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell expects it
-MODULES = {"top-up": "solve"}  # verbs that live in another verb's file
+MODULES = {"plan": "fit", "top-up": "solve"}  # verbs that live in another verb's file
 
 
 class LazyGroup(click.Group):

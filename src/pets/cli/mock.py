@@ -15,8 +15,6 @@ from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, Pool
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
-__all__ = ["mock"]
-
 
 @dataclass(frozen=True, slots=True)
 class MockAnswerOptions:

@@ -28,28 +28,6 @@ from pets.questions import QuestionSet, find_questions, parse_fields
 from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
-__all__ = [
-    "CODE",
-    "DEFAULT_STORE",
-    "FILE",
-    "HEADER",
-    "KEEP_GOING",
-    "KEY_ENV",
-    "NO_DIALECT",
-    "AnswerOptions",
-    "KeptRunOptions",
-    "LocalModelOptions",
-    "ModelOptions",
-    "OutputOptions",
-    "QuestionOptions",
-    "SamplingOptions",
-    "StoreOptions",
-    "StoredAnswerOptions",
-    "StoredRunOptions",
-    "parse_json_option",
-    "read_keys",
-]
-
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
 FILE = click.Path(path_type=Path, dir_okay=False)
 NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}

@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import click
-from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import count, print_rows
+from pets.cli._output import count, make_table, print_rows, print_table
 from pets.cli._pools import PoolFieldOptions, PoolOptions
-from pets.cli._tables import print_table
 from pets.cli._terminal import echo
 from pets.lab import relabelled
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
-
-__all__ = ["pools"]
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
@@ -115,21 +111,16 @@ def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOpt
 
 
 def _print_table(summaries: Sequence[Summary]) -> None:
-    table = Table()
-    table.add_column("pool", overflow="fold")
-    table.add_column("kind")
-    for name in ("questions", "traces", "answers", "pass@1", "vote", "unanimous", "leader", "no answer"):
-        table.add_column(name, justify="right")
+    numbers = ["questions", "traces", "answers", "pass@1", "vote", "unanimous", "leader", "no answer"]
     extras = []
     if any(summary.tokens_mean is not None for summary in summaries):
         extras.append(_tokens)
-        table.add_column("tokens: mean, p95", justify="right")
+        numbers.append("tokens: mean, p95")
     if any(summary.confidence_missing is not None for summary in summaries):
         extras.append(_confidence)
-        table.add_column("confidence (missing)", justify="right")
-    for summary in summaries:
-        table.add_row(*_cells(summary), *(extra(summary) for extra in extras))
-    print_table(table)
+        numbers.append("confidence (missing)")
+    rows = ([*_cells(summary), *(extra(summary) for extra in extras)] for summary in summaries)
+    print_table(make_table(("pool", "kind"), numbers, rows))
 
 
 def _cells(summary: Summary) -> list[str]:

@@ -15,8 +15,6 @@ from pets.questions import named_sets, question_set
 from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
 
-__all__ = ["questions"]
-
 
 @dataclass(frozen=True, slots=True)
 class SetOptions:

@@ -13,12 +13,12 @@ from pets.cli._output import (
     check_rows_output,
     count,
     print_rows,
+    print_table,
     progress_bar,
     write_output,
 )
 from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
-from pets.cli._tables import print_table
 from pets.cli._terminal import echo
 from pets.confidence import Kind
 from pets.errors import InputError
@@ -40,8 +40,6 @@ from pets.report import (
     save,
 )
 from pets.report.style import Chart
-
-__all__ = ["replay"]
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "lead", "its_adaptive", "dsc")
 DEFAULT_ONLINE = ("online_grid", "price", "price:rounds=3")

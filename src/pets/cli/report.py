@@ -7,16 +7,14 @@ from typing import ClassVar
 import click
 
 from pets.cli._groups import option, verb
-from pets.cli._output import check_output
+from pets.cli._output import check_output, write_page
 from pets.cli._terminal import echo
-from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
-from pets.errors import InputError
+from pets.cli.options import FILE, StoredAnswerOptions, StoreOptions
 from pets.report.replay_report import read_rows, replay_page
 from pets.report.run_report import run_page
 from pets.report.style import charts_library
 from pets.store import Store
-
-__all__ = ["report"]
+from pets.store.database import DEFAULT_STORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,5 @@ def report(what: str, source: StoreOptions, answers: StoredAnswerOptions, page: 
     else:
         with Store.open(source.store or DEFAULT_STORE, create=False) as store:
             html = run_page(store.view(what, code=answers.answer))
-    try:
-        page.output.write_text(html, "utf-8")
-    except OSError as error:
-        raise InputError(f'"{page.output}" cannot be written ({error.strerror}); name another with -o.') from None
+    write_page(page.output, html, "-o")
     echo(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.", err=True)

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import click
-from rich.table import Table
 
 from pets.cli._groups import option, verb_group
-from pets.cli._output import check_rows_output, count, write_output
+from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
-from pets.cli._tables import print_table
 from pets.cli._terminal import echo, json_line
-from pets.cli.options import DEFAULT_STORE, FILE, StoredAnswerOptions, StoreOptions
+from pets.cli.options import FILE, StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
@@ -28,9 +26,8 @@ from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
 from pets.store import RunSummary, RunView, Store, StoredTrace
+from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
-
-__all__ = ["runs"]
 
 Export = Literal["results", "traces", "pool"]
 Facts = Mapping[str, Any]
@@ -226,9 +223,7 @@ def _print_list(summaries: list[RunSummary]) -> None:
     if not summaries:
         echo("The store holds no run yet.", err=True)
         return
-    table = Table("run", "when", "state")
-    for name in ("questions", "spent", "budget"):
-        table.add_column(name, justify="right")
+    table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
     for name in ("policy", "model", "set"):
         table.add_column(name, overflow="fold")
     for run in summaries:
@@ -455,15 +450,14 @@ def _side(view: RunView, answers: list[Answer]) -> Facts:
 
 def _print_comparison(facts: Facts) -> None:
     """Print the two runs in a table, whether they differ by more than chance, and where their answers differ."""
-    table = Table("run", "model", "policy")
     columns = ["questions", "answered", "accuracy", "traces", "tokens"]
     if any(side["cost"] is not None for side in facts["runs"]):
         columns.append("cost")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for side in facts["runs"]:
-        table.add_row(str(side["run"]), side["model"], side["policy"], *(_side_cell(side, name) for name in columns))
-    print_table(table)
+    names = ("run", "model", "policy")
+    rows = [
+        [*(str(side[name]) for name in names), *(_side_cell(side, name) for name in columns)] for side in facts["runs"]
+    ]
+    print_table(make_table(names, columns, rows))
     different = len(facts["differences"])
     verb = "differs" if different == 1 else "differ"
     echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
@@ -491,12 +485,10 @@ def _side_cell(side: Facts, name: str) -> str:
 
 
 def _print_differences(differences: list[dict[str, Any]]) -> None:
-    table = Table(title="Answers that differ", title_justify="left")
-    for name in ("question", "first", "second", "gold"):
-        table.add_column(name, overflow="fold")
-    for difference in differences[:DIFFERENCES_SHOWN]:
-        cells = (difference[name] for name in ("id", "first", "second", "gold"))
-        table.add_row(*("-" if cell is None else cell for cell in cells))
-    print_table(table)
+    rows = [
+        ["-" if difference[name] is None else difference[name] for name in ("id", "first", "second", "gold")]
+        for difference in differences[:DIFFERENCES_SHOWN]
+    ]
+    print_table(make_table(("question", "first", "second", "gold"), (), rows, title="Answers that differ"))
     if len(differences) > DIFFERENCES_SHOWN:
         echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)

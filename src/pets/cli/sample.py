@@ -22,8 +22,6 @@ from pets.engine.summary import wilson
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 
-__all__ = ["sample"]
-
 TOP_LOGPROBS = 20  # recorded with every trace: all kinds of confidence come from them
 
 

@@ -30,8 +30,6 @@ from pets.plans import Drift, read_plan
 from pets.registry import make_policy
 from pets.samplers.local import LocalSampler
 
-__all__ = ["SpendOptions", "serve"]
-
 SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SHOWN_MODELS = 8

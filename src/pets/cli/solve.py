@@ -15,7 +15,6 @@ from pets.cli._run import clock, given_up_words, is_terminal, run_engine
 from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
-    DEFAULT_STORE,
     HEADER,
     KEEP_GOING,
     KEY_ENV,
@@ -42,8 +41,7 @@ from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
 from pets.registry import make_policy, spec_of
 from pets.samplers import Sampler
-
-__all__ = ["BudgetOptions", "PaceOptions", "run_config", "solve", "top_up"]
+from pets.store.database import DEFAULT_STORE
 
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",

@@ -63,8 +63,6 @@ from pets.questions.files import AUTO
 from pets.registry import make_answer_type
 from pets.samplers import Prompt, Sampling
 
-__all__ = ["stream"]
-
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64

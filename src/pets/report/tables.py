@@ -1,6 +1,6 @@
 """Tables for a terminal: the results of a replay for each pool, its certificates, and mixtures of models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
@@ -42,9 +42,7 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
     cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
     metrics = [metric for metric in COLUMNS.values() if any(row.metric == metric for row in of_pool)]
-    table = Table(title=_title(pool), caption=_caption(pool, of_pool), title_justify="left", caption_justify="left")
-    table.add_column("policy", overflow="fold")
-    table.add_column("setting")
+    table = _table(_title(pool), _caption(pool, of_pool), ["policy", "setting"])
     for name, metric in COLUMNS.items():
         if metric in metrics:
             table.add_column(name, justify="right")
@@ -64,11 +62,7 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
         "budgets and repetitions.\nA calibrated forecaster's error is under the null's 95 times in 100: with a coin "
         "per certificate, and with a coin per question."
     )
-    table = Table(title="certificates", caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("pool", overflow="fold")
-    table.add_column("policy", overflow="fold")
-    for name in SCORES:
-        table.add_column(name, justify="right")
+    table = _table("certificates", caption, ["pool", "policy"], SCORES)
     kinds = dict.fromkeys((pool, policy, metric.startswith("zone_")) for pool, policy, metric in cells)
     for pool, policy, zone in kinds:
         scores = [cells[pool, policy, ("zone_" if zone else "") + metric] or 0.0 for metric in SCORES.values()]
@@ -79,12 +73,9 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
 
 def mixture_table(lab: MixtureLab, shown: int) -> Table:
     """The accuracy of the vote after each number of traces, and its tokens: the first candidates, a row each."""
-    caption = "accuracy of the vote after so many traces per question, and their tokens where they are recorded"
+    caption = "accuracy of the vote after each number of traces per question, and their tokens where they are recorded"
     title = f"{lab.name}: {lab.questions} questions with gold"
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("models", overflow="fold")
-    for size in lab.sizes:
-        table.add_column(str(size), justify="right")
+    table = _table(title, caption, ["models"], map(str, lab.sizes))
     for candidate in lab.candidates[:shown]:
         accuracies = candidate.correct.mean(axis=0).tolist()
         tokens = [None] * len(accuracies) if candidate.tokens is None else candidate.tokens.mean(axis=0).tolist()
@@ -99,9 +90,7 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
         "best mixture, the better of both; the mixture less the single model, with its 95 % interval over questions."
     )
     title = f"{lab.name}: chosen among {len(lab.candidates)} on one half, scored on the other"
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in ("traces", "single", "mixture", "either", "mixture less single"):
-        table.add_column(name, justify="right")
+    table = _table(title, caption, [], ["traces", "single", "mixture", "either", "mixture less single"])
     table.add_column("chosen most often", overflow="fold")
     for choice in choices:
         difference = f"{choice.difference:+.3f} ({choice.low:+.3f} to {choice.high:+.3f})"
@@ -111,6 +100,15 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
         )
         favourite = f"{choice.favourite} ({choice.share:.0%})"
         table.add_row(str(choice.size), single, mixture, f"{choice.either:.3f}", difference, favourite)
+    return table
+
+
+def _table(title: str, caption: str, names: Iterable[str], numbers: Iterable[str] = ()) -> Table:
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
     return table
 
 
