@@ -39,7 +39,7 @@ from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import load
 from pets.prompts import Completion, Prompt, is_cut
-from pets.questions.starter import FACT_SHOTS, SAMPLING, starter
+from pets.questions.starter import SAMPLING, starter
 from pets.samplers import Seeds
 from pets.samplers.local import LocalSampler
 from pets.types import Question, SoftVote, Trace
@@ -51,6 +51,12 @@ MEAN_BUDGET = 20
 POINTS_PER_TRACE = 4  # at which verdicts are looked at
 CERTIFIED_AT = (2, 4, 8)
 BOOTSTRAPS = 200
+SHOTS = {
+    "What is the capital of Italy?": "Rome",
+    "Which animal says moo?": "cow",
+    "What is the opposite of up?": "down",
+    "Which gas do we breathe to stay alive?": "oxygen",
+}
 
 Ballots = list[tuple[str | None, SoftVote | None]]
 Change = Callable[[np.random.Generator, Ballots], Ballots]
@@ -218,7 +224,7 @@ def gives_nothing(pool: Sequence[Ballots], repetitions: int, level: float) -> di
 async def record(path: Path) -> None:
     """Record both forms with the local model."""
     facts = [(place, problem) for place, problem in enumerate(starter().problems) if problem.answer_type == "text"]
-    shots = "".join(f"Question: {question}\nAnswer: {gold}\n\n" for question, gold in FACT_SHOTS)
+    shots = "".join(f"Question: {question}\nAnswer: {gold}\n\n" for question, gold in SHOTS.items())
     forms = (("worked", "", replace(SAMPLING, max_tokens=2)), ("word", shots, replace(SAMPLING, max_tokens=8)))
     answers = {question.id: question.answers for question in load("starter").questions}
     seeds = Seeds(0)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pets.answers.base import AnswerType
 
-__all__ = ["gold_form", "gold_label"]
+__all__ = ["GSM8K_MARK", "gold_form", "gold_label"]
 
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
 GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number

@@ -2,8 +2,7 @@
 
 from pets.questions.files import parse_fields, read_questions, stream_questions, write_questions
 from pets.questions.problem import Problem, QuestionSet
-from pets.questions.sets import named_sets, question_set
-from pets.questions.sources import find_questions
+from pets.questions.sets import find_questions, named_sets, question_set
 
 __all__ = ["Problem", "QuestionSet", "find_questions", "named_sets", "parse_fields", "question_set"]
 __all__ += ["read_questions", "stream_questions", "write_questions"]

@@ -1,4 +1,7 @@
-"""The question sets that PETS knows by name. Another one is one more entry of :data:`BENCHMARKS`."""
+"""Questions by name: a file, a set that PETS knows, a data set of the Hugging Face hub, or stdin.
+
+Another set is one more entry of :data:`BENCHMARKS`.
+"""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,18 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
+from pets.answers.gold import GSM8K_MARK
 from pets.errors import InputError, PetsError
 from pets.prompts import Prompt, Sampling
-from pets.questions.files import LETTERS
-from pets.questions.hub import hub_rows, local_rows
+from pets.questions.files import LETTERS, STDIN, problems_of, read_questions, stdin_records
+from pets.questions.hub import HUB_PREFIX, hub_rows, local_rows, parse_hub_name
 from pets.questions.problem import Problem, QuestionSet
 from pets.questions.starter import starter
 from pets.tabular import Record
 
-__all__ = ["BENCHMARKS", "Benchmark", "named_sets", "question_set"]
+__all__ = ["BENCHMARKS", "Benchmark", "find_questions", "named_sets", "question_set"]
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
-GSM8K_MARK = "####"
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
@@ -154,6 +157,28 @@ def named_sets() -> list[str]:
     ['aime24', 'aime25', 'brumo', 'gpqa', 'gsm8k', 'hmmt', 'math500', 'mmlu-pro', 'starter']
     """
     return sorted(["starter", *BENCHMARKS])
+
+
+def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) -> QuestionSet:
+    """The questions that ``source`` names: a file, a set, ``hf:org/name[/config][:split]``, or ``-`` for stdin.
+
+    >>> len(find_questions("starter").problems)
+    300
+    """
+    name = str(source)
+    if name == STDIN:
+        return QuestionSet("stdin", tuple(problems_of(stdin_records(), "questions on stdin", fields)))
+    if name.startswith(HUB_PREFIX):
+        repository, config, split = parse_hub_name(name)
+        return QuestionSet(repository, tuple(problems_of(hub_rows(repository, config, split), name, fields)))
+    if name in named_sets() and not fields:
+        return question_set(name)
+    path = Path(source)
+    if not path.exists():
+        if name in named_sets():
+            raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
+        raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
+    return read_questions(path, fields=fields)
 
 
 def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> QuestionSet:
