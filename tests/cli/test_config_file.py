@@ -1,6 +1,7 @@
 """``pets.toml`` and the environment: where options come from that nobody typed, and what is said about mistakes."""
 
 import os
+import shutil
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
@@ -55,6 +56,7 @@ group = click.Group(commands=[ask, several], context_settings={"auto_envvar_pref
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "pool.jsonl").write_text('{"id": "a", "gold": "A", "answers": ["A", "B"]}\n')
     monkeypatch.chdir(tmp_path / "below")
     monkeypatch.setattr(click, "get_app_dir", lambda _: str(tmp_path / "user"))
     return tmp_path
@@ -99,7 +101,7 @@ def test_an_option_above_all_tables_is_every_verbs_that_has_it(folder):
 
 
 def test_a_folder_that_is_gone_holds_no_file(folder):
-    (folder / "below").rmdir()
+    shutil.rmtree(folder / "below")
     assert ConfigFile.find(VERBS) is None
 
 
@@ -136,7 +138,7 @@ def test_help_shows_the_files_values(folder):
 def test_the_command_takes_the_nearest_file_or_the_one_that_is_named(folder):
     (folder / "pets.toml").write_text('[pools.show]\nformat = "json"\n')
     (folder / "other.toml").write_text("")
-    words = ("pools", "show", "starter")
+    words = ("pools", "show", "pool.jsonl")
     assert CliRunner().invoke(cli, words).stdout.startswith("{")
     assert not CliRunner().invoke(cli, ["--config", "../other.toml", *words]).stdout.startswith("{")
     assert not CliRunner().invoke(cli, words, env={"PETS_CONFIG": "../other.toml"}).stdout.startswith("{")
@@ -181,46 +183,42 @@ def commands(command, *words):
         yield from commands(below, *words, name)
 
 
-EVERY_OPTION = [
-    (words, option)
+EVERY_COMMAND = [
+    (words, [option for option in command.params if isinstance(option, click.Option)])
     for verb in VERBS
     for words, command in commands(cli.get_command(click.Context(cli), verb), verb)
-    for option in command.params
-    if isinstance(option, click.Option)
 ]
 
 
-@pytest.mark.parametrize(
-    ("words", "option"), EVERY_OPTION, ids=[".".join((*words, option.opts[-1])) for words, option in EVERY_OPTION]
-)
-def test_a_file_that_was_found_sets_what_is_harmless_and_is_refused_for_the_rest(folder, words, option):
-    name = option.opts[-1].lstrip("-")
-    text = f'[{".".join(words)}]\n{name} = "x"\n'
-    (folder / "pets.toml").write_text(text)
-    file = ConfigFile.find(VERBS)
-    if name in HARMLESS:
-        file.check_trusted()
-        kind = option.type
-        closed = option.is_flag or isinstance(kind, click.Choice | click.IntRange | click.FloatRange)
-        assert closed or kind in (click.INT, click.FLOAT) or name == "budget", f"{name} can name anything"
-    else:
-        with pytest.raises(InputError, match=f"sets {'.'.join(words)}.{name}, which may name servers"):
+@pytest.mark.parametrize(("words", "options"), EVERY_COMMAND, ids=[".".join(words) for words, _ in EVERY_COMMAND])
+def test_a_file_that_was_found_sets_what_is_harmless_and_is_refused_for_the_rest(folder, words, options):
+    for each in options:
+        name = each.opts[-1].lstrip("-")
+        (folder / "pets.toml").write_text(f'[{".".join(words)}]\n{name} = "x"\n')
+        file = ConfigFile.find(VERBS)
+        if name in HARMLESS:
             file.check_trusted()
-    ConfigFile.read(folder / "pets.toml", VERBS).check_trusted()  # named with --config
+            kind = each.type
+            closed = each.is_flag or isinstance(kind, click.Choice | click.IntRange | click.FloatRange)
+            assert closed or kind in (click.INT, click.FLOAT) or name == "budget", f"{name} can name anything"
+        else:
+            with pytest.raises(InputError, match=f"sets {'.'.join(words)}.{name}, which may name servers"):
+                file.check_trusted()
+        ConfigFile.read(folder / "pets.toml", VERBS).check_trusted()  # named with --config
 
 
 def test_every_harmless_option_is_one():
-    assert {option.opts[-1].lstrip("-") for _, option in EVERY_OPTION} >= HARMLESS
+    assert {option.opts[-1].lstrip("-") for _, options in EVERY_COMMAND for option in options} >= HARMLESS
 
 
-@pytest.mark.parametrize("words", [("pools", "show", "starter"), ("runs",), ("solve",), ("doctor",), ("keys", "list")])
-def test_a_file_that_was_found_is_refused_as_a_whole_by_every_verb(folder, words):
+@pytest.mark.parametrize("line", ["pools show pool.jsonl", "runs", "solve", "doctor", "keys list"])
+def test_a_file_that_was_found_is_refused_as_a_whole_by_every_verb(folder, line):
     """Also where the verb has no such option: half a file is not taken."""
     (folder / "pets.toml").write_text('[solve]\nseed = 1\n[serve]\nheader = "a: b"\n[doctor]\ntrust = true\n')
-    result = CliRunner().invoke(cli, words)
+    result = CliRunner().invoke(cli, line.split())
     assert isinstance(result.exception, InputError) and "sets serve.header" in str(result.exception)
     assert not result.stdout
-    named = CliRunner().invoke(cli, ["--config", "../pets.toml", "pools", "show", "starter"])
+    named = CliRunner().invoke(cli, ["--config", "../pets.toml", "pools", "show", "pool.jsonl"])
     assert named.exit_code == 0
 
 
@@ -231,7 +229,7 @@ def test_help_is_there_before_a_file_is_trusted(folder):
 
 def test_a_file_is_trusted_as_it_is_and_where_it_is(folder, monkeypatch):
     (folder / "pets.toml").write_text('endpoint = "http://there/v1\\u001b"\n')
-    show = ["pools", "show", "starter"]
+    show = ["pools", "show", "pool.jsonl"]
     result = CliRunner().invoke(cli, ["doctor", "--trust"])
     assert result.exit_code == 0 and r"endpoint = 'http://there/v1\x1b'" in result.stderr
     kept = folder / "user" / "trusted.json"

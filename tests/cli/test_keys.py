@@ -1,8 +1,5 @@
 """``pets keys`` from the shell."""
 
-import subprocess
-import sys
-
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -15,9 +12,8 @@ from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
 from pets.policies.online_grid import OnlineGrid
 
+from ..command import pets
 from ..waiting import PATIENCE_S
-
-MAIN = [sys.executable, "-m", "pets"]
 
 
 def test_keys_are_listed_and_revoked(tmp_path):
@@ -59,7 +55,7 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
 @pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])
 def test_a_store_that_is_not_there_is_not_made(tmp_path, words):
     store = tmp_path / "typo.db"
-    made = subprocess.run([*MAIN, "keys", *words, "--store", str(store)], capture_output=True, text=True, check=False)
+    made = pets("keys", *words, "--store", store)
     assert made.returncode == 2 and made.stdout == "" and len(made.stderr.splitlines()) == 1
     assert "typo.db" in made.stderr and "no such file" in made.stderr and not list(tmp_path.iterdir())
 

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from pets import __version__
 from pets.cli.main import VERBS, cli
 
+from ..command import pets
+
 HEAVY = ("numpy", "scipy", "httpx", "rich", "pets.core", "pets.cli.solve")
 
 RENAMED = [  # since version 0.1.0
@@ -31,10 +33,6 @@ RENAMED = [  # since version 0.1.0
 ]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "pets", *words], check=False, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("word", ["--version", "--help"])
 def test_version_and_help_import_no_verb(word):
     code = (
@@ -46,7 +44,7 @@ def test_version_and_help_import_no_verb(word):
 
 
 def test_the_version_is_the_packages():
-    assert run("--version").stdout.split()[-1] == __version__
+    assert pets("--version").stdout.split()[-1] == __version__
 
 
 def test_python_m_pets_is_the_command():
@@ -107,7 +105,7 @@ def test_a_mistyped_verb_is_answered_with_the_one_that_was_meant():
 
 
 def test_a_mistake_is_one_line_and_exit_2():
-    out = run("questions", "no-such-set")
+    out = pets("questions", "no-such-set")
     assert out.returncode == 2 and out.stderr.startswith("pets: ") and out.stderr.count("\n") == 1
-    unknown = run("slove")
+    unknown = pets("slove")
     assert unknown.returncode == 2 and "No such command 'slove'" in unknown.stderr

@@ -16,6 +16,7 @@ from pets.cli.main import cli
 from pets.mock import Faults
 from pets.questions import question_set
 
+from ..command import pets
 from ..waiting import PATIENCE_S, wait_until
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
@@ -36,13 +37,8 @@ def start(popen):
     return run
 
 
-def pets(*args, before=""):
-    command = [sys.executable, "-c", before + MAIN, "mock", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-def refused(*args, **rest):
-    result = pets(*args, **rest)
+def refused(*args):
+    result = pets("mock", *args)
     assert result.returncode == 2 and result.stdout == ""
     return result.stderr
 
@@ -154,8 +150,3 @@ def test_a_folder_of_several_pools_is_one_line(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text('{"id": "p1", "gold": "B", "answers": ["B"]}\n')
     line = refused(tmp_path)
     assert line.startswith("pets: ") and "holds 2 pools" in line and line.count("\n") == 1
-
-
-def test_without_the_extra_it_says_how_to_get_it():
-    line = refused(before="import sys; sys.modules['uvicorn'] = None; ")
-    assert line == 'pets: uvicorn is not installed. Try: pip install "pets-llm[mock]"\n'

@@ -3,14 +3,15 @@
 import csv
 import io
 import json
-import subprocess
-import sys
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.pools import read_pool
+from pets.pools import load, read_pool, write_pool
+
+from ..command import pets
 
 GOOD = {"id": "a", "gold": "A", "answers": ["A", "B", "A", None], "tokens": [10, 1200, 30, 0]}
 PAPER = {"id": 1, "answer": "7", "answers": ["7", ""], "trace_confidence": [{"mean_confidence": 4.5}, None]}
@@ -27,11 +28,6 @@ def folder(tmp_path):
 
 def run(*args):
     return CliRunner().invoke(cli, ["pools", *map(str, args)], catch_exceptions=False)
-
-
-def pets(*args):
-    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False)
 
 
 def test_show_prints_a_row_a_pool(folder):
@@ -126,10 +122,13 @@ def test_whole_texts_are_never_zeros_in_silence(texts):
     assert (row["kind"], row["vote_accuracy"], round(row["pass_at_1"], 3)) == ("number", 1.0, 0.667)
 
 
-def test_show_and_replay_mean_the_same_by_pass_at_1_and_vote():
-    row = json.loads(run("show", "starter", "--format", "json").stdout)
+def test_show_and_replay_mean_the_same_by_pass_at_1_and_vote(tmp_path):
+    starter = load("starter")
+    pool = tmp_path / "few.jsonl"
+    write_pool(replace(starter, questions=starter.questions[:16]), pool)
+    row = json.loads(run("show", pool, "--format", "json").stdout)
     few = ("--repetitions", "1", "--policy", "uniform", "--workers", "1", "--format", "json")
-    rows = CliRunner().invoke(cli, ["replay", "starter", *few], catch_exceptions=False).stdout.splitlines()
+    rows = CliRunner().invoke(cli, ["replay", str(pool), *few], catch_exceptions=False).stdout.splitlines()
     means = {row["metric"]: row["mean"] for row in map(json.loads, rows) if not row["policy"]}
     assert (row["pass_at_1"], row["vote_accuracy"]) == pytest.approx((means["pass_at_1"], means["vote_accuracy"]))
 

@@ -1,7 +1,5 @@
 """``--ray`` from the shell: what it refuses, in one line each; runs on a cluster: tests/e2e/test_ray.py."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -18,6 +16,8 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize
 from pets.samplers.vllm_engine import VllmSampler
 from pets.store import RunSettings, Store
+
+from ..command import pets
 
 SOLVE = ("solve", "starter", "--budget", "4x", "--no-store")
 
@@ -72,8 +72,7 @@ def test_a_run_goes_on_with_its_own_local_model_unless_actors_are_asked(tmp_path
 
 @pytest.mark.parametrize("verb", [("solve", "starter", "--model", "a.gguf"), ("replay", "starter")])
 def test_a_cluster_that_is_not_there_is_one_line_and_exit_2(verb, port):
-    command = [sys.executable, "-m", "pets", *verb, "--ray", f"127.0.0.1:{port}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = pets(*verb, "--ray", f"127.0.0.1:{port}")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"pets: nobody answers at 127.0.0.1:{port}") and result.stderr.count("\n") == 1
 

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow.parquet
@@ -12,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
+
+from ..command import pets
 
 POLICIES = ("--policy", "uniform", "--policy", "okg", "--policy", "asc")
 FEW = ("--repetitions", "2", "--pool-size", "12", "--workers", "1")
@@ -32,11 +32,6 @@ def folder(tmp_path):
 
 def run(*args):
     return CliRunner().invoke(cli, ["replay", *map(str, args)], catch_exceptions=False)
-
-
-def pets(*args):
-    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False)
 
 
 def test_a_table_has_a_row_a_policy(folder):

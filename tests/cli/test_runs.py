@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pyarrow.parquet
@@ -17,6 +15,8 @@ from pets.pools import read_pool
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import Store, StoredTrace
+
+from ..command import pets
 
 PROBLEMS = [Problem(f"q{n}", Prompt(f"{n} ="), "number", str(n)) for n in range(4)]
 TOKENS = RunConfig(budget="100ktok", sampling=Sampling(max_tokens=100))
@@ -44,11 +44,6 @@ def path(tmp_path):
 
 def run(*args):
     return CliRunner().invoke(cli, ["runs", *map(str, args)], catch_exceptions=False)
-
-
-def pets(*args):
-    code = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False)
 
 
 def test_the_list_has_a_row_a_run(path):

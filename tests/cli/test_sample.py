@@ -12,6 +12,7 @@ import pytest
 from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.pools import read_pool
 
+from ..command import pets
 from ..waiting import PATIENCE_S
 
 BOOK = DistributionAnswers({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, tokens=12)
@@ -19,11 +20,6 @@ BOOK = DistributionAnswers({f"q{at}": {"A": 0.7, "B": 0.3} for at in range(6)}, 
 
 MAIN = "import sys; from pets.cli.main import main; sys.argv[0] = 'pets'; main()"
 PETS = (sys.executable, "-c", MAIN, "sample")
-
-
-def pets(*args, cwd):
-    command = [*PETS, *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
 def one_line(text):
@@ -34,19 +30,20 @@ def ids(path):
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
-def test_a_pool_from_a_server_that_misbehaves(tmp_path):
+def test_a_pool_from_a_server_that_misbehaves(monkeypatch, tmp_path):
+    monkeypatch.setattr("pets.engine.fetch.MAX_BACKOFF_S", 0.01)
     faults = Faults(rate_limit=0.2, retry_after=0, wrong_json=0.1, one_choice=0.2)
     pool = tmp_path / "pool.jsonl"
     with running(MockModel(BOOK, faults=faults, n_limit=3)) as url:
         (tmp_path / "mine.jsonl").write_text(httpx.get(url.replace("/v1", "/mock/questions")).text)
         # The last request gets all the faults that are drawn while it is alone: six in a row are not rare.
         ask = ("mine.jsonl", "-o", pool, "--traces", "8", "--endpoint", url, "--model", "mock", "--tries", "50")
-        first = pets(*ask, "--first", "2", cwd=tmp_path)
+        first = pets("sample", *ask, "--first", "2")
         assert (first.returncode, first.stdout, sorted(ids(pool))) == (0, "", ["q0", "q1"]), first.stderr
-        again = pets(*ask, cwd=tmp_path)
+        again = pets("sample", *ask)
         assert "4 questions sampled, 6 in all" in again.stderr and "No trace" not in again.stderr, again.stderr
-        other = pets(*ask, "--temperature", "0.3", cwd=tmp_path)
-        bare = pets(*ask, "--no-instruct", cwd=tmp_path)
+        other = pets("sample", *ask, "--temperature", "0.3")
+        bare = pets("sample", *ask, "--no-instruct")
         assert bare.returncode == 2 and "6 of these questions with another prompt" in one_line(bare.stderr)
         assert other.returncode == 2 and "was recorded with temperature 1.0; now it is 0.3" in one_line(other.stderr)
     assert sorted(ids(pool)) == [f"q{at}" for at in range(6)]
@@ -58,7 +55,7 @@ def test_a_server_takes_over_where_another_cannot_be_reached(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n')
     with running(MockModel(BOOK)) as url:
         servers = ("--endpoint", "http://127.0.0.1:1/v1", "--endpoint", url, "--model", "mock", "--rpm", "600")
-        shown = pets("mine.jsonl", "-o", "pool.jsonl", "--traces", "4", *servers, cwd=tmp_path)
+        shown = pets("sample", "mine.jsonl", "-o", "pool.jsonl", "--traces", "4", *servers)
     assert shown.returncode == 0, shown.stderr
     assert len(read_pool(tmp_path / "pool.jsonl").questions[0].answers) == 4
 
@@ -67,7 +64,7 @@ def test_the_answer_type_can_be_named_and_accuracy_is_told_where_there_is_gold(t
     (tmp_path / "mine.csv").write_text("id;question;answer\nq1;Question q1;A\nq2;Question q2;A\n")
     with running(MockModel(BOOK)) as url:
         servers = ("--endpoint", url, "--model", "mock")
-        shown = pets("mine.csv", "-o", "p.jsonl", "--traces", "8", "--answer", "choice", *servers, cwd=tmp_path)
+        shown = pets("sample", "mine.csv", "-o", "p.jsonl", "--traces", "8", "--answer", "choice", *servers)
     assert shown.returncode == 0, shown.stderr
     questions = read_pool(tmp_path / "p.jsonl").questions
     assert {answer for question in questions for answer in question.answers} <= {"A", "B"}
@@ -79,7 +76,7 @@ def test_questions_that_no_trace_answers_are_told(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n{"id":"q2","question":"Question q2"}\n')
     with running(MockModel(BOOK)) as url:
         ask = ("mine.jsonl", "-o", "pool.jsonl", "--traces", "2", "--endpoint", url, "--model", "mock")
-        shown = pets(*ask, "--max-tokens", "3", cwd=tmp_path)  # each trace is cut
+        shown = pets("sample", *ask, "--max-tokens", "3")  # each trace is cut
     assert shown.returncode == 0 and "No trace answers 2 questions." in one_line(shown.stderr), shown.stderr
     assert "4 traces were cut at their token limit and cast no vote: --max-tokens" in one_line(shown.stderr)
 
@@ -126,6 +123,6 @@ def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):
     (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}')  # its end is missing
     with running(MockModel(BOOK)) as url:
         model = () if "--model" in args else ("--model", "mock")
-        shown = pets("mine.jsonl", "--endpoint", url, *model, *args, cwd=tmp_path)
+        shown = pets("sample", "mine.jsonl", "--endpoint", url, *model, *args)
     assert shown.returncode == 2 and says in one_line(shown.stderr) and "Traceback" not in shown.stderr
     assert (tmp_path / "mine.jsonl").read_text() == '{"id":"q1","question":"Question q1"}'

@@ -16,6 +16,7 @@ from pets.cli.serve import SpendOptions
 from pets.errors import BudgetError, InputError
 from pets.mock import DistributionAnswers, MockModel, running
 
+from ..command import pets
 from ..waiting import PATIENCE_S
 
 MAIN = [sys.executable, "-c", "from pets.cli.main import main; main()"]
@@ -24,8 +25,8 @@ ASK = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
 
 def test_served_stopped_and_remembered(popen, tmp_path):
     store = tmp_path / "g.db"
-    made = subprocess.run([*MAIN, "keys", "add", "alice", "--store", str(store)], check=True, capture_output=True)
-    headers = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
+    made = pets("keys", "add", "alice", "--store", store)
+    headers = {"authorization": f"Bearer {made.stdout.strip()}"}
     with running(MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
         command = [*MAIN, "serve", "--upstream", upstream, "--policy", "online_grid", "--answer", "choice"]
         command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5", "--log-level", "INFO"]
@@ -50,8 +51,7 @@ MOCK = MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="s
 def test_the_start_says_how_to_ask_and_the_line_works_as_pasted(popen, tmp_path, keys):
     store, environment = tmp_path / "g.db", os.environ | {"PETS_UPSTREAM_KEY": "sk-upstream"}
     if keys:
-        made = subprocess.run([*MAIN, "keys", "add", "a", "--store", str(store)], check=True, capture_output=True)
-        environment["PETS_KEY"] = made.stdout.decode().strip()
+        environment["PETS_KEY"] = pets("keys", "add", "a", "--store", store).stdout.strip()
     with running(MOCK) as upstream:
         command = [*MAIN, "serve", "--upstream", upstream, "--store", str(store), "--port", "0", "--answer", "choice"]
         process = popen(command, stderr=subprocess.PIPE, env=environment)
