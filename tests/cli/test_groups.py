@@ -1,34 +1,29 @@
 """Option groups: a dataclass becomes options, the verb gets one object, help has a section each."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._groups import Verb, VerbGroup, option, refuse_others, verb, verb_group
+from pets.cli._groups import Verb, VerbGroup, option, option_group, refuse_others, verb, verb_group
 from pets.cli.main import VERBS, cli
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Draws")
 class DrawOptions:
-    title: ClassVar[str] = "Draws"
-
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
     rate: float | None = option("How often it happens.", kind=click.FloatRange(0, 1))
     policies: tuple[str, ...] = option("A policy; give it again for more.", (), flags=("--policy",))
     form: Literal["table", "json"] = option("What stdout gets.", "table", flags=("--format",))
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Files")
 class FileOptions:
-    title: ClassVar[str] = "Files"
-
     output: Path = option("The file to write.", flags=("-o", "--output"), replaces=("--out", "--to"), required=True)
     silent: bool = option("Say nothing.", False)
-    checks: bool = option("Check first.", True, flags=("--checks/--no-checks",))
+    checks: bool = option("Check first.", True)
     depth: int = option("How deeply it is checked.", 1, needs="where")
     where: str | None = option("Where it is checked.", alone="")
 

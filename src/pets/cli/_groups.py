@@ -1,8 +1,7 @@
 """Typed option groups: a frozen dataclass is one group of options, and a verb is called with one object per group.
 
-    @dataclass(frozen=True, slots=True)
+    @option_group("Draws")
     class DrawOptions:
-        title: ClassVar[str] = "Draws"
         seed: int = option("The same seed gives the same table.", 0, at_least=0)
         policies: tuple[str, ...] = option("Give it again for more.", (), flags=("--policy",))
 
@@ -10,11 +9,11 @@
     @click.argument("pool")
     def compare(pool: str, draws: DrawOptions) -> None: ...
 
-A field's type says what the option takes: a number, a string, a ``Path``, one of the words of a ``Literal``, a flag for
-``bool``, several values for a ``tuple``. A dataclass of a lower layer serves too: its fields with ``help`` in their
-metadata are options. ``--help`` lists the options under the groups' titles, an option that was renamed names its
-successor, and one that ``needs`` another is refused without it. What is not on the command line comes from the
-environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
+A field's type says what the option takes: a number, a string, a file for ``Path``, one of the words of a ``Literal``, a
+flag for ``bool`` (``--no-...`` where it is on by default), several values for a ``tuple``. A dataclass of a lower layer
+serves too: its fields with ``help`` in their metadata are options. ``--help`` lists the options under the groups'
+titles, an option that was renamed names its successor, and one that ``needs`` another is refused without it. What is
+not on the command line comes from the environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 """
 
 import functools
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -34,9 +33,24 @@ from pets.cli._messages import Messages, message_options
 from pets.cli._terminal import echo, terminal_text
 from pets.errors import InputError
 
+Group = TypeVar("Group")
+
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass_transform(frozen_default=True)
+def option_group(title: str) -> Callable[[type[Group]], type[Group]]:
+    """Make a class a group of options: a frozen dataclass, whose options ``--help`` lists under that title."""
+
+    def decorate(cls: type[Group]) -> type[Group]:
+        group = dataclass(frozen=True, slots=True)(cls)
+        type.__setattr__(group, "title", title)
+        return group
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +295,8 @@ def _options(group: Any) -> Iterator[GroupedOption]:
         settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
             spec.metadata["help"], metavar=spec.metadata.get("metavar")
         )
-        flags = settings.flags or (f"--{spec.name.replace('_', '-')}",)
+        name = spec.name.replace("_", "-")
+        flags = settings.flags or (f"--{name}/--no-{name}" if spec.default is True else f"--{name}",)
         yield GroupedOption(
             [*flags, spec.name],
             help=settings.description,
@@ -315,6 +330,6 @@ def _kind(hint: Any, settings: OptionSettings) -> Mapping[str, Any]:
     elif get_origin(hint) is Literal:
         kind = click.Choice(get_args(hint))
     else:
-        kind = click.Path(path_type=Path) if hint is Path else hint
+        kind = FILE if hint is Path else hint
     alone = {} if settings.alone is None else {"is_flag": False, "flag_value": settings.alone}
     return {"type": kind, "multiple": several, "metavar": settings.metavar or METAVARS.get(hint), **alone}

@@ -1,11 +1,10 @@
 """How the verbs that work on recorded pools read them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from pets.cli._groups import option
+from pets.cli._groups import option, option_group
 from pets.cli._output import count
 from pets.cli._terminal import echo
 from pets.errors import InputError
@@ -45,11 +44,9 @@ class MixedPools(NamedTuple):
     weights: list[float]
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Pools")
 class PoolFieldOptions:
     """Where a pool holds what."""
-
-    title: ClassVar[str] = "Pools"
 
     fields: tuple[str, ...] = FIELDS
 
@@ -59,11 +56,9 @@ class PoolFieldOptions:
         return parse_pool_fields(self.fields)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Pools")
 class PoolOptions:
     """How recorded answers are read."""
-
-    title: ClassVar[str] = "Pools"
 
     answer: str | None = option(
         "Read the texts of traces, or what stands for their answers, by this answer type: choice, number, math, "

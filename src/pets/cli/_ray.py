@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
-from pets.cli._groups import named_options, option
+from pets.cli._groups import named_options, option, option_group
 from pets.cli._output import count
 from pets.cli._terminal import echo
 from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
@@ -36,11 +35,9 @@ def connect(address: str) -> RayCluster:
     return click.get_current_context().with_resource(RayCluster(address or os.environ.get("RAY_ADDRESS", "")))
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Ray")
 class RayOptions:
     """Models in the actors of a Ray cluster."""
-
-    title: ClassVar[str] = "Ray"
 
     ray: str | None = option(f"Run the model in actors of a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone="")
     ray_actors: int | None = option(

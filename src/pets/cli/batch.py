@@ -5,17 +5,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
-from pets.cli._groups import option, verb_group
+from pets.cli._groups import FILE, option, option_group, verb_group
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._run import kept_words, write_answers
 from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
-    FILE,
     HEADER,
     AnswerOptions,
     KeptRunOptions,
@@ -51,22 +50,18 @@ def batch() -> None:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Wave")
 class WaveOptions:
     """Of which model, and where the requests go."""
 
-    title: ClassVar[str] = "Wave"
-
     model: str = option("The model, as the engine calls it.", required=True)
-    output: Path = option("The file of requests to write.", flags=("-o", "--output"), kind=FILE, required=True)
+    output: Path = option("The file of requests to write.", flags=("-o", "--output"), required=True)
     new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Run")
 class StoredWaveOptions:
     """Which run of which store."""
-
-    title: ClassVar[str] = "Run"
 
     store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
     run: str = option('Which run: its number, or "last".', "last")
@@ -155,11 +150,9 @@ def _read_lines(lines: BatchReplies, paths: Sequence[Path]) -> None:
         raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Provider")
 class ProviderOptions:
     """Which store, and where the jobs are."""
-
-    title: ClassVar[str] = "Provider"
 
     store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
     endpoint: str | None = option("Another address than the run began with.", metavar="URL")

@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pets.cli._chart import ChartLine, draw_chart
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, check_output, make_table, print_table, write_page
 from pets.cli._terminal import echo_drawing
-from pets.cli.options import FILE
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
 from pets.engine.budget import Amount
@@ -124,17 +122,14 @@ class LivePart:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Demo")
 class DemoOptions:
     """What the live part does, and where the page goes."""
 
-    title: ClassVar[str] = "Demo"
-
     first: int = option("How many starter questions the live model answers, from the first on.", 8, at_least=1)
     budget: str = option("The live model's traces per question on average (8x), or in all (64).", "8x")
-    live: bool = option("Let the live model answer, after the recorded comparison.", True,
-                         flags=("--live/--no-live",))  # fmt: skip
-    report: Path = option("The page to write.", Path("pets-demo.html"), kind=FILE)
+    live: bool = option("Let the live model answer, after the recorded comparison.", True)
+    report: Path = option("The page to write.", Path("pets-demo.html"))
 
 
 @verb(former={"--questions": "--first", "--replay": "--no-live"})

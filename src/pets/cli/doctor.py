@@ -3,13 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
 
 import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._terminal import echo, json_line
 from pets.cli.options import (
     AnswerOptions,
@@ -35,11 +35,9 @@ SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16
 MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Examination")
 class DoctorOptions:
     """What is tried, and for which budget."""
-
-    title: ClassVar[str] = "Examination"
 
     traces: int = option("How many questions are asked live, one trace each.", 3, at_least=0)
     budget: str = option("The budget of the run to come: 16x, 5000 (traces), 2Mtok or 5usd.", "16x")

@@ -2,20 +2,17 @@
 
 import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import click
 import numpy as np
 from rich.table import Table
 
 from pets.cli._chart import ChartLine, draw_chart
-from pets.cli._groups import option, verb, verb_group
+from pets.cli._groups import option, option_group, verb, verb_group
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing
-from pets.cli.options import FILE
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.errors import InputError
@@ -28,11 +25,9 @@ BAR_WIDTH = 20  # characters of a full bar
 PRICED_MEAN_BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Plan")
 class FitPlanOptions:
     """What the plan is to allow."""
-
-    title: ClassVar[str] = "Plan"
 
     mean_budget: float = option("How many traces per question the stream may spend on average.", 16.0)
     max_traces: int = option(
@@ -47,13 +42,11 @@ class FitPlanOptions:
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class PlanFileOptions:
     """Where the plan goes."""
 
-    title: ClassVar[str] = "Output"
-
-    output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output"), kind=FILE)
+    output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output"))
 
 
 @verb()

@@ -2,15 +2,13 @@
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import click
 import numpy as np
 
 from pets.cli._chart import ChartLine, draw_chart
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole
 from pets.cli._terminal import echo, echo_drawing
 from pets.engine.forecast import Forecast
@@ -25,11 +23,9 @@ from pets.store import Store
 from pets.store.database import DEFAULT_STORE
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Forecast")
 class ForecastOptions:
     """What is forecast, and how far."""
-
-    title: ClassVar[str] = "Forecast"
 
     store: str | None = option(f"The file that holds the run; {DEFAULT_STORE} if none is named.", metavar="FILE")
     target_consistency: tuple[float, ...] = option(
@@ -42,11 +38,9 @@ class ForecastOptions:
     up_to: float = option("The largest budget to look at, in mean traces per question.", 32.0, at_least=1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Simulation")
 class SimulationOptions:
     """How the forecast is made."""
-
-    title: ClassVar[str] = "Simulation"
 
     repetitions: int = option(
         "How many runs are simulated or replayed.", 8, kind=click.IntRange(1, 100), replaces=("--runs",)

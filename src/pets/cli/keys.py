@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
 
 import click
 
-from pets.cli._groups import option, verb_group
+from pets.cli._groups import option, option_group, verb_group
 from pets.cli._terminal import echo
 from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
@@ -21,20 +19,16 @@ from pets.store.store import open_database
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Gateway")
 class KeyStoreOptions:
     """Which gateway."""
-
-    title: ClassVar[str] = "Gateway"
 
     store: str = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Key")
 class KeyOptions:
     """What a key may do."""
-
-    title: ClassVar[str] = "Key"
 
     budget: str | None = option(
         "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",

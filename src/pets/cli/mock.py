@@ -1,14 +1,12 @@
 """``pets mock``: an OpenAI-compatible endpoint to test against, for free."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import click
 
 import pets.mock
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._terminal import echo, json_line
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
@@ -16,11 +14,9 @@ from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Answers")
 class MockAnswerOptions:
     """What the mock answers from, where it is no recorded pool."""
-
-    title: ClassVar[str] = "Answers"
 
     answers: Path | None = option('A JSON file of known answers: {"question": {"answer": probability}}.')
     count: int = option("How many questions are made up: q0, q1, ...", 100, replaces=("--questions",))
@@ -30,11 +26,9 @@ class MockAnswerOptions:
     seed: int = option("What made-up questions, faults and requests without a seed are drawn from.", 0)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Server")
 class MockServerOptions:
     """How the mock is reached, and how fast it answers."""
-
-    title: ClassVar[str] = "Server"
 
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8000)

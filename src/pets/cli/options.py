@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
-from pets.cli._groups import option, refuse_others
+from pets.cli._groups import option, option_group, refuse_others
 from pets.confidence import Kind
 from pets.engine import TokenPrice
 from pets.engine.models import (
@@ -29,7 +29,6 @@ from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
-FILE = click.Path(path_type=Path, dir_okay=False)
 NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}
 KEY_ENV: Any = option(
     "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order, or "
@@ -58,11 +57,9 @@ def read_keys(names: Sequence[str]) -> str | Sequence[str | None] | None:
     return keys[0] if len(keys) == 1 else keys
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Questions")
 class QuestionOptions:
     """Which questions of a file, and how they are put."""
-
-    title: ClassVar[str] = "Questions"
 
     fields: tuple[str, ...] = option(
         "Where the file holds what, if not under a usual name: question=body, gold=final, ...; give it again for more.",
@@ -74,7 +71,6 @@ class QuestionOptions:
     instruct: bool = option(
         "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.",
         True,
-        flags=("--instruct/--no-instruct",),
     )
 
     def load(self, name: str) -> QuestionSet:
@@ -83,11 +79,9 @@ class QuestionOptions:
         return replace(questions, problems=questions.problems[: self.first])
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Answers")
 class AnswerOptions:
     """How questions are asked and answers are read, whatever the questions say."""
-
-    title: ClassVar[str] = "Answers"
 
     answer: str | None = option(
         "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
@@ -97,33 +91,27 @@ class AnswerOptions:
     confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Votes")
 class SoftVoteOptions:
     """What a trace's vote is."""
-
-    title: ClassVar[str] = "Votes"
 
     soft: bool = option(
         "For short answers: count what a trace might have said at the token that decides its answer as well.", False
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Local model")
 class LocalModelOptions:
     """How a model on this machine runs; what is not given is chosen from the machine."""
-
-    title: ClassVar[str] = "Local model"
 
     slots: int | None = option("How many traces the local model decodes together.", at_least=1)
     context: int | None = option("How many tokens of prompt and trace the local model holds.", at_least=1)
     threads: int | None = option("How many threads the local model uses; one per core if not given.", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Model")
 class ModelOptions:
     """Which model is asked, and how patiently."""
-
-    title: ClassVar[str] = "Model"
 
     endpoint: tuple[str, ...] = option(
         "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more, and as MODEL=URL for "
@@ -230,11 +218,9 @@ class ModelOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Sampling")
 class SamplingOptions:
     """How traces are drawn; what is not given is the question set's own choice."""
-
-    title: ClassVar[str] = "Sampling"
 
     temperature: float | None = option(
         "The temperature; 1, the model's own distribution, unless the question set says otherwise.", at_least=0.0
@@ -294,23 +280,20 @@ def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
     return fields
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Run")
 class KeptRunOptions:
     """Where a run is kept, what of it, and when it stops by itself."""
-
-    title: ClassVar[str] = "Run"
 
     store: str | None = option(
         "The SQLite file or the URL of a PostgreSQL that keeps the run, so that it can go on; if none is named, "
         f"`pets solve`, `pets batch` and --resume take {DEFAULT_STORE}.",
         metavar="FILE",
     )
-    texts: bool = option("Keep what traces say in the store, not only what they answer.", True,
-                         flags=("--texts/--no-texts",))  # fmt: skip
+    texts: bool = option("Keep what traces say in the store, not only what they answer.", True)
     keep_going: bool = KEEP_GOING
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Run")
 class StoredRunOptions(KeptRunOptions):
     """And how wide a run is, and which one goes on."""
 
@@ -328,32 +311,25 @@ class StoredRunOptions(KeptRunOptions):
         return self.store or DEFAULT_STORE
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class OutputOptions:
     """Where the results go."""
-
-    title: ClassVar[str] = "Output"
 
     output: Path | None = option(
         "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
         flags=("-o", "--output"),
-        kind=FILE,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Store")
 class StoreOptions:
     """Which file of runs."""
-
-    title: ClassVar[str] = "Store"
 
     store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Answers")
 class StoredAnswerOptions:
     """How the answers of a stored run are compared."""
-
-    title: ClassVar[str] = "Answers"
 
     answer: str | None = CODE

@@ -1,13 +1,13 @@
 """``pets pools``: look at recorded pools, check them, change their format."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import click
 
-from pets.cli._groups import option, verb_group
+from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import count, make_table, print_rows, print_table
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._terminal import echo
@@ -17,30 +17,23 @@ from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Confidence")
 class ConfidenceOptions:
     """Which confidence is taken."""
-
-    title: ClassVar[str] = "Confidence"
 
     confidence: Metric = option("Which trace confidence to take where a pool has several.", "tail")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Texts")
 class TextOptions:
     """Whether texts are written."""
 
-    title: ClassVar[str] = "Texts"
-
-    texts: bool = option("Keep what traces said, so that their answers can be read anew.", True,
-                         flags=("--texts/--no-texts",))  # fmt: skip
+    texts: bool = option("Keep what traces said, so that their answers can be read anew.", True)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class FormatOptions:
     """What stdout gets."""
-
-    title: ClassVar[str] = "Output"
 
     format: Literal["table", "json", "csv"] = option("What stdout gets; json is one object per line.", "table")
 

@@ -1,12 +1,10 @@
 """``pets questions``: the named question sets, as JSONL."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import click
 
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import write_output
 from pets.cli._terminal import echo
 from pets.cli.options import QuestionOptions
@@ -16,11 +14,9 @@ from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Set")
 class SetOptions:
     """Where a set comes from, and how it is ordered."""
-
-    title: ClassVar[str] = "Set"
 
     source: Path | None = option(
         "A copy of the set on this machine, file or folder; without one it comes from the Hugging Face hub.",

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import click
 
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import (
     check_rows_output,
     count,
@@ -52,15 +52,12 @@ DEFAULT_WEIGHTED = (
     "conf_guided:keep=50",
     "conf_guided:keep=90",
 )
-FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Policies")
 class ContenderOptions:
     """Which policies are compared, and by which votes."""
-
-    title: ClassVar[str] = "Policies"
 
     policies: tuple[str, ...] = option(
         'A policy such as "okg:prior=1"; give it again for more. Without any, all that the pools allow.',
@@ -72,11 +69,9 @@ class ContenderOptions:
     train: int | None = option("How many questions train the online policies; 30, or 10 in a small pool.", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Draws")
 class DrawOptions:
     """How traces are drawn from the pools."""
-
-    title: ClassVar[str] = "Draws"
 
     repetitions: int = option("How many random draws are averaged.", 30, at_least=1)
     pool_size: int = option("How many traces are drawn per question.", 64, at_least=1)
@@ -103,15 +98,13 @@ class DrawOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class ResultOptions:
     """What is written, and where."""
 
-    title: ClassVar[str] = "Output"
-
     format: Literal["table", "json", "csv"] = option("What stdout gets; json is one row per line.", "table")
     output: Path | None = option(
-        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output"), kind=FILE
+        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
     )
     certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
     plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER)

@@ -1,15 +1,13 @@
 """``pets report``: one page of HTML about a run, or about what a replay found."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import click
 
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import check_output, write_page
 from pets.cli._terminal import echo
-from pets.cli.options import FILE, StoredAnswerOptions, StoreOptions
+from pets.cli.options import StoredAnswerOptions, StoreOptions
 from pets.report.replay_report import read_rows, replay_page
 from pets.report.run_report import run_page
 from pets.report.style import charts_library
@@ -17,13 +15,11 @@ from pets.store import Store
 from pets.store.database import DEFAULT_STORE
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class ReportOptions:
     """Where the page goes."""
 
-    title: ClassVar[str] = "Output"
-
-    output: Path = option("The page to write.", Path("report.html"), flags=("-o", "--output"), kind=FILE)
+    output: Path = option("The page to write.", Path("report.html"), flags=("-o", "--output"))
 
 
 @verb()

@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from heapq import nsmallest
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import click
 
-from pets.cli._groups import option, verb_group
+from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._terminal import echo, json_line
-from pets.cli.options import FILE, StoredAnswerOptions, StoreOptions
+from pets.cli.options import StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
@@ -38,11 +38,9 @@ LABEL_CHARACTERS = 21
 MERGED = ("unit", "total", "hardest")  # facts that are shown within others
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class RunFormatOptions:
     """What stdout gets."""
-
-    title: ClassVar[str] = "Output"
 
     format: Literal["table", "json"] = option("What stdout gets; json is one object per line.", "table")
 
@@ -54,28 +52,22 @@ class RunFormatOptions:
             print_for_people(facts)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Output")
 class ExportOptions:
     """What of a run is written, and where."""
-
-    title: ClassVar[str] = "Output"
 
     what: Export = option("What is written.", "results", flags=("--as",))
     output: Path | None = option(
         "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
         "JSONL on stdout.",
         flags=("-o", "--output"),
-        kind=FILE,
     )
-    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True,
-                         flags=("--texts/--no-texts",))  # fmt: skip
+    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Question")
 class ShowOptions:
     """What of a run is shown."""
-
-    title: ClassVar[str] = "Question"
 
     question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID")
 
@@ -178,11 +170,9 @@ def export(
         echo(f"{unvoted:,} without a vote left out.", err=True)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Delete")
 class DeleteOptions:
     """What of a run is deleted."""
-
-    title: ClassVar[str] = "Delete"
 
     texts: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False)
 

@@ -4,18 +4,17 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import echo
-from pets.cli.options import FILE, NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.cli.options import NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine.question import instructed
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
 from pets.engine.summary import wilson
@@ -25,21 +24,18 @@ from pets.samplers.local import LocalSampler
 TOP_LOGPROBS = 20  # recorded with every trace: all kinds of confidence come from them
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Recording")
 class RecordingOptions:
     """What is recorded, and where."""
 
-    title: ClassVar[str] = "Recording"
-
-    output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), kind=FILE, required=True)
+    output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), required=True)
     traces: int = option("How many traces per question are recorded.", 64, at_least=1)
     open_questions: int = option(
         "How many questions are on their way together.", 2, at_least=1, replaces=("--at-once",)
     )
     part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
                        metavar="I/K")  # fmt: skip
-    texts: bool = option("Keep what traces say, so that their answers can be read anew.", True,
-                         flags=("--texts/--no-texts",))  # fmt: skip
+    texts: bool = option("Keep what traces say, so that their answers can be read anew.", True)
     answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 

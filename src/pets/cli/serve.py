@@ -8,14 +8,13 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import click
 
 import pets.gateway
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._terminal import echo
 from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.budget import Currency
@@ -36,11 +35,9 @@ SHOWN_MODELS = 8
 DEFAULT_POLICY, DEFAULT_MEAN_BUDGET = "price:rounds=3", 16.0
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Upstream")
 class UpstreamOptions:
     """Which model answers."""
-
-    title: ClassVar[str] = "Upstream"
 
     upstream: tuple[str, ...] = option(
         "A server behind, such as http://localhost:8000/v1; given several times, one takes over where another fails. "
@@ -60,7 +57,6 @@ class UpstreamOptions:
         "Look for the upstream and its models before serving. With --no-check it may come later; votes get a 503 until "
         "then.",
         True,
-        flags=("--check/--no-check",),
     )
     wait: float = option("How many seconds to wait for the upstream to come up.", 0.0, metavar="SECONDS")
     rpm: int | None = option("How many requests per minute each upstream server takes.", at_least=1)
@@ -73,11 +69,9 @@ class UpstreamOptions:
         return next((key for name in names if (key := os.environ.get(name))), None)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Voting")
 class VotingOptions:
     """How a question is voted on."""
-
-    title: ClassVar[str] = "Voting"
 
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
     policy: str | None = option(f"A policy, instead of a plan; {DEFAULT_POLICY} if neither is given.")
@@ -106,11 +100,9 @@ class VotingOptions:
         return plan.policy(), self.mean_budget or plan.mean_budget, Drift.of(plan)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Budget")
 class SpendOptions:
     """What votes may cost."""
-
-    title: ClassVar[str] = "Budget"
 
     budget: str | None = option("All that votes may ever cost: 50000 (traces), 20Mtok or 100usd.")
     allowance: str | None = option("What votes may cost in a window of time: 5000/h, 2Mtok/30m.", metavar="AMOUNT/TIME")
@@ -142,11 +134,9 @@ class SpendOptions:
         return None if total is None else total_of(total, 0), rate_limit, currency
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Requests")
 class RequestOptions:
     """What a request may ask for."""
-
-    title: ClassVar[str] = "Requests"
 
     open_questions: int = option(
         "How many questions are open at a time; one more gets a 503.", 1024, at_least=1, replaces=("--queue",)
@@ -161,14 +151,12 @@ class RequestOptions:
         (),
         metavar="NAME",
     )
-    passthrough: bool = option("Serve plain models too, as they are.", True, flags=("--passthrough/--no-passthrough",))
+    passthrough: bool = option("Serve plain models too, as they are.", True)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Gateway")
 class GatewayOptions:
     """Where the gateway listens, and what it remembers."""
-
-    title: ClassVar[str] = "Gateway"
 
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8080)
@@ -186,7 +174,6 @@ class GatewayOptions:
     texts: bool = option(
         "Keep the latest questions and their traces in memory, to be read on the dashboard.",
         True,
-        flags=("--texts/--no-texts",),
     )
     grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0)
     log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
-from typing import ClassVar
 
 import click
 
-from pets.cli._groups import option, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import check_rows_output
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
@@ -51,11 +50,9 @@ OF_ACTORS = {"ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "
 TOP_UP_HINT = " `pets top-up` gives a run more budget."
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Budget")
 class BudgetOptions:
     """What may be spent, and on what."""
-
-    title: ClassVar[str] = "Budget"
 
     budget: str = option("What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd.", "16x")
     max_traces: int = option(
@@ -96,21 +93,17 @@ PATIENCE = option(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Time")
 class PaceOptions:
     """How long a run may take."""
-
-    title: ClassVar[str] = "Time"
 
     waves: int | None = WAVES
     patience: float | None = PATIENCE
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Batch jobs")
 class BatchOptions:
     """Whether traces are asked for one by one, or by jobs."""
-
-    title: ClassVar[str] = "Batch jobs"
 
     batch_api: bool = option(
         "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
@@ -119,21 +112,17 @@ class BatchOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Estimate")
 class DryRunOptions:
     """What a run would take."""
-
-    title: ClassVar[str] = "Estimate"
 
     dry_run: bool = option("Say what the run would take; ask nothing of any model.", False)
     expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S", needs="dry_run")
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Run")
 class NewRunOptions:
     """Whether the run is kept, and whether it is another one."""
-
-    title: ClassVar[str] = "Run"
 
     new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
     no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
@@ -351,11 +340,9 @@ def _resumed(
     return engine
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Run")
 class TopUpOptions:
     """How much more, for a run of which store."""
-
-    title: ClassVar[str] = "Run"
 
     budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
                          required=True)  # fmt: skip
@@ -364,11 +351,9 @@ class TopUpOptions:
     keep_going: bool = KEEP_GOING
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Model")
 class ServerOptions:
     """The servers of a run that goes on."""
-
-    title: ClassVar[str] = "Model"
 
     endpoint: tuple[str, ...] = option("Another server than the run began with; give it again for more.", (),
                                        metavar="URL")  # fmt: skip

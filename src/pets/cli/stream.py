@@ -7,13 +7,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
 from pets.answers.base import AnswerType
 from pets.answers.recorded import Recorded
-from pets.cli._groups import option, refuse_others, verb
+from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
@@ -33,7 +33,6 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import echo
 from pets.cli.options import (
-    FILE,
     NO_DIALECT,
     AnswerOptions,
     LocalModelOptions,
@@ -76,13 +75,11 @@ ALLOWED_WITH_POOL = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Plan")
 class StreamPlanOptions:
     """What decides how many traces a question gets."""
 
-    title: ClassVar[str] = "Plan"
-
-    plan: Path | None = option("The plan that `pets fit` made.", kind=FILE)
+    plan: Path | None = option("The plan that `pets fit` made.")
     cold: bool = option("Work without a plan: learn from the stream itself.", False)
     rounds: int = option("With --cold, in how many batches a question is sampled after its warm-up; 0 sets no limit.",
                          3, at_least=0, needs="cold")  # fmt: skip
@@ -96,11 +93,9 @@ class StreamPlanOptions:
         return None if plan is None else Drift.of(plan, self.alarm_rate)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Budget")
 class StreamBudgetOptions:
     """What may be spent."""
-
-    title: ClassVar[str] = "Budget"
 
     budget: str | None = option(
         "What may be spent, in all or per window: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; the "
@@ -130,13 +125,13 @@ class StreamBudgetOptions:
         return None if self.price is None else TokenPrice.parse(self.price)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group("Replay")
 class StreamPoolOptions:
     """A recording in place of a model."""
 
-    title: ClassVar[str] = "Replay"
-
-    pool: Path | None = option("Draw from this recorded pool instead of a model.", replaces=("--replay",))
+    pool: Path | None = option(
+        "Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path), replaces=("--replay",)
+    )
 
 
 @dataclass(frozen=True, slots=True)
