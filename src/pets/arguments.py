@@ -87,7 +87,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _is_item(item: object, sequence: object, hint: Any) -> bool:
-    """Whether an item fits; a text is a sequence of texts to Python, and to nobody who gives one."""
+    """Whether an item fits; a text is a sequence of texts to Python, and not to its users."""
     return not isinstance(sequence, str) and _fits(item, hint)
 
 

@@ -68,7 +68,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _connect(self, address: str) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports to nobody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no reports
         try:
             self.ray.init(
                 address=address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
@@ -88,7 +88,7 @@ def first_line(error: Exception) -> str:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address where nobody listens; "auto" and "local" are Ray's own words."""
+    """Refuse an address without a server; "auto" and "local" are Ray's own words."""
     if address in ("", "auto", LOCAL):
         return
     host, colon, port = address.rpartition(":")

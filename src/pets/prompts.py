@@ -10,16 +10,9 @@ from pets.confidence import Confidence
 from pets.errors import InputError
 
 __all__ = [
-    "TEMPLATE_TOKENS",
-    "Completion",
-    "Message",
-    "Prompt",
-    "Role",
-    "Sampling",
-    "TokenAlternatives",
-    "is_cut",
+    "TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "TokenAlternatives", "is_cut",
     "text_bytes",
-]
+]  # fmt: skip
 
 Role = Literal["system", "user", "assistant"]
 
@@ -202,7 +195,7 @@ class Completion:
     that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
     allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
     ``alternatives`` are the log-probabilities of what might have stood at each of its first tokens, where they came.
-    ``surplus`` choices came with it that nobody asked for; their tokens are among its own.
+    ``surplus`` choices came with it unasked; their tokens are among its own.
     """
 
     text: str

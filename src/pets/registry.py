@@ -1,8 +1,8 @@
 """Specs to objects: ``"okg:prior=0.5"`` makes a policy, and so do answer types and samplers.
 
 A new file in ``pets.policies``, ``pets.answers`` or ``pets.samplers``, or an installed entry point of a group of that
-name, is found by itself. A plugin never replaces what PETS brings, and one that cannot be loaded is an error only to
-whoever names it.
+name, is found by itself. A plugin never replaces what PETS brings, and one that cannot be loaded is an error only where
+it is named.
 
 >>> make_policy("okg:prior=0.5")
 OKG(prior=0.5, unseen=1, lengths=True, ...)
@@ -35,18 +35,9 @@ from pets.errors import PetsError, SpecError
 from pets.samplers.base import Sampler
 
 __all__ = [
-    "Catalog",
-    "answer_types",
-    "as_answer_type",
-    "as_policy",
-    "as_sampler",
-    "make_answer_type",
-    "make_policy",
-    "make_sampler",
-    "policies",
-    "samplers",
-    "spec_of",
-]
+    "Catalog", "answer_types", "as_answer_type", "as_policy", "as_sampler", "make_answer_type", "make_policy",
+    "make_sampler", "policies", "samplers", "spec_of",
+]  # fmt: skip
 
 Base = TypeVar("Base")
 PLAIN = (int, float, str, bool)
@@ -281,7 +272,7 @@ def _options(cls: type) -> Mapping[str, Parameter]:
 
 
 def _optional(hint: Any) -> Any:
-    """``int`` for ``int | None``: whoever writes a value does not mean None."""
+    """``int`` for ``int | None``: a value that is written is not None."""
     members = [member for member in get_args(hint) if member is not NoneType]
     return members[0] if NoneType in get_args(hint) and len(members) == 1 else hint
 

@@ -76,8 +76,8 @@ def test_a_pipe_that_breaks_has_ended():
 
 
 def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
-    monkeypatch.setattr(_stdin, "LONGEST", 1000)
-    monkeypatch.setattr(_stdin, "CHUNK", 64)
+    monkeypatch.setattr(_stdin, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(_stdin, "CHUNK_BYTES", 64)
     found = read(io.BytesIO(b"x" * 5000 + b"\nnext\n"))
     assert found == [b"x" * 40, b"next"]
 
@@ -110,7 +110,7 @@ def test_rows_of_csv_come_under_the_numbers_of_their_lines():
 
 
 def test_a_row_of_csv_comes_while_the_pipe_is_still_open_and_an_open_quote_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(_stdin, "LONGEST", 1000)
+    monkeypatch.setattr(_stdin, "MAX_LINE_BYTES", 1000)
     reading, writing = os.pipe()
 
     async def run():

@@ -9,7 +9,7 @@ from pets.core.tally import majority, top_p, weighted_majority
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import (
-    NOBODY,
+    NO_VOTE,
     coded,
     draw_traces,
     good_labels,
@@ -113,7 +113,7 @@ labels = st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=1
 def test_running_votes_are_the_majority_of_each_prefix(path):
     codes, (ranks,) = coded([path])
     winners = [majority(path[:n]) for n in range(len(path) + 1)]
-    assert running_votes(codes)[0].tolist() == [NOBODY if w is None else ranks[w] for w in winners]
+    assert running_votes(codes)[0].tolist() == [NO_VOTE if w is None else ranks[w] for w in winners]
 
 
 @given(st.lists(labels, min_size=2, max_size=5))
@@ -129,12 +129,12 @@ def test_weighted_votes_filter_and_weigh_each_prefix(path, random):
     confidences = [round(random.uniform(1, 20), 1) for _ in path]
     _, (ranks,) = coded([path])
     winners = [weighted_majority(path[:n], top_p(path[:n], confidences[:n])) for n in range(1, len(path) + 1)]
-    expected = [NOBODY] + [NOBODY if w is None else ranks[w] for w in winners]
+    expected = [NO_VOTE] + [NO_VOTE if w is None else ranks[w] for w in winners]
     assert running_weighted_votes(path, confidences, ranks) == expected
 
 
 def test_a_trace_without_an_answer_needs_no_confidence():
-    assert running_weighted_votes(["A", None], [9.0, None], {"A": 0}) == [NOBODY, 0, 0]
+    assert running_weighted_votes(["A", None], [9.0, None], {"A": 0}) == [NO_VOTE, 0, 0]
 
 
 def test_ties_of_the_weighted_vote_are_ties_of_weight():

@@ -46,9 +46,9 @@ HARMLESS = frozenset({
     "top-p", "tpm", "train", "tries", "up-to", "verbose", "waves", "weighted", "workers", "zone",
 })
 # fmt: on
-"""What a file may set that nobody named or trusted; whatever is not listed, such as an option that is new, is refused.
+"""What a file may set that the user neither named nor trusted; an option that is not listed, as a new one, is refused.
 
-They are numbers, switches and words of a closed list, which name no server, key, file or code and let nobody in. A
+They are numbers, switches and words of a closed list, which name no server, key, file or code and open no door. A
 budget is said before anything is asked, and a question's share of it ends at --max-traces, which is not among them.
 """
 

@@ -251,7 +251,7 @@ def _variable(ctx: click.Context, option: click.Option) -> str:
 
 
 def _print_defaults(ctx: click.Context) -> None:
-    """Say which options nobody typed: a file in a folder above may name a server."""
+    """Print which options come from ``pets.toml``: a file in a folder above may name a server."""
     file, source = ctx.find_object(ConfigFile), ParameterSource.DEFAULT_MAP
     flags = [option.opts[-1] for option in ctx.command.params if ctx.get_parameter_source(option.name or "") is source]
     if file is not None and flags:

@@ -76,7 +76,7 @@ class RayOptions:
         return self.samplers(settings.model or None, local, soft=config_of(settings).soft)
 
     def in_flight(self, model: str | None, actors: int) -> int:
-        """How many traces are in flight if nobody says."""
+        """The traces in flight where --concurrency is not given."""
         return actors * (LOCAL_CONCURRENCY if _is_local(model) else SERVER_CONCURRENCY)
 
     def samplers(self, name: str | None, local: LocalModelOptions, *, soft: bool) -> list[RaySampler]:

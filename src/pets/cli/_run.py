@@ -71,7 +71,7 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
 
 
 def print_choice(chosen: ChosenType) -> None:
-    """Say how answers are read that nobody said how to read."""
+    """Print which answer type the first traces chose."""
     if chosen.traces:
         echo(str(chosen), err=True)
 
@@ -154,7 +154,7 @@ def add_kept_words(error: PetsError, session: Session, *, spent: bool) -> None:
 
 
 def lost_words(traces: int) -> str:
-    """What became of so many traces in flight when a run stopped at once.
+    """What became of the traces in flight when a run stopped at once.
 
     >>> lost_words(0), lost_words(1)
     ('no traces were in flight', '1 trace in flight is lost, and charged')

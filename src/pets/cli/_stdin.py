@@ -16,9 +16,9 @@ from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from
 from pets.tabular import Record
 from pets.tabular.reading import FileRow, UnreadableRowsError, separated_rows, sniffed_suffix
 
-AHEAD = 64  # lines read before they are wanted
-CHUNK = 1 << 16
-LONGEST = 1 << 24  # bytes of a line: a stream without line ends must not fill the memory
+READ_AHEAD_LINES = 64
+CHUNK_BYTES = 1 << 16
+MAX_LINE_BYTES = 1 << 24  # a stream without line ends must not fill the memory
 
 Parse = Callable[[Record, int], Problem]
 
@@ -31,10 +31,10 @@ async def lines(file: BinaryIO) -> AsyncIterator[bytes | FileRow]:
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | FileRow | None] = asyncio.Queue()
-    room = threading.Semaphore(AHEAD)
+    room = threading.Semaphore(READ_AHEAD_LINES)
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits for more
+        with suppress(RuntimeError):  # the loop has ended: no more lines are wanted
             with suppress(OSError, ValueError):  # a pipe that broke, or was closed, has ended
                 for line in _with_csv_rows(_split(file)):
                     room.acquire()
@@ -61,13 +61,13 @@ def _split(file: BinaryIO) -> Iterator[bytes]:
 def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
     """Lines as far as they are not too long."""
     rest, skipping = b"", False
-    while chunk := raw.read(CHUNK):
+    while chunk := raw.read(CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             if not skipping:
                 yield line
             skipping = False
-        if len(rest) > LONGEST and not skipping:
+        if len(rest) > MAX_LINE_BYTES and not skipping:
             yield rest[:40]  # no question: it is refused under its number, and the rest of it passed over
             skipping = True
         if skipping:
@@ -97,8 +97,8 @@ def _with_csv_rows(lines: Iterator[bytes]) -> Iterator[bytes | FileRow]:
         for line in lines:
             size = len(line) + (size if taken else 0)
             taken += 1
-            if size > LONGEST:
-                raise UnreadableRowsError(f"a row has over {LONGEST:,} bytes. Is a quote missing?")
+            if size > MAX_LINE_BYTES:
+                raise UnreadableRowsError(f"a row has over {MAX_LINE_BYTES:,} bytes. Is a quote missing?")
             yield line.decode("utf-8", "surrogateescape") + "\n"
 
     def numbered(row: FileRow) -> Iterator[bytes | FileRow]:
@@ -132,9 +132,9 @@ async def problems_in(
 
     Blank lines are passed over: they count as lines, and not in the ids of questions that bring none.
     """
-    place = number = 0
+    line_number = number = 0
     async for line in arriving:
-        place += 1
+        line_number += 1
         if isinstance(line, bytes) and not line.strip():
             continue
         number += 1
@@ -144,9 +144,9 @@ async def problems_in(
                 raise InputError("a question is an object with id and question.")
             problem = parse(record, number)
         except PetsError as error:
-            refuse(place, str(error))
+            refuse(line_number, str(error))
         except (ValueError, RecursionError) as error:
-            refuse(place, f"this is not JSON in UTF-8 ({error}).")
+            refuse(line_number, f"this is not JSON in UTF-8 ({error}).")
         else:
             yield problem
 

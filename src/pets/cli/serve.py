@@ -146,7 +146,7 @@ class RequestOptions:
     max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
     max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1)
     allow_field: tuple[str, ...] = option(
-        "A field of requests, or a type of tool, that is sent on under a budget though nobody knows what it costs; "
+        "A field of requests, or a type of tool, that is sent on under a budget though its cost is not known; "
         "may be repeated.",
         (),
         metavar="NAME",
@@ -199,7 +199,7 @@ def serve(
     curl localhost:8080/v1/chat/completions --json '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
         "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
-    if gateway.store == "":  # of a variable that is not set: the spend would be forgotten, and nobody told
+    if gateway.store == "":  # of a variable that is not set: the spend would be forgotten without a word
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
     log_to(sys.stderr, gateway.log_level)
     build = pets.gateway.build_gateway  # imported here: it is an extra

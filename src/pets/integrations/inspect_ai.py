@@ -179,7 +179,7 @@ class _TaskVotes:
             else:
                 await self._changed.wait()
         self._asked.add((sample, epoch))
-        self._tell(sample, epoch, None)  # an attempt whose end nobody told
+        self._tell(sample, epoch, None)  # an attempt whose end was not told
         if not self._granted[sample]:
             return False
         self._in_flight[sample, epoch] = self._granted[sample].popleft()
@@ -197,7 +197,7 @@ class _TaskVotes:
         self._pass = epoch
 
     def _grant(self, traces: int) -> None:
-        """Grant so many traces to run, after those that an earlier log has: they are paid for."""
+        """Grant that many traces, after those of an earlier log, which are paid for."""
         while launches := self._ask(min(traces, self._allocator.budget.free - self._unused)):
             traces = sum(map(self._use_kept, {launch.question for launch in launches}))
         asked = Counter(launch.question for launch in self._ask(self._unused))  # no budget is left beside the log's

@@ -10,17 +10,7 @@ from pets.lab.metrics import LEVELS, area, at_spend, mean_curve, reached, traces
 from pets.lab.results import PoolResult, Result
 from pets.lab.rows import Row, certificates, rows
 
-__all__ = ["BUDGETS", "LEVELS", "PoolResult", "ReplayConfig", "Result", "Row"]
-__all__ += [
-    "LabelledPool",
-    "area",
-    "at_spend",
-    "certificates",
-    "mean_curve",
-    "reached",
-    "read_answers",
-    "relabelled",
-    "replay",
-    "rows",
-    "traces_at_mean",
-]
+__all__ = [
+    "BUDGETS", "LEVELS", "LabelledPool", "PoolResult", "ReplayConfig", "Result", "Row", "area", "at_spend",
+    "certificates", "mean_curve", "reached", "read_answers", "relabelled", "replay", "rows", "traces_at_mean",
+]  # fmt: skip

@@ -43,7 +43,7 @@ Sizes = NDArray[np.int64]
 class Certified:
     """Every question of every repetition at one mean budget; arrays of shape (repetitions x questions,).
 
-    ``share`` is the leader's share of the votes (0 where nobody voted), ``right`` whether it is the target, or with a
+    ``share`` is the leader's share of the votes (0 without a vote), ``right`` whether it is the target, or with a
     ``zone`` whether it is good.
     """
 

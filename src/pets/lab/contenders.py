@@ -25,7 +25,7 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.curves import Curve, curve_of_order, curve_of_sizes
-from pets.lab.draws import NOBODY, Draw, Outcomes
+from pets.lab.draws import NO_VOTE, Draw, Outcomes
 from pets.lab.labelled import LabelledPool
 from pets.registry import as_policy, spec_of
 
@@ -148,7 +148,7 @@ def own_outcomes(policy: Policy, draw: Draw) -> Outcomes | None:
     for path, ranks in zip(draw.traces.values(), draw.judge.ranks, strict=True):
         answers, confidences = [trace.answer for trace in path], [trace.confidence for trace in path]
         verdicts = (policy.answer(Tally.of(answers[:n], confidences[:n])) for n in range(len(path) + 1))
-        rows.append([NOBODY if verdict is None else ranks[verdict] for verdict in verdicts])
+        rows.append([NO_VOTE if verdict is None else ranks[verdict] for verdict in verdicts])
     return draw.judge.score(np.array(rows, dtype=np.int32))
 
 

@@ -18,26 +18,15 @@ from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.types import Question, Trace
 
 __all__ = [
-    "NOBODY",
-    "Codes",
-    "Draw",
-    "Outcomes",
-    "coded",
-    "draw_traces",
-    "running_votes",
-    "running_weighted_votes",
-    "shuffled_traces",
-    "size_of",
-    "tied",
-    "vote_accuracy",
-    "without_short",
-]
+    "NO_VOTE", "Codes", "Draw", "Outcomes", "coded", "draw_traces", "running_votes", "running_weighted_votes",
+    "shuffled_traces", "size_of", "tied", "vote_accuracy", "without_short",
+]  # fmt: skip
 
 Codes = NDArray[np.int32]
 Labels = Sequence[str | None]
 
 ROUNDING = 1e-9  # 0.1 x 20 votes is 2
-NOBODY = -1  # no answer, and the vote where none was cast
+NO_VOTE = -1  # no answer, and the vote where none was cast
 
 
 def coded(paths: Sequence[Labels]) -> tuple[Codes, list[dict[str, int]]]:
@@ -50,7 +39,7 @@ def coded(paths: Sequence[Labels]) -> tuple[Codes, list[dict[str, int]]]:
     rows = []
     for path in paths:
         ranks: dict[str, int] = {}
-        rows.append([NOBODY if label is None else ranks.setdefault(label, len(ranks)) for label in path])
+        rows.append([NO_VOTE if label is None else ranks.setdefault(label, len(ranks)) for label in path])
         names.append(ranks)
     return np.array(rows, dtype=np.int32), names
 
@@ -62,11 +51,11 @@ def running_votes(codes: Codes) -> Codes:
     array([[-1, -1,  0,  0,  1]], dtype=int32)
     """
     N, P = codes.shape
-    votes = np.full((N, P + 1), NOBODY, dtype=np.int32)
+    votes = np.full((N, P + 1), NO_VOTE, dtype=np.int32)
     kinds = np.arange(max(1, int(codes.max(initial=0)) + 1), dtype=np.int32)
     counts = (codes[:, :, None] == kinds).cumsum(axis=1, dtype=np.int32)
     winner = counts.argmax(axis=2)  # the first of the tied: launch order
-    votes[:, 1:] = np.where(counts.max(axis=2) > 0, winner, NOBODY)
+    votes[:, 1:] = np.where(counts.max(axis=2) > 0, winner, NO_VOTE)
     return votes
 
 
@@ -74,7 +63,7 @@ def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ra
     """The paper's weighted vote after n = 0..P traces of one path: the top 70 % by confidence, weighted by it."""
     weights = voting_weights(path, confidences)
     winners = (weighted_majority(path[:n], top_p(path[:n], weights[:n])) for n in range(1, len(path) + 1))
-    return [NOBODY] + [NOBODY if winner is None else ranks[winner] for winner in winners]
+    return [NO_VOTE] + [NO_VOTE if winner is None else ranks[winner] for winner in winners]
 
 
 def voting_weights(path: Labels, confidences: Sequence[float | None]) -> list[float]:
@@ -127,7 +116,7 @@ class DrawTargets:
 
     def score(self, votes: Codes) -> Outcomes:
         """The outcomes of verdicts (N, P + 1); no verdict is neither the target, nor good, nor correct."""
-        voted = votes != NOBODY
+        voted = votes != NO_VOTE
         rows = np.arange(len(votes))[:, None]
         return Outcomes(
             agree=voted & (votes == self.target[:, None]),

@@ -1,6 +1,6 @@
 """Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it.
 
-A pool holds answers that somebody has extracted, or the texts of traces, or both. An answer type that is asked for
+A pool holds extracted answers, or the texts of traces, or both. An answer type that is asked for
 reads the texts where there are any, by the code that reads the texts of a live model; without one, the recorded answers
 are compared.
 """
@@ -151,7 +151,7 @@ def _digits(pool: Pool) -> str | None:
 
 
 def _unread(question: PooledQuestion) -> bool:
-    """Whether nobody has read the answers of its texts yet."""
+    """Whether the answers of its texts are yet to be read."""
     return question.texts is not None and all(answer is None for answer in question.answers)
 
 
@@ -216,7 +216,7 @@ def _is_text(answer: str) -> bool:
 
 
 def _unnamed(pool: Pool) -> str:
-    """How a pool is read of which nobody says how: texts by what they look like, answers as they are.
+    """How a pool is read that has no answer type: texts by what they look like, answers as they are.
 
     Answers that are whole texts are refused: compared as strings, hardly two would be equal.
     """

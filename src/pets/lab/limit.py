@@ -115,7 +115,7 @@ class Lattice:
     def optimum(self, prices: Sequence[float] | Floats, waves: int = 0) -> tuple[Floats, Floats]:
         """Mean traces and self-consistency of the best rule at each price a trace, (L,) and (L,).
 
-        It looks after every trace, or with ``waves`` so many times that it buys a batch, of any size each.
+        It looks after every trace, or buys at most that many ``waves``, batches of any size.
         """
         price = np.asarray(prices, dtype=np.float64)
         if waves:
@@ -173,7 +173,7 @@ def optimal_frontier(
 ) -> Frontier:
     """The Bayes-optimal frontier of a pool, whose questions have these full counts, with ``size`` traces drawn.
 
-    With a ``zone`` it is that of zone-consistency, with ``waves`` that of rules which buy in so many batches at most,
+    With a ``zone`` it is that of zone-consistency, with ``waves`` that of rules which buy in that many batches at most,
     each decided from all before it. Its corners are exact; between two of them the true frontier lies at most
     ``tolerance`` over the straight line; with ``levels`` that holds at these self-consistencies alone, in less time.
 
@@ -225,8 +225,8 @@ def votes_alone(pool: LabelledPool, size: int) -> tuple[list[tuple[int, ...]], f
     """The full counts of each question, descending, as if every trace voted, and the mean traces per vote.
 
     Traces without an answer have no place in the lattice: they are left out, a question that has fewer votes than
-    traces are drawn is scaled up to so many, and what the limit spends is counted in votes, then multiplied. A pool in
-    which every trace votes is taken as it is.
+    traces are drawn is scaled up to their number, and what the limit spends is counted in votes, then multiplied. A
+    pool in which every trace votes is taken as it is.
     """
     counts, ratios = [], []
     for question in pool.questions:
@@ -243,14 +243,14 @@ def votes_alone(pool: LabelledPool, size: int) -> tuple[list[tuple[int, ...]], f
 
 
 def states_of(answers: int, size: int, ordered: bool = True) -> int:
-    """The states of the lattice: counts of up to so many answers, ``ordered`` by first launch or else descending.
+    """The states of the lattice: counts of up to that many answers, ``ordered`` by first launch or else descending.
 
     >>> states_of(2, 3), states_of(2, 3, ordered=False)     # (), 1, 2, 3, 1+1, 1+2, 2+1; one of the last two
     (7, 6)
     """
     if ordered:
         return sum(math.comb(size, k) for k in range(answers + 1))
-    partitions = [1] + [0] * size  # of t votes into parts of 1, 2, ..., answers: as many as into so many parts
+    partitions = [1] + [0] * size  # of t votes into parts of 1, 2, ..., answers: as many as into that many parts
     for part in range(1, answers + 1):
         for t in range(part, size + 1):
             partitions[t] += partitions[t - part]
@@ -369,7 +369,7 @@ def _step(
 
 def _layer(votes: Indices, winner: Floats, step: csr_array) -> Layer:
     if not votes.any():
-        nobody = np.zeros(1)
-        return Layer(votes, nobody, nobody, step)
+        no_chance = np.zeros(1)
+        return Layer(votes, no_chance, no_chance, step)
     leader = winner[np.arange(len(votes)), votes.argmax(axis=1)]
     return Layer(votes, winner.max(axis=1), leader, step)

@@ -19,26 +19,20 @@ from numpy.typing import NDArray
 
 from pets.core.mixture import ModelMixture
 from pets.errors import InputError
-from pets.lab.draws import NOBODY, coded, running_votes
+from pets.lab.draws import NO_VOTE, coded, running_votes
 from pets.lab.labelled import LabelledQuestion, read_answers
 from pets.pools import Pool, mix_pools
 
 __all__ = [
-    "SIZES",
-    "Candidate",
-    "ChosenModels",
-    "MixtureLab",
-    "choose_and_score",
-    "mixture_lab",
-    "shares_of",
+    "SIZES", "Candidate", "ChosenModels", "MixtureLab", "choose_and_score", "mixture_lab", "shares_of",
     "usual_mixtures",
-]
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Traces per question at which votes are looked at."""
-MOST_MODELS = 3  # of a candidate, but for the mixture of all
+MAX_MODELS = 3  # of a candidate, but for the mixture of all
 SPLITS = 200  # random halves
 RESAMPLES = 300  # of the questions
 SPLITS_PER_RESAMPLE = 4
@@ -127,18 +121,18 @@ def mixture_lab(
 
 
 def usual_mixtures(models: int) -> Iterator[tuple[float, ...]]:
-    """Weights of the mixtures that are tried of so many models, 0 for those that are left out.
+    """Weights of the mixtures of that many models that are tried, 0 for models that are left out.
 
     >>> list(usual_mixtures(2))
     [(1.0, 1.0), (2.0, 1.0), (1.0, 2.0)]
     """
-    everybody = range(models)
-    for size in range(2, min(MOST_MODELS, models) + 1):
-        for members in combinations(everybody, size):
-            yield tuple(float(model in members) for model in everybody)
+    indices = range(models)
+    for size in range(2, min(MAX_MODELS, models) + 1):
+        for members in combinations(indices, size):
+            yield tuple(float(model in members) for model in indices)
             for double in members if size == 2 else ():
-                yield tuple(float((model in members) + (model == double)) for model in everybody)
-    if models > MOST_MODELS:
+                yield tuple(float((model in members) + (model == double)) for model in indices)
+    if models > MAX_MODELS:
         yield (1.0,) * models
 
 
@@ -188,10 +182,10 @@ def _both_ways(tables: Sequence[Floats], weights: Floats, rng: np.random.Generat
     first = np.zeros(weights.size, dtype=np.bool_)
     first[rng.permutation(weights.size)[: weights.size // 2]] = True
     scores, picks = np.zeros(len(tables)), []
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         rows = [int(np.argmax(table[:, half] @ weights[half])) for half in (first, ~first)]
         right = table[rows[0], ~first] @ weights[~first] + table[rows[1], first] @ weights[first]
-        scores[place] = right / max(1.0, weights.sum())
+        scores[index] = right / max(1.0, weights.sum())
         picks.append(rows)
     return scores, picks
 
@@ -203,8 +197,8 @@ def _mean_tokens(group: Sequence[Candidate], picks: Sequence[int], k: int) -> fl
 
 
 def _of_model(question: LabelledQuestion, model: int) -> list[int]:
-    """The places of a model's traces."""
-    return [place for place, own in enumerate(question.models or ()) if own == model]
+    """The indices of a model's traces."""
+    return [index for index, own in enumerate(question.models or ()) if own == model]
 
 
 def _measured(
@@ -222,11 +216,11 @@ def _measured(
     counted = all(question.tokens is not None for question in questions)
     correct, tokens = np.zeros((N, len(sizes))), np.zeros((N, len(sizes)))
     for _ in range(repetitions):
-        paths = [_path([rng.permutation(places) for places in own[row]], turns[row]) for row in range(N)]
+        paths = [_path([rng.permutation(traces) for traces in own[row]], turns[row]) for row in range(N)]
         labels = [[question.labels[j] for j in path] for question, path in zip(questions, paths, strict=True)]
         codes, ranks = coded(labels)
         votes = running_votes(codes)[:, sizes]
-        gold = np.array([names.get(q.gold or "", NOBODY - 1) for q, names in zip(questions, ranks, strict=True)])
+        gold = np.array([names.get(q.gold or "", NO_VOTE - 1) for q, names in zip(questions, ranks, strict=True)])
         correct += votes == gold[:, None]
         if counted:
             spent = [np.cumsum([(q.tokens or ())[j] for j in path]) for q, path in zip(questions, paths, strict=True)]
@@ -235,5 +229,5 @@ def _measured(
 
 
 def _path(shuffled: Sequence[NDArray[np.int64]], turns: Sequence[int]) -> list[int]:
-    rest = [iter(places.tolist()) for places in shuffled]
+    rest = [iter(traces.tolist()) for traces in shuffled]
     return [next(rest[model]) for model in turns]

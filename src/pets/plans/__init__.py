@@ -9,13 +9,4 @@ from pets.plans.drift import Drift
 from pets.plans.fit import fit_plan
 from pets.plans.plan import Provenance, StreamPlan, left_by_windows, plan_text, read_plan, write_plan
 
-__all__ = [
-    "Drift",
-    "Provenance",
-    "StreamPlan",
-    "fit_plan",
-    "left_by_windows",
-    "plan_text",
-    "read_plan",
-    "write_plan",
-]
+__all__ = ["Drift", "Provenance", "StreamPlan", "fit_plan", "left_by_windows", "plan_text", "read_plan", "write_plan"]

@@ -20,7 +20,7 @@ from pets.pools import Pool
 
 __all__ = ["fit_plan"]
 
-CAP = 64
+MAX_TRACES = 64  # of a question
 
 
 def fit_plan(
@@ -28,7 +28,7 @@ def fit_plan(
     mean_budget: float,
     rounds: int = 3,
     *,
-    cap: int = CAP,
+    cap: int = MAX_TRACES,
     zone: float = 0.0,
     answer: str | None = None,
     seed: int = 0,
@@ -65,8 +65,7 @@ def fit_plan(
     else:
         labels = [question.labels for question in read.questions]
         rule = rule.fit(Training(labels, _tokens(read), read.options, seed=seed))
-        log_prices, spends = zip(*(rule.table or ()), strict=True)
-        prices, prior = PriceTable(log_prices, spends), rule.belief
+        prices, prior = PriceTable.from_rows(rule.table or ()), rule.belief
     budgets = plan_for(grid, mean_budget, K0, cap)
     return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance(read, seed), zone)
 

@@ -1,4 +1,4 @@
-"""What a stream goes by: difficulty grids, curves, budgets, prices and the prior, learned from a training pool.
+"""StreamPlan: difficulty grids, curves, budgets, prices and the prior, fitted to a training pool; and its file.
 
 The numbers are those of :mod:`pets.core.grid`, :mod:`pets.core.price` and :mod:`pets.core.prior`; a plan holds them
 together, with where they come from, so that they can be read, kept and handed to a service. Its file is JSON that a
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pets.arguments import check_fields
 from pets.core.budget import Budget
 from pets.core.greedy import Quotas
 from pets.core.grid import Grid
@@ -28,18 +29,9 @@ from pets.errors import InputError, StateError
 from pets.policies.price import Price
 
 __all__ = [
-    "FORMAT",
-    "VERSION",
-    "Provenance",
-    "StreamPlan",
-    "from_plain",
-    "is_plan_file",
-    "left_by_windows",
-    "plan_text",
-    "read_plan",
-    "to_plain",
-    "write_plan",
-]
+    "FORMAT", "VERSION", "Provenance", "StreamPlan", "from_plain", "is_plan_file", "left_by_windows", "plan_text",
+    "read_plan", "to_plain", "write_plan",
+]  # fmt: skip
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
@@ -62,6 +54,7 @@ class Provenance:
     seed: int
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.questions < 1 or self.traces < K0 * self.questions:
             raise InputError(f"{self.questions} training questions of {self.traces} traces; each has {K0} at least.")
         if self.options is not None and self.options < 2:
@@ -234,7 +227,7 @@ def to_plain(plan: StreamPlan) -> dict[str, Any]:
             {"pattern": name, "share": share, "a": a, "b": b, "voting": voting, "low": low, "high": high}
             for name, (share, a, b, voting), low, high in rows
         ],
-        "prices": None if plan.prices is None else [list(row) for row in _rows(plan.prices)],
+        "prices": None if plan.prices is None else [list(row) for row in plan.prices.rows],
         "prior": {
             "strengths": list(STRENGTHS),
             "shares": [list(row) for row in plan.prior.shares],
@@ -282,7 +275,7 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
             tuple(map(_number, _listed(prior["edges"]))),
             _number_rows(prior["kind_shares"]) if "kind_shares" in prior else LearnedPrior().kind_shares,
         ),
-        provenance=_provenance(data["provenance"]),
+        provenance=Provenance(**{field.name: data["provenance"][field.name] for field in fields(Provenance)}),
         zone=_number(data.get("zone", 0.0)),
     )
 
@@ -292,23 +285,10 @@ def _number_rows(rows: object) -> tuple[tuple[float, ...], ...]:
 
 
 def _table(prices: object) -> PriceTable:
-    log_prices, spends = zip(*([_number(item) for item in _listed(row)] for row in _listed(prices)), strict=True)
+    log_prices, spends = zip(*_number_rows(prices), strict=True)
     if any(a <= b for a, b in itertools.pairwise(log_prices)):
         raise ValueError("its prices do not fall.")
     return PriceTable(log_prices, spends)
-
-
-def _provenance(data: Mapping[str, Any]) -> Provenance:
-    for field in fields(Provenance):
-        value = data[field.name]
-        kind: type = int if field.name in ("questions", "traces", "options", "seed") else str
-        if type(value) is not kind and not (field.name == "options" and value is None):
-            raise ValueError(f'"{field.name}" of its provenance is {value!r}.')
-    return Provenance(**{field.name: data[field.name] for field in fields(Provenance)})
-
-
-def _rows(table: PriceTable) -> list[tuple[float, float]]:
-    return list(zip(table.log_prices, table.spends, strict=True))
 
 
 def _listed(value: object) -> list[Any]:

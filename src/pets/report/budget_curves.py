@@ -4,7 +4,7 @@
 index would have bought them in the order of their worth: a trace is launched when the price of a trace has fallen to
 the least index that its question has had so far. So the run's own traces are dealt out in that order.
 
-**Equal shares.** Nobody samples a run twice to know. The first traces of a question are what uniform would have got
+**Equal shares.** They are estimated. The first traces of a question are what uniform would have got
 too; beyond them further traces are drawn from theta.
 
 **Which votes are right.** All votes of a question give a posterior of theta under the learned prior. Theta is drawn,
@@ -26,7 +26,7 @@ from pets.engine.forecast import Forecast
 
 __all__ = ["BudgetCurves", "RunQuestion", "budget_curves", "launch_order"]
 
-Z = 1.96  # of a 95 % interval
+Z_95 = 1.96  # of a 95 % interval
 DRAWS = 24
 POINTS = 32  # of the run's curve
 NO_VOTE = -1
@@ -54,12 +54,12 @@ class RunQuestion:
         return Tally(tally.counts, tally.nulls, options=self.tally.options, mean_tokens=mean)
 
     @property
-    def places(self) -> dict[str, int] | None:
-        """The place of each class among the tally's counts; ``None`` where votes are soft, and counted otherwise."""
+    def ranks(self) -> dict[str, int] | None:
+        """The rank of each class among the tally's counts; ``None`` where votes are soft, and counted otherwise."""
         ranked = Counter(answer for answer in self.answers if answer is not None).most_common()
         if tuple(count for _, count in ranked) != self.tally.counts:
             return None
-        return {answer: place for place, (answer, _) in enumerate(ranked)}
+        return {answer: rank for rank, (answer, _) in enumerate(ranked)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +95,8 @@ def budget_curves(
     """
     sizes = _sizes(questions, policy)
     rng = np.random.default_rng(seed)
-    played = [_play(question, prior, most, zone, sizes[:, place], rng) for place, question in enumerate(questions)]
-    judged = np.array([question.right is not None and question.places is not None for question in questions])
+    played = [_play(question, prior, most, zone, sizes[:, index], rng) for index, question in enumerate(questions)]
+    judged = np.array([question.right is not None and question.ranks is not None for question in questions])
     uniform = _curves(np.arange(1.0, most + 1), [(play.good, play.right) for play in played], judged)
     if not len(sizes):
         return uniform, None
@@ -107,10 +107,11 @@ def budget_curves(
 def _curves(traces: Floats, rows: Sequence[tuple[Bools, Bools]], judged: Bools) -> BudgetCurves:
     """Means over questions, and what they spread by over draws."""
     good = np.array([row[0] for row in rows]).mean(axis=0)  # (draws, V)
+    consistency = (good.mean(axis=0), Z_95 * good.std(axis=0))
     if not judged.any():
-        return BudgetCurves(traces, good.mean(axis=0), Z * good.std(axis=0), None, None)
+        return BudgetCurves(traces, *consistency, None, None)
     right = np.array([row[1] for row, known in zip(rows, judged.tolist(), strict=True) if known]).mean(axis=0)
-    return BudgetCurves(traces, good.mean(axis=0), Z * good.std(axis=0), right.mean(axis=0), Z * right.std(axis=0))
+    return BudgetCurves(traces, *consistency, right.mean(axis=0), Z_95 * right.std(axis=0))
 
 
 def _sizes(questions: Sequence[RunQuestion], policy: Policy) -> NDArray[np.int64]:
@@ -123,7 +124,7 @@ def _sizes(questions: Sequence[RunQuestion], policy: Policy) -> NDArray[np.int64
 
 
 def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] | None:
-    """The places of the questions, one for each trace, in the order in which the policy would have bought them."""
+    """The indices of the questions, one for each trace, in the order in which the policy would have bought them."""
     if policy.blind:
         worth = [[-float(number) for number in range(len(question.answers))] for question in questions]
     elif isinstance(policy, IndexPolicy) and policy.sees == "counts":
@@ -131,8 +132,8 @@ def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] 
         worth = [_worth(question, policy, scores) for question in questions]
     else:
         return None
-    traces = [(-value, number, place) for place, row in enumerate(worth) for number, value in enumerate(row)]
-    return [place for _, _, place in sorted(traces)]
+    traces = [(-value, number, index) for index, row in enumerate(worth) for number, value in enumerate(row)]
+    return [index for _, _, index in sorted(traces)]
 
 
 def _worth(question: RunQuestion, policy: IndexPolicy, scores: dict[Tally, float]) -> list[float]:
@@ -169,15 +170,15 @@ def _play(
     rng: np.random.Generator,
 ) -> _Play:
     """One question's votes in every draw; ``sizes`` are its traces at the points of the run."""
-    places = question.places or {}
-    gold = [place for answer, place in places.items() if answer in (question.right or ())]
-    known = [NO_VOTE if answer is None else places.get(answer, NO_VOTE) for answer in question.answers]
-    votes = _leaders(np.array([NO_VOTE, *known]), max(1, len(places)))[sizes]
+    ranks = question.ranks or {}
+    gold = [rank for answer, rank in ranks.items() if answer in (question.right or ())]
+    known = [NO_VOTE if answer is None else ranks.get(answer, NO_VOTE) for answer in question.answers]
+    votes = _leaders(np.array([NO_VOTE, *known]), max(1, len(ranks)))[sizes]
     good, right, good_as_spent = [], [], []
     for theta in _thetas(question.tally, prior, rng):
         answers = rng.choice(len(theta), size=most, p=theta / theta.sum())
         answers[rng.random(most) >= voting_chance(question.tally)] = NO_VOTE
-        if places:
+        if ranks:
             answers[: len(known)] = known[:most]
         leaders = _leaders(answers, len(theta))
         good.append((leaders >= 0) & (theta[leaders] >= theta.max() - zone))

@@ -100,7 +100,7 @@ def _differing(names: Sequence[str], values: object, usual: object) -> Iterator[
 
 
 def _own_sampling(name: str) -> Sampling:
-    """How the traces of a named set are drawn if nobody says otherwise."""
+    """How the traces of a named set are drawn by default."""
     if name == "starter":
         return starter().sampling
     return Sampling(max_tokens=BENCHMARKS[name].max_tokens) if name in BENCHMARKS else Sampling()

@@ -110,15 +110,15 @@ class Page:
         self._parts.append(f"<h3>{escape(title)}</h3>")
 
     def charts(self, charts: Sequence[Chart], words: str) -> None:
-        """Charts side by side where there is room; ``words`` say what they show to whoever cannot see them."""
+        """Charts side by side where there is room; ``words`` say what they show to readers who cannot see them."""
         self._has_charts = True
         self._parts.append('<div class="charts">')
         for chart in charts:
-            place = f"chart{next(self._numbers)}"
+            id = f"chart{next(self._numbers)}"
             self._parts.append(
-                f'<figure data-chart="{place}" role="img" aria-label="{escape(words)}">'
+                f'<figure data-chart="{id}" role="img" aria-label="{escape(words)}">'
                 f'<div aria-hidden="true">{drawn_svg(chart)}</div></figure>'
-                f'<script type="application/json" id="{place}">{_json(page_chart(chart))}</script>'
+                f'<script type="application/json" id="{id}">{_json(page_chart(chart))}</script>'
             )
         self._parts.append("</div>")
 
@@ -138,7 +138,7 @@ class Page:
 
         The rows come sorted by the column ``rising``, if by any.
         """
-        place = f"table{next(self._numbers)}"
+        id = f"table{next(self._numbers)}"
         numbers = [bool(rows) and rows[0][column].is_number for column in range(len(columns))]
         heads = "".join(
             f'<th scope="col"{" class=number" if number else ""}{" aria-sort=ascending" if name == rising else ""}>'
@@ -151,9 +151,9 @@ class Page:
             for cells, kind in zip(rows, kinds_of, strict=True)
         )
         self._parts.append(
-            (_tools(place, kinds) if kinds is not None else "")
-            + f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self._heading)}: table {place[5:]}">'
-            f'<table id="{place}" data-sortable>'
+            (_tools(id, kinds) if kinds is not None else "")
+            + f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self._heading)}: table {id[5:]}">'
+            f'<table id="{id}" data-sortable>'
             f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
@@ -214,10 +214,10 @@ def _cell(cell: Cell) -> str:
     return f"<td{value}>{escape(cell.text)}{cell.html}</td>"
 
 
-def _tools(place: str, kinds: Mapping[str, str]) -> str:
+def _tools(id: str, kinds: Mapping[str, str]) -> str:
     choices = "".join(f'<option value="{kind}">{escape(words)}</option>' for kind, words in kinds.items())
     return (
-        f'<div class="tools" data-for="{place}"><input type="search" placeholder="search" aria-label="search">'
+        f'<div class="tools" data-for="{id}"><input type="search" placeholder="search" aria-label="search">'
         f'<select aria-label="which rows are shown">{choices}</select><output></output></div>'
     )
 

@@ -14,28 +14,14 @@ from pets.lab import Row
 from pets.report.curves import Bound, Series, curve_panel
 from pets.report.page import Cell, Page, Tile
 from pets.report.style import line_styles
-from pets.report.tables import metric_text
+from pets.report.tables import COLUMNS, metric_text
 from pets.tabular import read_rows as read_records
 
 __all__ = ["read_rows", "replay_page"]
 
 OURS, EQUAL = "okg", "uniform"
-COLUMNS = {
-    "traces for 95 %": "traces_at_mean_0.95",
-    "traces for 99 %": "traces_at_mean_0.99",
-    "traces for 100 %, first": "traces_first_1",
-    "for 100 %, to stay": "traces_settled_1",
-    "near-ties aside: 95 %": "zone_traces_at_mean_0.95",
-    "near-ties aside: 99 %": "zone_traces_at_mean_0.99",
-    "times the limit at 95 %": "limit_ratio_0.95",
-    "times the limit at 99 %": "limit_ratio_0.99",
-    "tokens for 100 %": "tokens_first_1",
-    "self-consistency*": "consistency_matched",
-    "accuracy*": "accuracy_matched",
-    "area under the curve": "area",
-}
 WORDS = (
-    "Traces and tokens are per question, for so much self-consistency; ± is one standard deviation over draws. "
+    "Traces and tokens are per question, for that share of self-consistency; ± is one standard deviation over draws. "
     "* At the spend where okg first reaches 100 %."
 )
 TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over", "files"}
@@ -172,19 +158,13 @@ def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
 def _table(page: Page, rows: Sequence[Row]) -> None:
     """The metrics of the terminal's table in a reader's words, to sort."""
     cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
-    metrics = {name: metric for name, metric in COLUMNS.items() if any(key[2] == metric for key in cells)}
-    keys = dict.fromkeys(key[:2] for key in cells)
+    metrics = {metric: names[1] for metric, names in COLUMNS.items() if any(key[2] == metric for key in cells)}
     page.notes([WORDS])
     page.table(
-        ["policy", "setting", *metrics],
+        ["policy", "setting", *metrics.values()],
         [
-            [
-                Cell(policy),
-                Cell(setting),
-                *(_metric(cells.get((policy, setting, metric))) for metric in metrics.values()),
-            ]
-            for key in keys
-            for policy, setting in [key]
+            [Cell(policy), Cell(setting), *(_metric(cells.get((policy, setting, metric))) for metric in metrics)]
+            for policy, setting in dict.fromkeys(key[:2] for key in cells)
         ],
     )
 

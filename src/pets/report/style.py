@@ -17,23 +17,9 @@ from typing import Any
 from pets._extras import require
 
 __all__ = [
-    "GREEN",
-    "GREY",
-    "PALETTE",
-    "SHARE",
-    "Chart",
-    "LineStyle",
-    "by_label",
-    "charts_library",
-    "colour_of",
-    "drawn_svg",
-    "javascript",
-    "layer",
-    "line_styles",
-    "save",
-    "titled",
-    "trace_axis",
-]
+    "GREEN", "GREY", "PALETTE", "SHARE", "Chart", "LineStyle", "by_label", "charts_library", "colour_of",
+    "drawn_svg", "javascript", "layer", "line_styles", "save", "titled", "trace_axis",
+]  # fmt: skip
 
 Chart = dict[str, Any]
 

@@ -8,22 +8,23 @@ from pets.lab import PoolResult, Row
 from pets.lab.mixture import ChosenModels, MixtureLab
 from pets.lab.rows import LIMIT_LEVELS
 
-__all__ = ["certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table"]
+__all__ = ["COLUMNS", "certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table"]
 
 COLUMNS = {
-    "first 1": "traces_first_1",
-    "settled 1": "traces_settled_1",
-    "mean 0.95": "traces_at_mean_0.95",
-    "mean 0.99": "traces_at_mean_0.99",
-    "zone 0.95": "zone_traces_at_mean_0.95",
-    "zone 0.99": "zone_traces_at_mean_0.99",
-    "limit 0.95": "limit_ratio_0.95",
-    "limit 0.99": "limit_ratio_0.99",
-    "tokens first 1": "tokens_first_1",
-    "consistency*": "consistency_matched",
-    "accuracy*": "accuracy_matched",
-    "area": "area",
+    "traces_first_1": ("first 1", "traces for 100 %, first"),
+    "traces_settled_1": ("settled 1", "for 100 %, to stay"),
+    "traces_at_mean_0.95": ("mean 0.95", "traces for 95 %"),
+    "traces_at_mean_0.99": ("mean 0.99", "traces for 99 %"),
+    "zone_traces_at_mean_0.95": ("zone 0.95", "near-ties aside: 95 %"),
+    "zone_traces_at_mean_0.99": ("zone 0.99", "near-ties aside: 99 %"),
+    "limit_ratio_0.95": ("limit 0.95", "times the limit at 95 %"),
+    "limit_ratio_0.99": ("limit 0.99", "times the limit at 99 %"),
+    "tokens_first_1": ("tokens first 1", "tokens for 100 %"),
+    "consistency_matched": ("consistency*", "self-consistency*"),
+    "accuracy_matched": ("accuracy*", "accuracy*"),
+    "area": ("area", "area under the curve"),
 }
+"""The metrics of a policy on a pool, by their names in rows: how a terminal calls them, and how a page does."""
 SCORES = {
     "certificates": "certificate_count",
     "mean": "certificate_mean",
@@ -41,11 +42,8 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     """One row per policy: traces per question at self-consistency 1 and on the mean curve, and a matched budget."""
     of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
     cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
-    metrics = [metric for metric in COLUMNS.values() if any(row.metric == metric for row in of_pool)]
-    table = _table(_title(pool), _caption(pool, of_pool), ["policy", "setting"])
-    for name, metric in COLUMNS.items():
-        if metric in metrics:
-            table.add_column(name, justify="right")
+    metrics = {metric: names[0] for metric, names in COLUMNS.items() if any(row.metric == metric for row in of_pool)}
+    table = _table(_title(pool), _caption(pool, of_pool), ["policy", "setting"], metrics.values())
     for result in pool.results:
         key = result.policy, result.setting
         table.add_row(*key, *(metric_text(cells.get((*key, metric))) for metric in metrics))

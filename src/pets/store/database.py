@@ -16,17 +16,9 @@ from urllib.parse import unquote
 from pets.errors import StateError
 
 __all__ = [
-    "DEFAULT_STORE",
-    "Cursor",
-    "Database",
-    "Durability",
-    "LockedRun",
-    "RowError",
-    "Transaction",
-    "is_shared",
-    "parse_url",
-    "shown_location",
-]
+    "DEFAULT_STORE", "Cursor", "Database", "Durability", "LockedRun", "RowError", "Transaction", "is_shared",
+    "parse_url", "shown_location",
+]  # fmt: skip
 
 Durability = Literal["process", "machine"]
 DEFAULT_STORE = "runs.db"
@@ -114,11 +106,11 @@ class Database(ABC):
 
     @abstractmethod
     def lock_run(self, run: int, timeout_s: float = 0.0) -> LockedRun | None:
-        """The lock of a run; ``None`` where somebody else still has it after ``timeout_s`` seconds."""
+        """The lock of a run; ``None`` where another process still has it after ``timeout_s`` seconds."""
 
     @abstractmethod
     def is_locked(self, run: int) -> bool:
-        """Whether somebody, this process included, holds the run now."""
+        """Whether a process, this one included, holds the run now."""
 
     @abstractmethod
     def size_cache_for(self, questions: int) -> None:
@@ -141,7 +133,7 @@ def is_shared(location: str | os.PathLike[str]) -> bool:
 
 
 def parse_url(url: str) -> re.Match[str] | None:
-    """The parts of a server's URL as they are written; ``None`` where nobody knows where its password ends.
+    """The parts of a server's URL as they are written; ``None`` where it cannot be told where its password ends.
 
     >>> parse_url("postgresql://pets:a%2Fb@db.example/pets?schema=x")["parameters"]
     'schema=x'

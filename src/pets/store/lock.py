@@ -19,14 +19,14 @@ RETRY_S = 0.02
 
 
 class FileLock:
-    """The lock that is the file at ``path`` (``None``: of what is in memory, where nobody else can come)."""
+    """The lock that is the file at ``path`` (``None``: of a database in memory, which no other process sees)."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: int | None = None
 
     def take(self, timeout_s: float = 0.0) -> bool:
-        """Take the lock; False if somebody else still has it after ``timeout_s`` seconds."""
+        """Take the lock; False if another holder still has it after ``timeout_s`` seconds."""
         if self._path is None:
             return True
         end = time.monotonic() + timeout_s
@@ -73,7 +73,7 @@ def locked_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(store: Path | None, run: int) -> bool:
-    """Whether somebody, this process included, holds the run now."""
+    """Whether a process, this one included, holds the run now."""
     if store is None or not _lock_path(store, run).exists():
         return False
     lock = run_lock(store, run)
@@ -88,7 +88,7 @@ def _lock_path(store: Path, run: int) -> Path:
 
 
 def _locked(path: Path) -> int | None:
-    """The file, open and locked; None if somebody else has it."""
+    """The file, open and locked; None if another holder has it."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -59,8 +59,8 @@ PostgresError = psycopg.Error
 class PostgresDatabase(Database):
     """One connection to a PostgreSQL server, and one schema of its database.
 
-    A lock of a run lives and dies with this connection, over which the run is written too: whoever has lost the lock
-    cannot write any more.
+    A lock of a run lives and dies with this connection, over which the run is written too: a process that has lost
+    the lock cannot write any more.
     """
 
     def __init__(self, url: str, *, create: bool) -> None:

@@ -83,7 +83,7 @@ class SQLiteDatabase(Database):
 
     @contextmanager
     def erasing(self) -> Iterator[Transaction]:
-        """A transaction that overwrites what it deletes, in the log too, once nobody else reads the store."""
+        """A transaction that overwrites what it deletes, in the log too, once no other process reads the store."""
         self._run("PRAGMA secure_delete = ON", ())
         with self.transaction() as transaction:
             yield transaction
