@@ -8,6 +8,7 @@ import json
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, NoReturn
 
 from pets.answers.base import AnswerType
@@ -135,16 +136,12 @@ def _number(text: str) -> _Number:
     >>> [_number(text) for text in ("1.0", "-0.0", "1e2", "0.050", "1e21", "1.5e-30")]
     ['1', '0', '100', '0.05', '1e21', '15e-31']
     """
-    mantissa, _, power = text.lower().partition("e")
-    whole, _, decimals = mantissa.removeprefix("-").partition(".")
-    sign, exponent_sign = "-" * mantissa.startswith("-"), "-" * power.startswith("-")
-    exponent_digits = power.lstrip("+-").lstrip("0")
-    if len(exponent_digits) > MAX_EXPONENT_DIGITS:
+    if len(text.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS:
         raise ValueError("the exponent is too large")
-    digits = whole + decimals
-    exponent = int(exponent_sign + (exponent_digits or "0")) - len(decimals)
+    negative, figures, exponent = Decimal(text).as_tuple()
+    sign, digits = "-" * negative, "".join(map(str, figures))
     bare = digits.rstrip("0")
-    exponent += len(digits) - len(bare)
+    exponent = int(exponent) + len(digits) - len(bare)
     bare = bare.lstrip("0")
     if not bare:
         return _Number("0")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from string import digits, punctuation
 
 from pets.answers import phrases, rational
 from pets.answers.rational import in_words
@@ -166,7 +167,7 @@ def read(text: str, *, letters: bool = True) -> Quantity | None:
         return None
     bare = _unapproximate(bare).rstrip(" .,;:*_")
     bare = bare[1:-1] if len(bare) > 2 and bare[0] == bare[-1] == "$" else bare
-    quantity = quantity_at(bare, 0, letters=letters) or _word_quantity(bare)
+    quantity = quantity_at(bare, 0, letters=letters) or _words_at(bare, 0)
     if quantity is None:
         return None
     return quantity if _is_counted(bare[quantity.end :], letters) and not BLOCKING.search(bare, quantity.end) else None
@@ -259,14 +260,13 @@ def _ends(text: str, place: int) -> bool:
     return not (len(after) == 2 and after[0] in ".,:/-'" and after[1].isdigit())
 
 
-def _word_quantity(text: str) -> Quantity | None:
-    """A quantity whose number is in words, from the beginning of a text."""
-    words = in_words(text)
+def _words_at(text: str, start: int) -> Quantity | None:
+    """The quantity whose number begins there in words."""
+    words = in_words(text, start)
     if words is None:
         return None
-    value, end = words
-    unit, end = unit_at(text, end, letters=False)
-    return Quantity(value, unit, 0, end)
+    unit, end = unit_at(text, words[1], letters=False)
+    return Quantity(words[0], unit, start, end)
 
 
 # In prose
@@ -381,11 +381,11 @@ def quantities(text: str) -> list[Quantity]:
 def _in_words(text: str) -> Iterator[Quantity]:
     place = 0
     while start := WORDS.search(text, place):
-        words = in_words(text, start.start())
-        if words is None:  # nineteen eighty-four
+        quantity = _words_at(text, start.start())
+        if quantity is None:  # nineteen eighty-four
             return
-        unit, place = unit_at(text, words[1], letters=False)
-        yield Quantity(words[0], unit, start.start(), place)
+        yield quantity
+        place = quantity.end
 
 
 def stated(passage: str) -> Quantity | None:
@@ -399,10 +399,7 @@ def stated(passage: str) -> Quantity | None:
     if text is None:
         return None
     start = len(text) - len(_unapproximate(text))
-    quantity = quantity_at(text, start)
-    if quantity is None and (words := in_words(text, start)):
-        unit, end = unit_at(text, words[1], letters=False)
-        quantity = Quantity(words[0], unit, start, end)
+    quantity = quantity_at(text, start) or _words_at(text, start)
     if quantity is None:
         return _concluded_in(CLAUSE.split(text, maxsplit=1)[0]) or _concluded_in(text)
     if EQUALS.match(text, quantity.end + text.startswith(" ", quantity.end)):
@@ -514,9 +511,7 @@ def _refuse_alternative(text: str, quantity: Quantity) -> None:
     joint = ALTERNATIVE.match(text, quantity.end)
     if joint is None:
         return
-    other = quantity_at(text, joint.end())
-    if other is None and (words := in_words(text, joint.end())):
-        other = Quantity(words[0])
+    other = quantity_at(text, joint.end()) or _words_at(text, joint.end())
     if other is not None and not same(quantity, other):
         raise AmbiguousError
 
@@ -535,18 +530,7 @@ COMMA = Pattern(r"\d+,\d+")
 UNDECIDABLE = Pattern(r"[1-9]\d{0,2},\d{3}")
 
 
-class _Letters(dict[int, str]):
-    """Letters in lower case, and a blank for whatever else: a text's words are between them."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        spelling = character.lower() if character.isalnum() and not character.isdecimal() else " "
-        if code < rational.MAX_CACHED_CODE:
-            self[code] = spelling
-        return spelling
-
-
-LETTERS = _Letters()
+BETWEEN_WORDS = str.maketrans(dict.fromkeys(punctuation + digits + "\t\n\r“”„«»‘’—–…¿¡。，：；", " "))
 COMMA_WORDS = frozenset(phrases.DECIMAL_COMMA.split("|"))
 ENGLISH = "the is of and to answer we so that for in this are it total from by with as have be therefore"
 POINT_WORDS = frozenset(ENGLISH.split())
@@ -559,8 +543,7 @@ def writes_decimal_commas(text: str) -> bool:
     >>> writes_decimal_commas("La respuesta es 3,5"), writes_decimal_commas("The answer is 3,5")
     (True, False)
     """
-    words = text[-MAX_LANGUAGE_CHARS:].translate(LETTERS).split(" ")
-    words = [word for word in words if word]
+    words = text[-MAX_LANGUAGE_CHARS:].lower().translate(BETWEEN_WORDS).split()
     if any("а" <= word[0] <= "я" for word in words):
         return True
     return sum(word in COMMA_WORDS for word in words) > sum(word in POINT_WORDS for word in words)

@@ -10,9 +10,10 @@ r"""Reads numbers, in figures and in words, and plain arithmetic exactly, as fra
 (None, None, None, None)
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import factorial, isqrt
-from typing import NamedTuple
+from operator import add, mul, sub, truediv
 
 from pets.patterns import Match, Pattern
 
@@ -26,24 +27,13 @@ MAX_LAYERS = 20  # of dressing, one around the other
 END = 10**MAX_DIGITS
 
 
-class _Signs(dict[int, str]):
-    """One spelling of signs and digits: what is not named here is a digit of another writing, or stays."""
-
-    def __missing__(self, code: int) -> str:
-        spelling = str(int(chr(code))) if chr(code).isdecimal() else chr(code)
-        if code < MAX_CACHED_CODE:
-            self[code] = spelling
-        return spelling
-
-
-MAX_CACHED_CODE = 0x3000
-SIGNS = _Signs(str.maketrans({
+SIGNS = str.maketrans({
     **dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%", "’": "'",
     **dict.fromkeys("×·⋅∙✕", "*"), "÷": "/", **dict.fromkeys("\u00a0\u2009\u202f\u2007\u3000", " "),
     "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅖": " 2/5", "⅗": " 3/5",
     "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8", "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8", "√": r"\sqrt ",
     "（": "(", "）": ")", "＝": "=", "：": ":",
-}))  # fmt: skip
+})  # fmt: skip
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 POWERS = Pattern("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 FONT = Pattern(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox)\s*\{([^{}]*)\}")
@@ -72,6 +62,7 @@ REPEATED = Pattern(r"\\(?:overline|bar|dot)\s?\{?([0-9]+)\}?|\(([0-9]+)\)›(?:\
 EXPONENT = Pattern(r"[eE]([+-]?[0-9]+)›(?:[^\w.]|\z)")
 MIXED = Pattern(r" ([0-9]+) ?/ ?([0-9]+)›(?:[^0-9.,/]|\z)")
 ROOT = Pattern(r"\\sqrt(?:\[([0-9])\])?")
+OPERATIONS = {"+": add, "-": sub, "*": mul, "x": mul, "X": mul, "/": truediv}
 RANGE = Pattern(r"[0-9]+ ?- ?[0-9]+")
 
 
@@ -98,6 +89,7 @@ def plain(text: str) -> str | None:
     """
     if not text.isascii():
         text = POWERS.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text).translate(SIGNS)
+        text = "".join([str(int(sign)) if sign.isdecimal() else sign for sign in text])  # of any writing
     text = text.strip(" *_`\"'“”")
     text = COMMA_DECIMAL.sub(lambda match: match[1].replace(".", "") + "." + match[2], text)
     text = NEGATIVE.sub("-", text)
@@ -117,36 +109,6 @@ def plain(text: str) -> str | None:
         if text == before:
             return text
     return None
-
-
-class _Figures(NamedTuple):
-    """A number in figures as it is written, and where it ends."""
-
-    whole: str
-    decimals: str
-    repeated: str
-    exponent: str
-    has_point: bool
-    end: int
-
-
-def _figures_at(text: str, place: int) -> _Figures | None:
-    """``1,234.5(6)e-7`` at a place: digits in groups or not, decimals with those that repeat, an exponent."""
-    end = _digits_end(text, place)
-    if end == place and not (text.startswith(".", place) and _digits_end(text, place + 1) > place + 1):
-        return None
-    if place < end <= place + 3 and end + 1 < len(text) and text[end] in SEPARATORS and text[end + 1] in DIGITS:
-        end = grouped.end() if (grouped := GROUPED.match(text, place)) else end
-    whole, decimals, repeated, exponent = text[place:end].translate(NO_SEPARATORS), "", "", ""
-    has_point = text.startswith(".", end) and text[end + 1 : end + 2] != "" and text[end + 1] in DIGITS + "(\\"
-    if has_point:
-        start, end = end + 1, _digits_end(text, end + 1)
-        decimals = text[start:end]
-        if whole and text[end : end + 1] in ("(", "\\") and (part := REPEATED.match(text, end)):
-            repeated, end = part[1] or part[2], part.end()
-    if text[end : end + 1] in ("e", "E") and (power := EXPONENT.match(text, end)):
-        exponent, end = power[1], power.end()
-    return _Figures(whole, decimals, repeated, exponent, has_point, end)
 
 
 def _digits_end(text: str, place: int) -> int:
@@ -176,30 +138,25 @@ class _Reader:
 
     def sum(self, place: int, depth: int) -> _Result:
         """``product (+|- product)*``; 7-8 is a range, not a difference."""
-        left = self.product(place, depth)
-        while left and (operator := _operator_at(self.text, left[1])) and operator[0] in "+-":
-            sign, end = operator
-            right = self.product(end, depth)
-            if right is None:
-                break
-            unspaced = end == left[1] + 1 or left[0] < right[0]
-            if unspaced and sign == "-" and RANGE.fullmatch(self.text[place : right[1]]):
-                raise _DoubtError
-            left = self._checked(left[0] + right[0] if sign == "+" else left[0] - right[0]), right[1]
-        return left
+        return self._chain(place, depth, "+-", self.product)
 
     def product(self, place: int, depth: int) -> _Result:
         """``signed (*|/ signed)*``; 1/2/3 is a date, not a quotient."""
-        left, divided = self.signed(place, depth), False
-        while left and (operator := _operator_at(self.text, left[1])) and operator[0] not in "+-":
+        return self._chain(place, depth, "*/xX", self.signed)
+
+    def _chain(self, place: int, depth: int, signs: str, operand: Callable[[int, int], _Result]) -> _Result:
+        left, before = operand(place, depth), ""
+        while left and (operator := _operator_at(self.text, left[1])) and operator[0] in signs:
             sign, end = operator
-            right = self.signed(end, depth)
+            right = operand(end, depth)
             if right is None:
                 break
-            if sign == "/" and divided:
+            unspaced = end == left[1] + 1 or left[0] < right[0]
+            if sign == "-" and unspaced and RANGE.fullmatch(self.text[place : right[1]]):
                 raise _DoubtError
-            divided = sign == "/"
-            left = self._checked(left[0] / right[0] if divided else left[0] * right[0]), right[1]
+            if sign == before == "/":
+                raise _DoubtError
+            left, before = (self._checked(OPERATIONS[sign](left[0], right[0])), right[1]), sign
         return left
 
     def signed(self, place: int, depth: int) -> _Result:
@@ -233,8 +190,9 @@ class _Reader:
         """A number, a mixed number, a fraction, a root, or a sum in brackets."""
         if depth > MAX_DEPTH:
             raise _DoubtError
-        if figures := _figures_at(self.text, place):
-            return self._mixed(self._decimal(figures, figures.end - place), figures)
+        if figures := self._figures(place):
+            value, end, is_whole = figures
+            return self._mixed(value, end) if is_whole else (value, end)
         if self.text.startswith(r"\frac", place):
             return self._fraction(place + 5, depth)
         if root := ROOT.match(self.text, place):
@@ -255,11 +213,33 @@ class _Reader:
         end = inner[1] + self.text.startswith(" ", inner[1])
         return (inner[0], end + 1) if self.text.startswith(closing, end) else None
 
-    def _mixed(self, value: Fraction, figures: _Figures) -> _Result:
+    def _figures(self, place: int) -> tuple[Fraction, int, bool] | None:
+        """The value of ``1,234.5(6)e-7`` at a place, where it ends, and whether it has neither point nor exponent."""
+        text, end = self.text, _digits_end(self.text, place)
+        if end == place and not (text.startswith(".", place) and _digits_end(text, place + 1) > place + 1):
+            return None
+        if place < end <= place + 3 and end + 1 < len(text) and text[end] in SEPARATORS and text[end + 1] in DIGITS:
+            end = grouped.end() if (grouped := GROUPED.match(text, place)) else end
+        whole, decimals, repeated, exponent = text[place:end].translate(NO_SEPARATORS), "", "", ""
+        has_point = text.startswith(".", end) and text[end + 1 : end + 2] != "" and text[end + 1] in DIGITS + "(\\"
+        if has_point:
+            start, end = end + 1, _digits_end(text, end + 1)
+            decimals = text[start:end]
+            if whole and text[end : end + 1] in ("(", "\\") and (part := REPEATED.match(text, end)):
+                repeated, end = part[1] or part[2], part.end()
+        if text[end : end + 1] in ("e", "E") and (power := EXPONENT.match(text, end)):
+            exponent, end = power[1], power.end()
+        too_long = end - place > 2 * MAX_DIGITS or len(whole) + len(decimals) > MAX_DIGITS + 1
+        if too_long or len(exponent) > 5 or abs(int(exponent or "0")) > MAX_EXPONENT:
+            raise _DoubtError
+        value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
+        if repeated:
+            value += Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(decimals))
+        value = self._checked(value * Fraction(10) ** int(exponent or "0"))
+        return value, end, bool(whole) and not has_point and not exponent
+
+    def _mixed(self, value: Fraction, end: int) -> _Result:
         """``1 1/2`` or ``1\\frac{1}{2}``, where the whole part is an integer."""
-        end = figures.end
-        if not figures.whole or figures.has_point or figures.exponent:
-            return value, end
         if self.text.startswith(" ", end) and (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
             return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
         start = end + self.text.startswith(" ", end)
@@ -296,18 +276,6 @@ class _Reader:
         if above is None or below is None:
             raise _DoubtError
         return Fraction(above, below), inner[1]
-
-    def _decimal(self, figures: _Figures, size: int) -> Fraction:
-        if size > 2 * MAX_DIGITS or len(figures.exponent) > 5:
-            raise _DoubtError
-        whole, decimals, repeated = figures.whole, figures.decimals, figures.repeated
-        exponent = int(figures.exponent or "0")
-        if len(whole) + len(decimals) > MAX_DIGITS + 1 or abs(exponent) > MAX_EXPONENT:
-            raise _DoubtError
-        value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
-        if repeated:
-            value += Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(decimals))
-        return self._checked(value * Fraction(10) ** exponent)
 
     def _raised(self, base: Fraction, exponent: Fraction) -> Fraction:
         if exponent.denominator != 1 or abs(exponent) > MAX_EXPONENT:

@@ -22,20 +22,8 @@ from pets.mock.text import TraceSpec
 if TYPE_CHECKING:
     from pets.mock.server import app, running, serve
 
-__all__ = [
-    "AnswerSource",
-    "DistributionAnswers",
-    "Faults",
-    "MockModel",
-    "MockStats",
-    "PoolAnswers",
-    "RequestLimit",
-    "TraceSpec",
-    "app",
-    "running",
-    "serve",
-    "synthetic",
-]
+__all__ = ["AnswerSource", "DistributionAnswers", "Faults", "MockModel", "MockStats", "PoolAnswers", "RequestLimit"]
+__all__ += ["TraceSpec", "app", "running", "serve", "synthetic"]
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ from typing import Any
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
 
-__all__ = ["CompletionRequest", "parse_request", "prompt_tokens"]
+__all__ = ["CompletionRequest", "check_model", "parse_request", "prompt_tokens"]
 
 MAX_N = 128  # as OpenAI has it
 MAX_PROMPTS = 128
@@ -36,7 +36,7 @@ class CompletionRequest:
 def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
     """Parse and check a body; an :class:`ApiError` names the field that is wrong."""
     fields = json_object(body)
-    _check_model(fields.get("model"), model)
+    check_model(fields.get("model"), model)
     stream = flag(fields, "stream")
     options = object_field(fields, "stream_options")
     if options and not stream:
@@ -78,7 +78,8 @@ def _function(fields: Mapping[str, Any]) -> str | None:
     return str(function.get("name")) if isinstance(function, dict) else None
 
 
-def _check_model(name: object, model: str) -> None:
+def check_model(name: object, model: str) -> None:
+    """Refuse a request for another model than the one there is."""
     if name is None:
         raise ApiError("You must provide a model parameter.", param="model")
     if name != model:

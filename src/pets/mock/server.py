@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pets.mock.batches import MockBatches
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
+from pets.mock.requests import check_model
 from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
 from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
@@ -68,119 +69,82 @@ def app(mock: MockModel) -> ASGIApp:
     Two faults (``half_body``, ``disconnect``) need to close the connection. The server of ``pets.mock`` lets them;
     under another one they raise :class:`ConnectionAbortedError` and the server does what it does then.
     """
-    pages, batches = _Pages(mock), _Batches(mock)
+    batches = MockBatches(mock)
     routes = [
-        Route("/v1/models", pages.models),
-        Route("/v1/models/{model:path}", pages.model),
         Route("/v1/chat/completions", _Completions(mock, chat=True), methods=["POST"]),
         Route("/v1/completions", _Completions(mock, chat=False), methods=["POST"]),
-        Route("/v1/files", batches.files, methods=["GET", "POST"]),
-        Route("/v1/files/{id}", batches.file, methods=["GET", "DELETE"]),
-        Route("/v1/files/{id}/content", batches.content),
-        Route("/v1/batches", batches.jobs, methods=["GET", "POST"]),
-        Route("/v1/batches/{id}", batches.job),
-        Route("/v1/batches/{id}/cancel", batches.cancel, methods=["POST"]),
-        Route("/mock/stats", pages.stats),
-        Route("/mock/questions", pages.questions),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _unknown_url, ApiError: _refused})
+    pages: list[tuple[str, str, Answer]] = [
+        ("GET", "/v1/models", lambda request, _: {"object": "list", "data": [_model(mock)]}),
+        ("GET", "/v1/models/{id:path}", lambda request, _: _model(mock, _id(request))),
+        ("GET", "/v1/files", lambda request, _: batches.files(request.query_params)),
+        ("POST", "/v1/files", lambda request, body: batches.upload(*_upload(request, body)).to_plain()),
+        ("GET", "/v1/files/{id}", lambda request, _: batches.file(_id(request)).to_plain()),
+        ("DELETE", "/v1/files/{id}", lambda request, _: batches.delete(_id(request))),
+        ("GET", "/v1/files/{id}/content", lambda request, _: Response(batches.file(_id(request)).content)),
+        ("GET", "/v1/batches", lambda request, _: batches.jobs(request.query_params)),
+        ("POST", "/v1/batches", lambda request, body: batches.create(json_object(body))),
+        ("GET", "/v1/batches/{id}", lambda request, _: batches.job(_id(request))),
+        ("POST", "/v1/batches/{id}/cancel", lambda request, _: batches.cancel(_id(request))),
+        ("GET", "/mock/stats", lambda request, _: mock.stats.to_plain("questions" in request.query_params)),
+        ("GET", "/mock/questions", lambda request, _: _questions(mock)),
+    ]
+    routes += [Route(path, _Page(mock, answer), methods=[method]) for method, path, answer in pages]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _unknown_url})
 
 
-class _Pages:
-    """The paths that are read with GET."""
-
-    def __init__(self, mock: MockModel) -> None:
-        self._mock = mock
-
-    async def models(self, request: Request) -> Response:
-        """The one model there is."""
-        _authorize(self._mock, request.scope)
-        return JSONResponse({"object": "list", "data": [self._model()]})
-
-    async def model(self, request: Request) -> Response:
-        """One model by name."""
-        _authorize(self._mock, request.scope)
-        if (name := request.path_params["model"]) != self._mock.model:
-            message = f"The model {name!r} does not exist; this server has {self._mock.model!r}."
-            raise ApiError(message, param="model", status=404, code="model_not_found")
-        return JSONResponse(self._model())
-
-    async def stats(self, request: Request) -> Response:
-        """The statistics; with ``?questions=1`` also the traces per question."""
-        return JSONResponse(self._mock.stats.to_plain("questions" in request.query_params))
-
-    async def questions(self, request: Request) -> Response:
-        """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
-        answers = self._mock.answers
-        rows = (
-            {"id": id, "question": f"Question {id}", "gold": answers.gold(id), "vote": answers.greedy(id).answer}
-            for id in answers.ids()
-        )
-        return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
-
-    def _model(self) -> dict[str, object]:
-        context = {} if self._mock.max_model_len is None else {"max_model_len": self._mock.max_model_len}
-        return {"id": self._mock.model, "object": "model", "created": 0, "owned_by": "pets", **context}
+Answer = Callable[[Request, bytes], Response | dict[str, object]]
+"""What a page says to a request and its body: JSON, unless it is a response of its own."""
 
 
-class _Batches:
-    """The paths of files and of batch jobs."""
+class _Page:
+    """A path that is answered at once, as plain ASGI; those of OpenAI's interface ask for the key."""
 
-    def __init__(self, mock: MockModel) -> None:
-        self._mock, self._batches = mock, MockBatches(mock)
+    def __init__(self, mock: MockModel, answer: Answer) -> None:
+        self._mock, self._answer = mock, answer
 
-    async def files(self, request: Request) -> Response:
-        """The files, or one more."""
-        _authorize(self._mock, request.scope)
-        if request.method == "GET":
-            return JSONResponse(self._batches.files(request.query_params))
-        body = await _body(request, MAX_FILE_BYTES + MAX_FORM_BYTES)
-        form = form_parts(request.headers.get("content-type", ""), body)
-        if "file" not in form:
-            raise ApiError("'file' is missing.", param="file")
-        purpose = form.get("purpose", ("", b""))[1].decode(errors="replace")
-        return JSONResponse(self._batches.upload(form["file"][0], purpose, form["file"][1]).to_plain())
-
-    async def file(self, request: Request) -> Response:
-        """One file, or that it is no more."""
-        _authorize(self._mock, request.scope)
-        id = request.path_params["id"]
-        deletes = request.method == "DELETE"
-        return JSONResponse(self._batches.delete(id) if deletes else self._batches.file(id).to_plain())
-
-    async def content(self, request: Request) -> Response:
-        """What a file holds."""
-        _authorize(self._mock, request.scope)
-        content = self._batches.file(request.path_params["id"]).content
-        return Response(content, media_type="application/octet-stream")
-
-    async def jobs(self, request: Request) -> Response:
-        """The jobs, or one more."""
-        _authorize(self._mock, request.scope)
-        if request.method == "GET":
-            return JSONResponse(self._batches.jobs(request.query_params))
-        return JSONResponse(self._batches.create(json_object(await _body(request, MAX_BODY_BYTES))))
-
-    async def job(self, request: Request) -> Response:
-        """One job."""
-        _authorize(self._mock, request.scope)
-        return JSONResponse(self._batches.job(request.path_params["id"]))
-
-    async def cancel(self, request: Request) -> Response:
-        """Stop a job."""
-        _authorize(self._mock, request.scope)
-        return JSONResponse(self._batches.cancel(request.path_params["id"]))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        exchange = Exchange(scope, receive, send)
+        try:
+            if scope["path"].startswith("/v1/"):
+                _authorize(self._mock, scope)
+            page = self._answer(Request(scope), await exchange.body(MAX_FILE_BYTES + MAX_FORM_BYTES))
+        except ClientGoneError:
+            return
+        except ApiError as error:
+            await exchange.respond_error(error)
+            return
+        await (page if isinstance(page, Response) else JSONResponse(page))(scope, receive, send)
 
 
-async def _body(request: Request, max_bytes: int) -> bytes:
-    """The body of a request, within a limit."""
-    parts, size = list[bytes](), 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > max_bytes:
-            raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
-    return b"".join(parts)
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+def _model(mock: MockModel, name: str | None = None) -> dict[str, object]:
+    """The one model there is; another name is refused."""
+    check_model(mock.model if name is None else name, mock.model)
+    context = {} if mock.max_model_len is None else {"max_model_len": mock.max_model_len}
+    return {"id": mock.model, "object": "model", "created": 0, "owned_by": "pets", **context}
+
+
+def _questions(mock: MockModel) -> Response:
+    """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
+    rows = (
+        {"id": id, "question": f"Question {id}", "gold": mock.answers.gold(id), "vote": mock.answers.greedy(id).answer}
+        for id in mock.answers.ids()
+    )
+    return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
+
+
+def _upload(request: Request, body: bytes) -> tuple[str, str, bytes]:
+    """The name, the purpose and the content of a file."""
+    form = form_parts(request.headers.get("content-type", ""), body)
+    if "file" not in form:
+        raise ApiError("'file' is missing.", param="file")
+    name, content = form["file"]
+    return name, form.get("purpose", ("", b""))[1].decode(errors="replace"), content
 
 
 def form_parts(content_type: str, body: bytes) -> dict[str, tuple[str, bytes]]:
@@ -329,15 +293,8 @@ async def _unknown_url(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in OpenAI's form."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = f"Unknown request URL: {request.method} {request.url.path}."
-    return _error_response(ApiError(message, status=status, code="unknown_url"))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    return _error_response(error if isinstance(error, ApiError) else ApiError(str(error), status=500))
-
-
-def _error_response(error: ApiError) -> Response:
-    return Response(error.body(), error.status, media_type="application/json")
+    body = ApiError(message, status=status, code="unknown_url").body()
+    return Response(body, status, media_type="application/json")
 
 
 class _Protocol(BoundedProtocol):

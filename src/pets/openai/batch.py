@@ -13,17 +13,8 @@ from typing import Any
 from pets.errors import BusyError, JobError, ReplyError, SamplerError
 from pets.openai.response import error_message
 
-__all__ = [
-    "MAX_FILE_BYTES",
-    "MAX_REQUESTS",
-    "BatchJob",
-    "BatchLine",
-    "BatchReplies",
-    "BatchReply",
-    "NotExecutedError",
-    "custom_id",
-    "request_line",
-]
+__all__ = ["MAX_FILE_BYTES", "MAX_REQUESTS", "BatchJob", "BatchLine", "BatchReplies", "BatchReply", "NotExecutedError"]
+__all__ += ["custom_id", "request_line"]
 
 MAX_REQUESTS = 50_000  # in one job
 MAX_FILE_BYTES = 200_000_000

@@ -18,11 +18,7 @@ __all__ = ["FIELD_STATUSES", "FieldsRefusedError", "RefusedFields", "named_field
 FIELD_STATUSES = frozenset({400, 422})
 OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # What goes with a field: log-probabilities without their alternatives are of no use, and so on.
-COMPANIONS = {
-    "logprobs": ("top_logprobs",),
-    "top_logprobs": ("logprobs",),
-    "stream": ("stream_options",),
-}
+COMPANIONS = {"logprobs": ("top_logprobs",), "top_logprobs": ("logprobs",), "stream": ("stream_options",)}
 KNOWN_FIELDS = {*NEUTRAL_VALUES, *FORM_FIELDS, *OTHER_NAMES}
 CONSEQUENCES = {
     "n": "every trace is a request of its own",

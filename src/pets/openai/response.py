@@ -37,21 +37,6 @@ SAID = ("text", "refusal", "arguments", "input")  # fields of a reply of /respon
 class ChoiceReader:
     """One trace while it comes in."""
 
-    __slots__ = (
-        "alternatives",
-        "bytes",
-        "characters",
-        "finish",
-        "logprob_tokens",
-        "meter",
-        "raw",
-        "summary",
-        "text",
-        "thoughts",
-        "token_ids",
-        "usage",
-    )
-
     def __init__(self, sampling: Sampling) -> None:
         self.text: list[str] = []
         self.thoughts: list[str] = []  # where the server sends them apart
@@ -238,10 +223,7 @@ class ResponseReader:
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
+        data = _json(text)
         try:
             self._take(data)
         except MALFORMED as error:
@@ -379,10 +361,7 @@ class UsageReader:
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream, whose last one holds the whole reply."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
+        data = _json(text)
         if self._stream:
             ends = isinstance(data, dict) and data.get("type") in LAST_EVENTS
             data = data.get("response") if ends else None
@@ -406,6 +385,13 @@ class UsageReader:
         claimed_more = (told or 0) > self._max_tokens or (told_prompt or 0) > self._prompt_limit
         cached = min(token_count(details, "cached_tokens") or 0, prompt or 0)
         return [Completion("", "stop", tokens, prompt, None, None, size, claimed_more, cached)]
+
+
+def _json(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
 
 
 def _with_surplus(trace: Completion, tokens: int | None, size: int) -> Completion:

@@ -15,9 +15,9 @@ from typing import Any
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import max_unpacked, parse_json
+from pets.tabular.reading import listed, max_unpacked, parse_json
 
-__all__ = ["NAMES", "frame_rows", "inspect_rows", "is_inspect_log", "pool_records", "renamed", "zipped_samples"]
+__all__ = ["NAMES", "frame_rows", "inspect_rows", "pool_records", "renamed", "zipped_samples"]
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -134,15 +134,7 @@ def renamed(record: Record) -> Record:
 
 def _has_lists(record: Record, fields: Mapping[str, str]) -> bool:
     ours = renamed(_mapped(FileRow("", record), fields).value)
-    return any(_as_list(ours.get(name)) is not None for name in ("answers", "texts"))
-
-
-def _as_list(value: Any) -> list[Any] | None:
-    """A list, also as the text of one in a cell."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        parsed, problem = parse_json(value.encode(errors="replace"))
-        value = value if problem else parsed
-    return value if isinstance(value, list) else None
+    return any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts"))
 
 
 def _is_trace(record: Record, fields: Mapping[str, str]) -> bool:
@@ -240,11 +232,6 @@ def _answer_is_gold(groups: Iterable[_Group]) -> bool:
     for trace in traces:
         answers.setdefault(str(trace.id), set()).add(str(trace.answer))
     return bool(traces) and all(len(different) == 1 for different in answers.values())
-
-
-def is_inspect_log(content: Record) -> bool:
-    """Whether a JSON object is a log of inspect_ai."""
-    return "eval" in content and isinstance(content.get("samples"), list)
 
 
 def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:

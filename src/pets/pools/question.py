@@ -1,11 +1,11 @@
 """Recorded questions and pools, checked for shape: whatever is in memory can be written."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pets.errors import PoolError
+from pets.tabular.reading import as_json
 
 __all__ = ["Pool", "PooledQuestion"]
 
@@ -72,9 +72,3 @@ class Pool:
     questions: tuple[PooledQuestion, ...]
     kind: str | None = None
     skipped: tuple[str, ...] = ()
-
-
-def as_json(value: object) -> str:
-    """A value as JSON has it, cut to what fits in a message."""
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -11,9 +11,9 @@ from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
-from pets.pools.formats import frame_rows, inspect_rows, is_inspect_log, pool_records, renamed, zipped_samples
-from pets.pools.question import RESAMPLE, Pool, PooledQuestion, as_json
-from pets.tabular.reading import REPAIR, FileRow, parse_json, read_rows
+from pets.pools.formats import frame_rows, inspect_rows, pool_records, renamed, zipped_samples
+from pets.pools.question import RESAMPLE, Pool, PooledQuestion
+from pets.tabular.reading import REPAIR, FileRow, as_json, listed, parse_json, read_rows
 
 __all__ = ["SHIPPED", "Metric", "check_pool", "from_frame", "load", "pool_files", "read_pool", "read_pools"]
 
@@ -23,11 +23,7 @@ READ_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".eval")
 SHIPPED = {"starter": Path(__file__).with_name("data") / "starter.jsonl.gz"}
 """The pools that come with PETS, by name."""
 
-PAPER_KEYS = {
-    "mean": "mean_confidence",
-    "tail": "tail_2048_mean_conf",
-    "bottom": "bottom_0.1_sliding_2048_mean_conf",
-}
+PAPER_KEYS = {"mean": "mean_confidence", "tail": "tail_2048_mean_conf", "bottom": "bottom_0.1_sliding_2048_mean_conf"}
 """Where the paper's ``trace_confidence`` holds them; it has no lowest group."""
 
 MANIFEST = "MANIFEST.json"
@@ -214,7 +210,7 @@ def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] 
     content = entries[0].value if len(entries) == 1 else None
     if not isinstance(content, dict) or not content:
         return pool_records(entries, fields)
-    if is_inspect_log(content):
+    if "eval" in content and isinstance(content.get("samples"), list):
         return inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
     if all(isinstance(value, dict) for value in content.values()):
         by_id = enumerate(content.items(), 1)
@@ -292,10 +288,7 @@ def _paper_value(entry: Any, where: str, metric: Metric) -> Any:
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
-    values = record.get(key)
-    if isinstance(values, str) and values.lstrip().startswith("["):  # a list in a cell of CSV
-        parsed, problem = parse_json(values.encode(errors="replace"))
-        values = values if problem else parsed
+    values = listed(record.get(key))
     if values is None or isinstance(values, list):
         return values
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -24,18 +24,11 @@ from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
 from pets.registry import answer_types, make_answer_type
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
+from pets.tabular.reading import as_json, listed
 
 __all__ = ["AUTO", "LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields"]
-__all__ += [
-    "problem_from",
-    "problems_of",
-    "question_record",
-    "read_questions",
-    "read_records",
-    "stdin_records",
-    "stream_questions",
-    "write_questions",
-]
+__all__ += ["problem_from", "problems_of", "question_record", "read_questions", "read_records", "stdin_records"]
+__all__ += ["stream_questions", "write_questions"]
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
@@ -205,7 +198,7 @@ def problem_from(
     id = _text(values, "id") or str(number)
     if texts and gold is not None and gold_form(make_answer_type(spec), gold) is None:
         raise InputError(
-            f"the gold of question {id!r} is {_as_json(gold)}, none of its options, {_as_json(texts)}: give "
+            f"the gold of question {id!r} is {as_json(gold)}, none of its options, {as_json(texts)}: give "
             "the letter, the place (from 0) or the text of one, or no gold."
         )
     return Problem(
@@ -220,7 +213,7 @@ def problem_from(
 
 def _answer_type(spec: object) -> str:
     if not isinstance(spec, str):
-        raise InputError(f'"answer_type" is {_as_json(spec)}; it is how answers are read, such as "number".')
+        raise InputError(f'"answer_type" is {as_json(spec)}; it is how answers are read, such as "number".')
     return _checked_spec(spec)
 
 
@@ -302,7 +295,7 @@ def _text(record: Mapping[str, Any], key: str) -> str | None:
         return value
     if type(value) is int or (type(value) is float and value == value):
         return str(value)
-    raise InputError(f'"{key}" is {_as_json(value)}; expected a string.')
+    raise InputError(f'"{key}" is {as_json(value)}; expected a string.')
 
 
 def _option_texts(value: Any) -> tuple[list[str], list[Any]]:
@@ -310,9 +303,7 @@ def _option_texts(value: Any) -> tuple[list[str], list[Any]]:
     labels = None
     if isinstance(value, dict):  # {"text": [...], "label": ["1", ...]}, as ARC has them
         value, labels = value.get("text"), value.get("label")
-    if isinstance(value, str) and value.lstrip().startswith("["):  # a list in a cell
-        with suppress(ValueError):
-            value = json.loads(value)
+    value = listed(value)
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
         return [], []
     if not all(isinstance(option, str | int | float) for option in value):
@@ -328,17 +319,13 @@ def _option_count(value: Any) -> int | None:
     if value is None or (type(value) is int and value >= 2):
         return value
     raise InputError(
-        f'"options" is {_as_json(value)}; it is the number of possible answers, at least 2, or a list of their texts.'
+        f'"options" is {as_json(value)}; it is the number of possible answers, at least 2, or a list of their texts.'
     )
 
 
 def _field_names(record: Record) -> str:
     names = ", ".join(f'"{name}"' for name in list(record)[:12])
     return f"the fields are {names}" if names else "there are no fields"
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, default=repr)[:40]
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Record]]:

@@ -13,20 +13,8 @@ from typing import IO, Any, NamedTuple
 from pets._extras import require
 from pets.errors import InputError, PetsError
 
-__all__ = [
-    "SUFFIXES",
-    "FileRow",
-    "Record",
-    "UnreadableRowsError",
-    "max_unpacked",
-    "parse_json",
-    "read_rows",
-    "rows_of",
-    "separated_rows",
-    "sniffed_suffix",
-    "suffix_of",
-    "unpacked_lines",
-]
+__all__ = ["SUFFIXES", "FileRow", "Record", "UnreadableRowsError", "as_json", "listed", "max_unpacked", "parse_json"]
+__all__ += ["read_rows", "rows_of", "separated_rows", "sniffed_suffix", "suffix_of", "unpacked_lines"]
 
 Record = dict[str, Any]
 
@@ -184,6 +172,24 @@ def parse_json(raw: bytes) -> tuple[Any, str]:
         return None, f"this is not JSON ({error.msg} at {at})."
     except (ValueError, RecursionError) as error:  # a number of 5000 digits, 100,000 brackets
         return None, f"this JSON cannot be read ({error})."
+
+
+def listed(value: Any) -> Any:
+    """A list that stands in a cell as its text; any other value as it is.
+
+    >>> listed("[1, 2]"), listed("[1, 2"), listed(3)
+    ([1, 2], '[1, 2', 3)
+    """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        parsed, problem = parse_json(value.encode(errors="replace"))
+        return value if problem else parsed
+    return value
+
+
+def as_json(value: object) -> str:
+    """A value as JSON has it, cut to what fits in a message."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _json(raw: bytes) -> Iterator[FileRow]:
