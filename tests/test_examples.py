@@ -2,13 +2,13 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)  # seconds of work in a process of its own: minutes on a busy machine
 FOLDER = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 EXECUTE = """
@@ -20,26 +20,31 @@ for cell in notebook.cells:
 """
 
 
-def run(*words):
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(capsys):
+    """``run("batch.py")`` runs an example; what it prints."""
+
+    def example(name):
+        runpy.run_path(FOLDER / name, run_name="__main__")
+        return capsys.readouterr().out
+
+    return example
 
 
-def test_a_batch_spends_its_budget_and_names_its_least_certain_answers():
-    out = run(FOLDER / "batch.py")
+def test_a_batch_spends_its_budget_and_names_its_least_certain_answers(run):
+    out = run("batch.py")
     assert "160 traces for 20 questions" in out and out.count("certificate 0.") == 3
 
 
-def test_a_stream_answers_every_question_within_its_budget():
-    lines = run(FOLDER / "stream.py").splitlines()
+def test_a_stream_answers_every_question_within_its_budget(run):
+    lines = run("stream.py").splitlines()
     assert lines[0] == "60 answers for 480 of 480 traces"
     bars = [line.split() for line in lines[2:-1]]
     assert sum(int(traces) * len(bar) for traces, bar in bars) == 480 and sum(len(bar) for _, bar in bars) == 60
 
 
-def test_a_replay_of_a_pool_of_ones_own_says_what_okg_saves():
-    rows = dict(re.findall(r"^(okg|uniform) +(.*)$", run(FOLDER / "replay.py"), re.MULTILINE))
+def test_a_replay_of_a_pool_of_ones_own_says_what_okg_saves(run):
+    rows = dict(re.findall(r"^(okg|uniform) +(.*)$", run("replay.py"), re.MULTILINE))
     okg, uniform = ([float(number) for number in rows[policy].split()] for policy in ("okg", "uniform"))
     assert all(mine < theirs for mine, theirs in zip(okg, uniform, strict=True))
 
@@ -49,9 +54,13 @@ def test_every_example_is_tested_here():
     assert names == {"batch.py", "stream.py", "replay.py", "notebook.ipynb"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # a kernel is a process of its own
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path):
-    out = run("-c", EXECUTE, path)
+    done = subprocess.run([sys.executable, "-c", EXECUTE, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
     assert "160 traces for 20 questions" in out and out.count("certain") == 5
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pets import answers
@@ -109,9 +109,10 @@ def check_linear(spec: str, shapes: Iterable[str], small: int, large: int) -> No
 
 @pytest.mark.parametrize("spec", TYPES)
 def test_passages_are_read_in_linear_time(spec):
-    """Up to the longest box that counts; beyond, less of a text is read."""
+    """Up to the longest box that counts: beyond, less is read. A fifth of the shapes, others for each type."""
     frames = ("boxed between ones", "around a caret", "after a cue", "nested", "unclosed")
-    check_linear(spec, [shape for shape in SHAPES if shape.startswith(frames)], 500, MAX_PASSAGE_CHARS - 10)
+    shapes = [shape for shape in SHAPES if shape.startswith(frames)]
+    check_linear(spec, shapes[TYPES.index(spec) % 5 :: 5], 500, MAX_PASSAGE_CHARS - 10)
 
 
 @pytest.mark.slow
@@ -165,7 +166,7 @@ def check_phrases(spec: str, cases: Iterable[tuple[str, str, str, str]]) -> None
         for sizes in ((500, MAX_PASSAGE_CHARS - 100), (4_000, 16_000)):
             small, large = (frame.format(GROWN[grown](word, other, size)) for size in sizes)
             slow[word, other, grown, frame, sizes] = too_slow(spec, small, large)
-    assert len(slow) >= 200
+    assert len(slow) >= 150
     assert {case: reason for case, reason in slow.items() if reason} == {}
 
 
@@ -178,7 +179,7 @@ def cases_of_phrases() -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize("spec", TYPES)
 def test_phrases_of_the_patterns_are_read_in_linear_time(spec):
     """Some of them, others for each type; the words are the patterns' own, so that new ones are among them."""
-    check_phrases(spec, cases_of_phrases()[TYPES.index(spec) :: 150])
+    check_phrases(spec, cases_of_phrases()[TYPES.index(spec) :: 300])
 
 
 @pytest.mark.slow
@@ -208,8 +209,10 @@ def test_texts_that_once_took_the_square_or_the_power_of_their_length(spec, grow
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_shape_is_read_into_a_canonical_form(spec):
+    """A fourth of the shapes, others for each type."""
     answer_type = make_answer_type(spec)
-    for shape, text in SHAPES.items():
+    for shape in list(SHAPES)[SPECS.index(spec) % 4 :: 4]:
+        text = SHAPES[shape]
         for size in (60, 400):
             for form in (answer_type.canonical(text(size)), answer_type.extract(text(size))):
                 assert form is None or (form and answer_type.canonical(form) == form), (shape, size)
@@ -220,6 +223,7 @@ hostile = st.lists(st.one_of(st.text(max_size=10), repeated), max_size=8).map(""
 
 
 @pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=40)
 @given(text=hostile)
 def test_any_text_is_read_into_a_canonical_form(spec, text):
     answer_type = make_answer_type(spec)

@@ -81,14 +81,14 @@ class Ledger:
 
 
 SCHEDULED = {
-    "okg": (OKG(), 1300),
-    "okg:waves=3": (OKG(waves=3), 200),
-    "okg:prior=1": (OKG(prior=1.0), 2500),
-    "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 2000),
-    "uniform": (Uniform(), 2000),
-    "online_grid": (OnlineGrid(), 1000),
-    "price": (Price(rounds=2), 900),
-    "okg_weighted": (OKGWeighted(), 100),
+    "okg": (OKG(), 300),
+    "okg:waves=3": (OKG(waves=3), 100),
+    "okg:prior=1": (OKG(prior=1.0), 300),
+    "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 300),
+    "uniform": (Uniform(), 300),
+    "online_grid": (OnlineGrid(), 300),
+    "price": (Price(rounds=2), 300),
+    "okg_weighted": (OKGWeighted(), 50),
 }
 
 

@@ -190,8 +190,8 @@ def test_the_zone_after_some_votes_is_the_sum_over_every_continuation(counts, al
         (1.6, *[0.6] * 7),
     ],
 )
-def test_the_zone_of_the_population_is_that_of_a_million_draws(alpha, zone):
-    theta = np.random.default_rng(7).dirichlet(alpha, 1_000_000)
+def test_the_zone_of_the_population_is_that_of_many_draws(alpha, zone):
+    theta = np.random.default_rng(7).dirichlet(alpha, 100_000)
     share = float((theta[:, 1:].max(axis=1) - theta[:, 0] <= zone).mean())
     assert p_good(alpha, (), zone) == pytest.approx(share, abs=0.006)
 
@@ -312,12 +312,12 @@ def test_a_weighted_certificate_is_the_share_of_draws_in_which_theta_mu_is_large
     weights, spread = ((4.0, 5.0, 4.5), (8.0, 9.0)), ConfidenceSpread(0.5, 10.0, 8.0)
     tally, prior = Tally((3, 2), options=3), LearnedPrior()
     rng = np.random.default_rng(0)
-    theta = np.array([prior.draw(tally, rng) for _ in range(20_000)])
+    theta = np.array([prior.draw(tally, rng) for _ in range(6_000)])
     beta, v = np.array([*(spread.posterior(group) for group in weights), (spread.beta_0, spread.v_0)]).T
     winners = np.argmax(theta * rng.normal(beta, np.sqrt(v), size=theta.shape), axis=1)
     for place in (0, 1):
         said = decision_certificate(Decision(tally, place, weights), prior, spread)
-        assert said == pytest.approx((winners == place).mean(), abs=0.012)
+        assert said == pytest.approx((winners == place).mean(), abs=0.02)
 
 
 def test_a_decision_counts_the_votes_that_weigh_something():

@@ -23,8 +23,8 @@ alphas = st.lists(st.floats(0.05, 60.0), min_size=2, max_size=6)
 
 
 def reference(alpha, m):
-    """P(argmax = m) by mpmath's adaptive quadrature in log x, 30 digits."""
-    with mpmath.workdps(30):
+    """P(argmax = m) by mpmath's adaptive quadrature in log x, 16 digits."""
+    with mpmath.workdps(16):
         a = [mpmath.mpf(value) for value in alpha]
 
         def integrand(t):
@@ -37,7 +37,7 @@ def reference(alpha, m):
         top = max(alpha)
         left = math.log(top) - 7 if top > 5 else -75 / top
         right = math.log(top + 30 * math.sqrt(top) + 80)
-        return mpmath.quad(integrand, [left, *np.linspace(max(left, math.log(top) - 6.9), right, 30).tolist()])
+        return mpmath.quad(integrand, [left, *np.linspace(max(left, math.log(top) - 6.9), right, 12).tolist()])
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def reference(alpha, m):
     ],
 )
 def test_p_argmax_agrees_with_mpmath(alpha):
-    expected = [float(reference(alpha, m)) for m in range(len(alpha))]
-    np.testing.assert_allclose(p_argmax(alpha), expected, rtol=0, atol=1e-11)
+    by_alpha = {value: float(reference(alpha, alpha.index(value))) for value in set(alpha)}
+    np.testing.assert_allclose(p_argmax(alpha), [by_alpha[value] for value in alpha], rtol=0, atol=1e-11)
 
 
 @given(st.integers(1, 40), st.integers(1, 40))

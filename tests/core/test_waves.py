@@ -62,7 +62,7 @@ def test_clear_questions_get_nothing_and_equal_ones_the_same_or_nearly():
 def test_expected_spend_meets_the_budget():
     """Play the plan on questions drawn from the prior: what is left for the last wave is what the plan expected."""
     rng, spends = np.random.default_rng(0), []
-    for _ in range(40):
+    for _ in range(10):
         thetas = [rng.dirichlet([LEARNED.strengths[rng.choice(3, p=LEARNED.shares)]] * 4) for _ in range(60)]
         counts = [np.zeros(4, dtype=int) for _ in thetas]
         left = 480

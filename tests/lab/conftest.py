@@ -31,6 +31,6 @@ def pool():
     return make_pool()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build():
     return make_pool

@@ -9,7 +9,7 @@ from pets.lab.resampling import question_table, resampled_levels, resampled_weig
 POLICIES = ["okg", "asc", "price"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool_result(build):
     (result,) = replay([build("set.one", questions=15)], POLICIES, repetitions=4, size=12, train=4)
     return result

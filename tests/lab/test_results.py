@@ -8,7 +8,7 @@ from pets.lab import replay
 from pets.policies.okg import OKG
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool_result(build):
     (result,) = replay(
         [build(questions=15)], ["okg", "price", "uniform"], repetitions=2, size=16, train=4, budgets=(8.0,)

@@ -11,7 +11,7 @@ from pets.lab import ReplayConfig, area, certificates, reached, replay, rows
 from pets.lab.calibration import calibrate
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def results(build):
     return replay([build(questions=20)], ["uniform", "okg", "asc", "price"], repetitions=4, size=16, train=6)
 
