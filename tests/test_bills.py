@@ -9,6 +9,8 @@ import pytest
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig
 from pets.engine.budget import TokenPrice
+from pets.engine.models import model_shares
+from pets.engine.sources import sources_of
 from pets.engine.stream import Stream, StreamSettings
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
@@ -17,7 +19,6 @@ from pets.policies.online_grid import OnlineGrid
 from pets.policies.uniform import Uniform
 from pets.samplers import Sampling
 from pets.samplers import batch as batch_sampling
-from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
 from .engine.conftest import asked
@@ -65,8 +66,8 @@ def solve(urls, folder, **options):
     return spent
 
 
-def batch_jobs(urls, folder):
-    return solve(urls, folder, batch_api=True, policy="okg", waves=2, budget="0.4usd", max_traces=64)
+def batch_jobs(urls, folder, **options):
+    return solve(urls, folder, batch_api=True, policy="okg", waves=2, budget="0.4usd", max_traces=64, **options)
 
 
 async def arriving():
@@ -77,9 +78,10 @@ async def arriving():
 def stream(urls, folder):
     async def work():
         budget = Budget(10**12, TRACES, CURRENCY)
-        config = RunConfig(sampling=Sampling(MAX_TOKENS), price=TokenPrice.parse(PRICE))
+        models = model_shares(list(urls))
+        config = RunConfig(sampling=Sampling(MAX_TOKENS), price=TokenPrice.parse(PRICE), models=models)
         settings = StreamSettings(Uniform(), budget, config, QUESTIONS, model="a")
-        samplers = [OpenAISampler(url, name, loopback=True) for name, url in urls.items()]
+        _, samplers = sources_of(None, urls if models else urls["a"], "a", None, None, config)
         async with Stream(settings, samplers, lambda answer: None, store=folder / "runs.db") as live:
             await live.run(arriving())
         return budget.spent
@@ -128,24 +130,29 @@ def serve_completions(urls, folder):
     return gateway(urls, [("/v1/completions", body) for body in bodies])
 
 
-VERBS = [solve, stream, serve_votes, serve_plain, serve_completions]
-CASES = [(verb, models) for verb in VERBS for models in ("a", "ab")] + [(batch_jobs, "a")]  # one job, one model
+VERBS = [solve, stream, batch_jobs, serve_votes, serve_plain, serve_completions]
+CASES = [(verb, models) for verb in VERBS for models in ("a", "ab")]
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch):
+    for name in ("GATHER_S", "FIRST_POLL_S", "FIRST_BACKOFF_S"):
+        monkeypatch.setattr(batch_sampling, name, 0.01)
 
 
 @pytest.mark.parametrize(("verb", "models"), CASES, ids=[f"{verb.__name__}-{models}" for verb, models in CASES])
-def test_the_bill_is_that_of_the_server_whichever_verb_asked(verb, models, tmp_path, monkeypatch):
-    for name in ("GATHER_S", "FIRST_POLL_S", "FIRST_BACKOFF_S"):
-        monkeypatch.setattr(batch_sampling, name, 0.01)
+def test_the_bill_is_that_of_the_server_whichever_verb_asked(verb, models, tmp_path):
     mocks = {name: MockModel(BOOK, model=name, prompt_cache=True) for name in models}
     with contextlib.ExitStack() as stack:
         urls = {name: stack.enter_context(running(mock)) for name, mock in mocks.items()}
         assert verb(urls, tmp_path) == own_bill(mocks.values())
 
 
-def test_models_of_different_prices_are_billed_each_at_its_own(tmp_path):
-    prices = {"a": PRICE, "b": "in=30,out=70,cached=5"}
+@pytest.mark.parametrize("verb", [solve, batch_jobs])
+def test_models_of_different_prices_are_billed_each_at_its_own(verb, tmp_path):
+    prices = {"a": PRICE, "b": "in=30,out=70,cached=5,batch=1"}
     mocks = {name: MockModel(BOOK, model=name, prompt_cache=True) for name in prices}
     with contextlib.ExitStack() as stack:
         urls = {name: stack.enter_context(running(mock)) for name, mock in mocks.items()}
-        spent = solve(urls, tmp_path, price=prices)
+        spent = verb(urls, tmp_path, price=prices)
     assert spent == own_bill([mocks["a"]]) + 10 * own_bill([mocks["b"]])

@@ -79,6 +79,8 @@ class SamplerError(PetsError, RuntimeError):
         """The HTTP status, where there was one."""
         self.retry_after = retry_after
         """Seconds that the server asks to wait."""
+        self.model = 0
+        """Which of several models that was, by its place among them."""
 
 
 class RefusedError(SamplerError):

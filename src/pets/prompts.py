@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pets.arguments import check_fields
 from pets.confidence import Confidence
+from pets.core.budget import Currency
 from pets.errors import InputError
 
 __all__ = [
@@ -195,7 +196,8 @@ class Completion:
     that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
     allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
     ``alternatives`` are the log-probabilities of what might have stood at each of its first tokens, where they came.
-    ``surplus`` choices came with it unasked; their tokens are among its own.
+    ``surplus`` choices came with it unasked; their tokens are among its own. Of several models ``model`` gave it, by
+    its place among them; ``currency`` says what it cost where their prices differ.
     """
 
     text: str
@@ -209,6 +211,8 @@ class Completion:
     cached_tokens: int = 0
     alternatives: tuple[TokenAlternatives, ...] = field(default=(), hash=False)
     surplus: int = 0
+    model: int = 0
+    currency: Currency | None = None
 
 
 def is_cut(finish: str) -> bool:

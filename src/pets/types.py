@@ -56,7 +56,7 @@ class Trace:
 
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
-    ``model`` is its place among the models of a mixture, whose prices may differ. ``cached_tokens`` are those of the
+    ``cost`` is what it cost, in picodollars, where its model has a price of its own. ``cached_tokens`` are those of the
     prompt that the server had read before, and may sell for less. ``soft`` is for runs whose votes are soft, where the
     deciding token's probabilities are known.
     """
@@ -67,7 +67,7 @@ class Trace:
     confidence: float | None = None
     tokens: int = 0
     prompt_tokens: int = 0
-    model: int = 0
+    cost: int | None = None
     cached_tokens: int = 0
     soft: SoftVote | None = None
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
-from pets.engine import TokenPrice
+from pets.engine import RunConfig, TokenPrice
 from pets.errors import InputError, PetsError
 from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
@@ -57,9 +57,9 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
     assert ModelOptions(key_env=("MY_KEY",)).keys == "sk-1" and ModelOptions(key_env=("NO_KEY",)).keys is None
     assert ModelOptions(key_env=("MY_KEY", "NO_KEY")).keys == ["sk-1", None]
     with pytest.raises(InputError, match="--endpoint needs --model NAME"):
-        ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
+        ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model=("m",))
-    assert len(servers.samplers(LocalModelOptions(), stream=False)) == 2
+    assert len(servers.samplers(LocalModelOptions(), RunConfig())) == 2
 
 
 def test_a_local_model_has_fewer_traces_in_flight():
@@ -78,9 +78,9 @@ def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(mo
 def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
     monkeypatch.setenv("A", "sk-aaaaaaaa")
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m", key_env=("A", "NO_KEY"))
-    assert len(servers.samplers(LocalModelOptions(), stream=False)) == 2
+    assert len(servers.samplers(LocalModelOptions(), RunConfig())) == 2
     with pytest.raises(InputError, match="2 keys for 1 endpoints"):
-        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
+        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
 
 
 def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_options():
@@ -99,9 +99,9 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
         endpoint=("a=http://x/v1", "b=http://y/v1", "b=http://z/v1"), model=("a=2", "b"), key_env=("b=KEY_B",)
     )
     assert both.keys == ["b=sk-b"] and both.names == ["a", "b"]
-    samplers = both.samplers_by_model(LocalModelOptions(), stream=False)
-    assert {name: len(own) for name, own in samplers.items()} == {"a": 1, "b": 2}
     price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
+    samplers = both.samplers(LocalModelOptions(), RunConfig(models=shares))
+    assert [sampler.name for sampler in samplers] == ["a", "b", "b"] and both.name == "a=2, b"
     assert price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
     assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
 
@@ -127,17 +127,12 @@ def test_the_one_model_may_be_named_with_its_server_and_its_price():
 def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
     with pytest.raises(InputError, match=message):
         model.priced(prices)
-        model.samplers_by_model(LocalModelOptions(), stream=False)
+        model.samplers(LocalModelOptions(), RunConfig(models=model.shares))
 
 
 def test_a_server_of_another_model_is_refused_where_there_is_one():
     with pytest.raises(InputError, match="--endpoint names b, which is none of the models a"):
-        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), stream=False)
-
-
-def test_verbs_of_one_model_refuse_several():
-    with pytest.raises(InputError, match="one model is asked here"):
-        ModelOptions(model=("a", "b"), endpoint=("http://x/v1",)).samplers(LocalModelOptions(), stream=False)
+        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,16 @@ def test_a_server_takes_over_where_another_cannot_be_reached(tmp_path):
     assert len(read_pool(tmp_path / "pool.jsonl").questions[0].answers) == 4
 
 
+def test_several_models_are_recorded_by_turns(tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"id":"q1","question":"Question q1"}\n')
+    a, b = (MockModel(DistributionAnswers({"q1": {name: 1.0}}), model=name) for name in "AB")
+    with running(a) as first, running(b) as second:
+        models = ("--model", "A=2", "--model", "B", "--endpoint", f"A={first}", "--endpoint", f"B={second}")
+        shown = pets("sample", "mine.jsonl", "-o", "pool.jsonl", "--traces", "6", *models)
+    assert shown.returncode == 0, shown.stderr
+    assert "".join(read_pool(tmp_path / "pool.jsonl").questions[0].answers) == "ABAABA"
+
+
 def test_the_answer_type_can_be_named_and_accuracy_is_told_where_there_is_gold(tmp_path):
     (tmp_path / "mine.csv").write_text("id;question;answer\nq1;Question q1;A\nq2;Question q2;A\n")
     with running(MockModel(BOOK)) as url:
@@ -116,7 +126,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(popen, tmp_path):
         (("-o", "pool.jsonl", "--part", "3/2"), "part 3/2"),
         (("-o", "pool.jsonl", "--part", "half"), "--part is I/K"),
         (("-o", "pool.jsonl", "--model", "other"), "404"),
-        (("-o", "pool.jsonl", "--model", "mock", "--model", "other"), "one model is asked here"),
+        (("-o", "pool.jsonl", "--model", "mock", "--model", "other"), "404"),
     ],
 )
 def test_a_mistake_is_a_line_and_exit_2(tmp_path, args, says):

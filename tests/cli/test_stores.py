@@ -198,7 +198,7 @@ DAMAGES = {
     "states that are no JSON": sql("INSERT OR REPLACE INTO states SELECT id, 'faults', '{' FROM runs"),
     "soft votes that are no JSON": sql("UPDATE traces SET soft = '{'"),
     "soft votes of another shape": sql("UPDATE traces SET soft = '[7]'"),
-    "jobs that are no JSON": sql("INSERT INTO batch_jobs SELECT id, 'k', 1, 'e', '{', 1.0, 0, NULL, NULL FROM runs"),
+    "jobs that are no JSON": sql("INSERT INTO batch_jobs SELECT id, 'k', 1, 'e', '{', 1.0, 0, '', '', '' FROM runs"),
     "bytes for texts": sql("UPDATE questions SET prompt = x'ff00', id = CAST(id AS BLOB)"),
 }
 OPENING = [*READING, "runs delete {run}", "keys list", *(words for several in GOING_ON.values() for words in several)]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -241,6 +242,24 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert 'Run 1 of store "' in first.stderr and "160 traces of 160 traces" in again.stderr
     assert "20 warm-ups" in again.stderr  # the drift test goes on, too
     assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
+
+
+def test_several_models_answer_a_stream_each_at_its_price_and_go_on_with_it(plan, questions, tmp_path):
+    mocks, store = {name: MockModel(synthetic(20, strength=0.3), model=name) for name in "ab"}, tmp_path / "runs.db"
+    lines = [json.loads(line) for line in questions.read_text().splitlines()]
+    with ExitStack() as stack:
+        urls = {name: stack.enter_context(running(mock)) for name, mock in mocks.items()}
+        models = [word for name in urls for word in ("--model", name, "--endpoint", f"{name}={urls[name]}")]
+        begin = ("--plan", plan, *models, "--horizon", 20, "--store", store, "--budget", "3usd", "--max-tokens", 500)
+        first = pets(*begin, "--price", "a=in=1,out=2", "--price", "in=1,out=20", lines=lines[:8])
+        again = pets("--store", store, "--resume", lines=lines)
+    assert len(rows(first)) == 8 and len(rows(again)) == 12
+    stats = [mock.stats for mock in mocks.values()]
+    paid = sum(s.prompt_tokens + s.completion_tokens * price for s, price in zip(stats, (2, 20), strict=True)) / 1e6
+    assert sum(row["cost"] for row in rows(first) + rows(again)) == pytest.approx(paid)
+    assert abs(stats[0].traces - stats[1].traces) <= 20
+    with Store.open(store) as opened:
+        assert opened.view().summary().spent == pytest.approx(paid * 1e12) and opened.view().settings.model == "a, b"
 
 
 def test_a_stream_that_ends_badly_names_the_command_that_goes_on_with_it(plan, questions, tmp_path):

@@ -203,6 +203,52 @@ def test_cached_prompt_tokens_cost_less(begin):
     again.close()
 
 
+def several_models(serve, tmp_path, b_settings=None, **options):
+    """Two mocks, and a function that makes the engine of one run over both."""
+    a, url_a, problems, _ = serve(12, model="a")
+    b, url_b, _, _ = serve(12, model="b", **(b_settings or {}))
+    more = {"budget": "6x", "policy": "okg", "batch_api": True, **options}
+    servers = {"a": url_a, "b": url_b}
+    return a, b, lambda: Engine(problems, model=["a=2", "b"], endpoint=servers, store=tmp_path / "runs.db", **more)
+
+
+def test_several_models_have_jobs_of_their_own_each_at_its_price(serve, tmp_path):
+    prices = {"a": "in=10,out=40", "b": "in=1,out=80"}
+    a, b, engine = several_models(serve, tmp_path, budget="0.3usd", price=prices, max_tokens=200)
+    solution, answers = run(engine())
+    stats = (a.stats, b.stats)
+    assert all(s.requests == 0 and 2 <= s.batches <= 5 for s in stats)
+    tokens = [(s.prompt_tokens, s.completion_tokens) for s in stats]
+    paid = (tokens[0][0] * 10 + tokens[0][1] * 40 + tokens[1][0] * 1 + tokens[1][1] * 80) / 1e6 / 2
+    assert solution.spent == pytest.approx(paid) == solution.cost
+    assert sum(answer.cost for answer in answers) == pytest.approx(paid)
+    assert solution.models == {"a": a.stats.traces, "b": b.stats.traces} and 0.24 < paid <= 0.33
+    with Store.open(tmp_path / "runs.db") as store:
+        assert store.view().summary().spent == pytest.approx(paid * 1e12)
+
+
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_jobs_of_several_models_that_are_broken_off_are_taken_up_where_they_are(serve, tmp_path, monkeypatch, moment):
+    a, b, engine = several_models(serve, tmp_path, {"refused_questions": ["q1", "q4"]}, budget="5x")
+    requests, call = 0, samplers.OpenAIBatches._call
+
+    async def deadly(self, *arguments, **fields):
+        nonlocal requests
+        requests = number = requests + 1
+        reply = await call(self, *arguments, **fields)
+        if number == moment:
+            raise JobError("killed")
+        return reply
+
+    monkeypatch.setattr(samplers.OpenAIBatches, "_call", deadly)
+    with pytest.raises(JobError, match="killed"):
+        run(engine())
+    solution, _ = run(engine())
+    assert (solution.spent, solution.lost, solution.failed) == (60, 0, 0)
+    assert a.stats.traces + b.stats.traces == 60 == len(stored(tmp_path)) and solution.models["b"] == b.stats.traces
+    assert {trace.model for trace in stored(tmp_path) if trace.question in ("q1", "q4")} == {0}
+
+
 def test_batch_jobs_need_a_store_and_one_provider(serve):
     _, url, problems, _ = serve(2)
     with pytest.raises(InputError, match="store"):
@@ -233,7 +279,7 @@ def test_a_judge_with_a_server_of_its_own_judges_what_jobs_bring(begin):
 def test_a_request_beside_traces_joins_no_job():
     (sampler,) = make_samplers(["http://provider/v1"], "m", batch_api=True)
     with pytest.raises(InputError, match="cannot judge"):
-        asyncio.run(BatchFetcher(sampler).ask(Prompt("?"), Sampling()))
+        asyncio.run(BatchFetcher([sampler]).ask(Prompt("?"), Sampling()))
 
 
 def test_launches_of_jobs_are_told_from_those_that_were_never_sent():

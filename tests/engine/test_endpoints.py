@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from pets.core.mixture import ModelMixture
 from pets.engine.endpoints import MAX_MODELS, EndpointPool, RateWindow
 from pets.samplers import RateLimits
+from pets.samplers.mixture import MixtureSampler
 
 from ..simulated_time import run_simulated
 from .conftest import Scripted
@@ -134,3 +136,57 @@ def test_a_pool_knows_its_shortest_trace_and_forgets_failures_when_one_comes():
     for seconds in (3.0, 2.0, 5.0):
         pool.delivered(seconds)
     assert pool.shortest_s == 2.0 and pool.unknown_traces == 0 and pool.of_model("another").shortest_s is None
+
+
+def mixed_pool():
+    """Two servers of a model "a" and one of "b", which take turns from "a" on."""
+    mixture = ModelMixture((1, 1))
+    return EndpointPool([MixtureSampler(Scripted(), mixture, model, "ab"[model]) for model in (0, 0, 1)], 8)
+
+
+def numbers(endpoints):
+    return [endpoint.number for endpoint in endpoints]
+
+
+def test_a_launch_goes_to_the_servers_of_its_model_and_then_to_the_other_model():
+    pool = mixed_pool()
+    assert [numbers(pool.takers(0, attempt)) for attempt in range(3)] == [[0, 1], [2], []]
+    assert [numbers(pool.takers(1, attempt)) for attempt in range(3)] == [[2], [0, 1], []]
+
+
+def test_a_model_is_away_when_all_its_servers_rest_and_back_with_the_first_of_them():
+    pool = mixed_pool()
+    for endpoint in pool.endpoints:
+        endpoint.answered = True
+    pool.endpoints[0].failed(0.0, unreachable=True)
+    assert numbers(pool.present_takers(0, 0, 0.0)) == [0, 1]
+    pool.endpoints[1].failed(0.1, unreachable=True)
+    assert numbers(pool.present_takers(0, 0, 0.2)) == [2]
+    pool.endpoints[2].failed(0.2, unreachable=True)
+    assert numbers(pool.present_takers(1, 0, 0.3)) == [0, 1]  # all are away: these are back first
+    assert numbers(pool.present_takers(0, 0, 0.5)) == [0, 1]
+
+
+def test_a_model_that_never_said_a_word_hands_nothing_on():
+    pool = mixed_pool()
+    pool.endpoints[2].failed(0.0, unreachable=True)
+    assert numbers(pool.present_takers(1, 0, 0.1)) == [2]
+    pool.endpoints[2].served = True  # before the run was resumed
+    assert numbers(pool.present_takers(1, 0, 0.1)) == [0, 1]
+
+
+def test_a_model_that_refuses_everything_rests_if_it_has_served_and_another_is_there():
+    pool = mixed_pool()
+    assert not pool.stand_down(pool.endpoints[0], now=0.0)  # it never served: its name or its key is wrong
+    for endpoint in pool.endpoints:
+        endpoint.succeeded(1, 1, 0.5)
+    assert pool.stand_down(pool.endpoints[0], now=0.0)
+    assert numbers(pool.present_takers(0, 0, 1.0)) == [2] and numbers(pool.present_takers(0, 0, 31.0)) == [0, 1]
+    assert not pool.stand_down(pool.endpoints[2], now=1.0)  # nobody else is there
+
+
+def test_a_server_that_refuses_everything_is_told_where_there_is_one_model():
+    pool = EndpointPool([Scripted(), Scripted()], 8)
+    for endpoint in pool.endpoints:
+        endpoint.succeeded(1, 1, 0.5)
+    assert not pool.stand_down(pool.endpoints[0], now=0.0) and pool.endpoints[0].wait_s(0.0) == 0.0

@@ -48,9 +48,9 @@ def sure(decision):
 
 def test_an_answer_counts_votes_failures_tokens_and_money():
     traces = [trace(0, "A"), trace(1, "B"), trace(2, "A"), trace(3, None), StoredTrace("q", 4, error="gone", wasted=2)]
-    question = opened(traces)
+    question = opened(traces, price=TokenPrice(1.0, 2.0).currency())
     verdict = Verdict("q", "A", (("A", 2.0), ("B", 1.0)), 5, 2)
-    answer = question.answer(verdict, sure, TokenPrice(1.0, 2.0), complete=True)
+    answer = question.answer(verdict, sure, complete=True)
     assert (answer.answer, answer.votes, answer.certificate) == ("A", {"A": 2, "B": 1}, 0.03)
     assert (answer.traces, answer.no_answer, answer.failed) == (7, 4, 3)  # two attempts were lost before the last
     assert (answer.tokens, answer.prompt_tokens) == (40, 20)

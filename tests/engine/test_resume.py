@@ -297,13 +297,9 @@ def test_a_run_whose_prompts_were_deleted_is_begun_anew(tmp_path):
     engine.close()
 
 
-@pytest.mark.parametrize(("outputs", "tokens", "prompt_tokens", "model"), [
-    ((0, 40), 100, 0, 1), ((40, 0), 100, 0, 0), ((1, 40), 100, 0, 1), ((0,), 0, 10, 0),
-])  # fmt: skip
-def test_a_launch_that_never_came_back_costs_what_was_held_in_about_as_many_tokens(
-    outputs, tokens, prompt_tokens, model
-):
-    currency = Currency.dearest([Currency.money(1, out, prompt_tokens=10, max_tokens=100) for out in outputs])
+@pytest.mark.parametrize(("output", "tokens", "prompt_tokens"), [(40, 100, 0), (0, 0, 10)])
+def test_a_launch_that_never_came_back_costs_what_was_held_in_about_as_many_tokens(output, tokens, prompt_tokens):
+    currency = Currency.money(1, output, prompt_tokens=10, max_tokens=100)
     (trace,) = lost_traces([LostLaunch("q", 0, currency.hold)], currency)
-    assert (trace.tokens, trace.prompt_tokens, trace.model) == (tokens, prompt_tokens, model)
+    assert (trace.tokens, trace.prompt_tokens) == (tokens, prompt_tokens)
     assert 0 <= currency.hold - currency.cost(trace.trace()) < 40_000_000  # picodollars: one token

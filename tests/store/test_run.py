@@ -168,19 +168,20 @@ def test_questions_stream_in_and_out_with_flat_memory(store):
     assert peak < 12_000_000  # of 30 MB of prompts, two pages
 
 
-def test_a_trace_knows_its_model_and_each_model_is_charged_at_its_own_price(store, problems):
-    currency = Currency("picodollars", hold=90, per_trace=0, per_token=1, rates=((1, 0, 0), (10, 2, 1)))
+@pytest.mark.parametrize(("unit", "spent"), [("picodollars", 7 * 10 + 2 + 35), ("tokens", 10 * (7 + 3 + 1) + 2 * 4)])
+def test_a_trace_knows_its_model_and_may_say_what_it_cost_in_money(store, problems, unit, spent):
+    currency = Currency(unit, hold=90, per_trace=0, per_token=10, per_prompt_token=2)
     with store.create(RunSettings("okg", 1000, currency), problems) as run:
         run.write([Launch("q0", 0), Launch("q0", 1), Launch("q1", 0)], [])
-        own = StoredTrace("q0", 0, "4", tokens=7)
-        others = [
-            StoredTrace("q0", 1, "5", tokens=3, prompt_tokens=4, model=1, cached_tokens=3),
-            StoredTrace("q1", 0, tokens=1, error="broken", model=1),
+        traces = [
+            StoredTrace("q0", 0, "4", tokens=7),
+            StoredTrace("q0", 1, "5", tokens=3, prompt_tokens=4, model=1, cached_tokens=3, cost=35),
+            StoredTrace("q1", 0, tokens=1, error="broken", model=1, cost=2),
         ]
-        run.write([], [own, *others])
-        assert [trace.model for trace in run.traces()] == [0, 1, 1]
-        assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4, 3)]
-        assert run.summary().spent == 7 + 10 * 4 + 2 * 1 + 1 * 3 and run.summary().settings.currency == currency
+        run.write([], traces)
+        assert list(run.traces()) == traces
+        assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4)]
+        assert run.summary().spent == spent == sum(currency.cost(trace.trace()) for trace in traces)
 
 
 def test_batch_jobs_are_kept_in_their_order_changed_and_forgotten(run, store):

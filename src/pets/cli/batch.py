@@ -1,7 +1,6 @@
 """``pets batch``: a run's waves as files, for engines without a server, and the end of jobs that nobody wants."""
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from pets.cli._terminal import echo
 from pets.cli.options import (
     CODE,
     HEADER,
+    KEY_ENV,
     AnswerOptions,
     KeptRunOptions,
     ModelOptions,
@@ -23,13 +23,17 @@ from pets.cli.options import (
     QuestionOptions,
     SamplingOptions,
     StoredRunOptions,
+    read_keys,
 )
 from pets.cli.solve import BudgetOptions, PaceOptions, run_config
 from pets.engine import Engine
+from pets.engine.batch import batch_samplers
+from pets.engine.resume import config_of
+from pets.engine.sources import sources_of
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob, BatchReplies, custom_id
 from pets.openai.headers import parse_headers
-from pets.samplers.batch import BatchSampler, FileBatches, OpenAIBatches
+from pets.samplers.batch import BatchSampler, FileBatches
 from pets.store import RunSettings, Store
 from pets.store.database import DEFAULT_STORE
 
@@ -156,7 +160,7 @@ class ProviderOptions:
 
     store: str = option("The file of runs.", DEFAULT_STORE, metavar="FILE")
     endpoint: str | None = option("Another address than the run began with.", metavar="URL")
-    key_env: str = option("The environment variable that holds the provider's key.", "OPENAI_API_KEY", metavar="NAME")
+    key_env: tuple[str, ...] = KEY_ENV
     header: tuple[str, ...] = HEADER
     answer: str | None = CODE
 
@@ -172,17 +176,18 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     pets batch cancel 3
     """
     stored = _stored_jobs(provider.store, run)
-    url = provider.endpoint or next(iter(stored.settings.endpoints), None)
-    if url is None:
+    settings = stored.settings
+    urls = settings.endpoints if provider.endpoint is None else (provider.endpoint,)
+    if not urls:
         raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
     if not stored.traces_out:
         echo(f"Run {stored.run} has no job out: there is nothing to cancel.", err=True)
         return
-    options: dict[str, Any] = {"key": os.environ.get(provider.key_env), "headers": parse_headers(provider.header)}
-    jobs = OpenAIBatches(url, **options)
-    jobs.cancels = True
-    sampler = BatchSampler(url, stored.settings.model, jobs, **options)
-    engine = Engine.resume(provider.store, run, sampler=sampler, answer=provider.answer)
+    key, headers = read_keys(provider.key_env), parse_headers(provider.header)
+    _, samplers = sources_of(None, urls, settings.model, key, headers, config_of(settings))
+    for sampler in batch_samplers(samplers):
+        sampler.provider.cancels = True
+    engine = Engine.resume(provider.store, run, sampler=samplers, answer=provider.answer)
     asyncio.run(_run(engine, brings_home=True))
     solution = engine.solution()
     words = f"{count(stored.traces_out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."

@@ -10,7 +10,7 @@ import click
 
 from pets.cli._groups import option, option_group, refuse_others
 from pets.confidence import Kind
-from pets.engine import TokenPrice
+from pets.engine import RunConfig, TokenPrice
 from pets.engine.models import (
     ModelShare,
     model_name,
@@ -20,7 +20,7 @@ from pets.engine.models import (
     own_values,
     with_prices,
 )
-from pets.engine.sources import make_samplers
+from pets.engine.sources import make_samplers, mixed
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
@@ -122,7 +122,7 @@ class ModelOptions:
     )
     model: tuple[str, ...] = option(
         "The servers' model, or a GGUF file; SmolLM2-135M-Instruct here if not given. Give it again for several that "
-        "vote together (solve, doctor), each with its weight: A=2.",
+        "vote together, each with its weight: A=2.",
         (),
         metavar="NAME[=WEIGHT]",
     )
@@ -135,19 +135,17 @@ class ModelOptions:
 
     @property
     def name(self) -> str | None:
-        """The model, where one is asked; several are refused."""
-        if self.shares:
-            raise InputError(f"one model is asked here; got {', '.join(self.model)}. `pets solve` takes several.")
+        """The model, or all of several with their weights."""
         return model_name(self.model)
 
     @property
     def shares(self) -> tuple[ModelShare, ...]:
-        """The models of a mixture with their weights; none where one is asked."""
+        """The models with their weights where there are several; none where one is asked."""
         return model_shares(self.model)
 
     @property
     def names(self) -> list[str]:
-        """The models of a mixture."""
+        """The names of several models."""
         return [share.name for share in self.shares]
 
     @property
@@ -165,7 +163,7 @@ class ModelOptions:
         return read_keys(self.key_env)
 
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
-        """The price of all models, and the models of a mixture with their own, written MODEL=in=...,out=..."""
+        """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
         names = self.names or [self.name or ""]
         own = own_values("--price", names, prices)
         if several := [name for name in names if len(own[name]) > 1]:
@@ -178,44 +176,34 @@ class ModelOptions:
         """The headers that go with every request."""
         return parse_headers(self.header)
 
-    def samplers(self, local: LocalModelOptions, *, stream: bool, batch_api: bool = False) -> list[Sampler]:
-        """A sampler per server, or that of the local model."""
+    def samplers(self, local: LocalModelOptions, config: RunConfig) -> list[Sampler]:
+        """A sampler per server, or that of the local model, for each of the configuration's models."""
+
+        def of_model(servers: Sequence[str], name: str | None, key: str | Sequence[str | None] | None) -> list[Sampler]:
+            return make_samplers(
+                servers,
+                name,
+                key=key,
+                headers=self.headers,
+                stream=config.kind is not None,
+                timeout=self.timeout,
+                slots=local.slots,
+                context=local.context,
+                threads=local.threads,
+                batch_api=config.batch_api,
+            )
+
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        return self._samplers(self.servers, self.name, self.keys, local, stream=stream, batch_api=batch_api)
-
-    def samplers_by_model(self, local: LocalModelOptions, *, stream: bool) -> dict[str, list[Sampler]]:
-        """The samplers of each model of a mixture."""
+        if not config.models:
+            return of_model(self.servers, self.name, self.keys)
         urls, keys = own_endpoints(self.names, self.servers), own_keys(self.names, self.keys)
         for name in self.names:
             if not urls[name] and not name.endswith(".gguf"):
                 raise InputError(
                     f"which server has {name}? Give --endpoint {name}=URL, or --endpoint URL for all models."
                 )
-        return {name: self._samplers(urls[name], name, keys[name], local, stream=stream) for name in self.names}
-
-    def _samplers(
-        self,
-        servers: Sequence[str],
-        name: str | None,
-        key: str | Sequence[str | None] | None,
-        local: LocalModelOptions,
-        *,
-        stream: bool,
-        batch_api: bool = False,
-    ) -> list[Sampler]:
-        return make_samplers(
-            servers,
-            name,
-            key=key,
-            headers=self.headers,
-            stream=stream,
-            timeout=self.timeout,
-            slots=local.slots,
-            context=local.context,
-            threads=local.threads,
-            batch_api=batch_api,
-        )
+        return mixed(config, {name: of_model(urls[name], name, keys[name]) for name in self.names})
 
 
 @option_group("Sampling")

@@ -15,6 +15,7 @@ from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import echo
 from pets.cli.options import NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.engine import RunConfig
 from pets.engine.question import instructed
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
 from pets.engine.summary import wilson
@@ -76,7 +77,7 @@ def sample(
         _part(goal.part),
         keep_texts=goal.texts,
     )
-    samplers = model.samplers(local, stream=False)
+    samplers = model.samplers(local, RunConfig(models=model.shares))
     recording = replace(recording, model=_model_name(samplers, model))
     try:
         sampled = asyncio.run(_record(recording, samplers, output, model))

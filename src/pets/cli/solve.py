@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 
 import click
 
@@ -32,7 +31,6 @@ from pets.core.budget import amount_words
 from pets.engine import Engine, RunConfig
 from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
-from pets.engine.models import mixture_name
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
@@ -181,15 +179,17 @@ def solve(
     question_set = selection.load(questions)
     config = run_config(question_set, budget, model, sampling, answers, storage)
     config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience, soft=votes.soft)
-    config = batched(replace(config, batch_api=jobs.batch_api), "" if config.models else model.name or "")
-    samplers = _samplers(config, model, local, ray)
+    config = batched(replace(config, batch_api=jobs.batch_api), model.name or "")
+    samplers: Sequence[Sampler]
+    if ray.ray is None:
+        samplers = model.samplers(local, config)
+    else:
+        samplers = ray.samplers(model.name, local, soft=config.soft)
     if ray.ray is not None and storage.concurrency is None:
         config = replace(config, concurrency=ray.in_flight(model.name, len(samplers)))
     if preview.dry_run:
-        several = chain.from_iterable(samplers.values()) if isinstance(samplers, dict) else samplers
-        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], [*several])
-        name = mixture_name(config.models) or model.name or ""
-        _print_estimate(question_set, config, name, storage.store or DEFAULT_STORE, preview.expect)
+        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
+        _print_estimate(question_set, config, model.name or "", storage.store or DEFAULT_STORE, preview.expect)
         return
     engine = Engine(
         question_set,
@@ -203,18 +203,6 @@ def solve(
     )
     _print_origin(engine)
     run_engine(engine, result.output)
-
-
-def _samplers(
-    config: RunConfig, model: ModelOptions, local: LocalModelOptions, ray: RayOptions
-) -> Sequence[Sampler] | dict[str, list[Sampler]]:
-    """Who is asked: servers, the local model or actors; by model where there are several."""
-    stream = config.kind is not None
-    if config.models:
-        return model.samplers_by_model(local, stream=stream)
-    if ray.ray is not None:
-        return ray.samplers(model.name, local, soft=config.soft)
-    return model.samplers(local, stream=stream, batch_api=config.batch_api)
 
 
 def _print_origin(engine: Engine) -> None:

@@ -44,10 +44,10 @@ from pets.cli.options import (
 )
 from pets.core.budget import amount_words
 from pets.core.tally import majority
-from pets.engine import Answer, RunConfig, TokenPrice
-from pets.engine.budget import Amount, bounded, price_of
+from pets.engine import Answer, RunConfig
+from pets.engine.budget import Amount, bounded
 from pets.engine.resume import identity_of
-from pets.engine.sources import check_resent, make_samplers
+from pets.engine.sources import sources_of
 from pets.engine.stream import RecordedStream, Stream, StreamSettings, longest_prompt, stream_budget
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
@@ -112,17 +112,16 @@ class StreamBudgetOptions:
         at_least=1,
         replaces=("--max-per-question",),
     )
-    price: str | None = option("Dollars per million tokens, for budgets in money: in=0.15,out=0.60.")
+    price: tuple[str, ...] = option(
+        "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
+        "models.",
+        (),
+    )
     open_questions: int = option("How many questions are open at a time.", 8, at_least=1, replaces=("--at-once",))
 
     def cap(self, plan: StreamPlan | None) -> int:
         """How many traces a question gets at most."""
         return self.max_traces or (COLD_MAX_TRACES if plan is None else plan.cap)
-
-    @property
-    def token_price(self) -> TokenPrice | None:
-        """The price, parsed."""
-        return None if self.price is None else TokenPrice.parse(self.price)
 
 
 @option_group("Replay")
@@ -294,7 +293,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     config = _config(options, answer, options.sampling.merge(own))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
-    samplers = options.model.samplers(options.local, stream=config.kind is not None)
+    samplers = options.model.samplers(options.local, config)
     problems = None if question_set is None else [config.asked(problem) for problem in question_set.problems]
     if options.budget.budget is not None:
         amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
@@ -351,14 +350,14 @@ def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) 
         lambda on_answer: Stream.resume(
             store,
             options.storage.run,
-            lambda settings: make_samplers(
+            lambda settings: sources_of(
+                None,
                 options.model.endpoint or settings.endpoints,
                 settings.model or None,
-                key=options.model.keys,
-                headers=check_resent(settings.config, options.model.headers),
-                stream=settings.config.kind is not None,
-                timeout=settings.config.timeout,
-            ),
+                options.model.keys,
+                options.model.headers,
+                settings.config,
+            )[1],
             on_answer,
             answer=options.answers.answer,
             keep_going=options.storage.keep_going,
@@ -396,11 +395,13 @@ def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
 
 def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:
     model, answers = options.model, options.answers
+    price, models = model.priced(options.budget.price)
     return RunConfig(
         answer=answer,
         instruct=options.selection.instruct,
         sampling=sampling,
-        price=options.budget.token_price,
+        price=price,
+        models=models,
         concurrency=options.storage.in_flight(model),
         system=answers.system,
         confidence=answers.confidence,
@@ -432,7 +433,7 @@ def _settings(
         horizon=limits.horizon,
         window=limits.budget_window,
         problems=problems,
-        price=price_of(model.name or "", config.price),
+        price=config.price_at_most(model.name or ""),
         max_tokens=config.sampling.max_tokens,
     )
     leave = left_by_windows(budget)

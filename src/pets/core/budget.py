@@ -8,17 +8,13 @@ A trace that costs more than was held for it is charged in full (the money is go
 over the total that went, and nothing more is granted.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pets.errors import BudgetError
 from pets.types import Trace
 
-__all__ = ["Budget", "Currency", "Rate", "Window", "amount_words", "rates_of"]
-
-Rate = tuple[int, int, int]
-"""What a token of output, of a prompt, and of a prompt from the server's cache cost."""
+__all__ = ["Budget", "Currency", "Window", "amount_words"]
 
 
 def amount_words(number: float, unit: str) -> str:
@@ -40,7 +36,6 @@ class Currency:
     """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe).
 
     ``per_cached_token`` is the price of prompt tokens from the server's cache, that of the others if it has none.
-    ``rates`` are what tokens cost by model, where the models of a mixture have prices of their own.
     """
 
     unit: str = "traces"
@@ -49,16 +44,9 @@ class Currency:
     per_token: int = 0
     per_prompt_token: int = 0
     per_cached_token: int | None = None
-    rates: tuple[Rate, ...] = ()
 
     def __post_init__(self) -> None:
-        prices = (
-            self.per_trace,
-            self.per_token,
-            self.per_prompt_token,
-            self.per_cached_token or 0,
-            *(price for rate in self.rates for price in rate),
-        )
+        prices = (self.per_trace, self.per_token, self.per_prompt_token, self.per_cached_token or 0)
         if min(prices) < 0 or self.hold < 1:
             raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
 
@@ -94,64 +82,30 @@ class Currency:
         per_cached_token = None if cached is None else round(cached * 1_000_000)
         return cls("picodollars", hold, 0, per_token, per_prompt_token, per_cached_token)
 
-    @classmethod
-    def dearest(cls, currencies: Sequence["Currency"]) -> "Currency":
-        """One currency of several models: each trace at its own model's price, the hold that of the dearest.
-
-        >>> cheap, dear = (Currency.money(0, price, prompt_tokens=0, max_tokens=10) for price in (1.0, 3.0))
-        >>> both = Currency.dearest([cheap, dear])
-        >>> both.hold, [both.cost(Trace("q", 0, tokens=10, model=model)) for model in (0, 1)]
-        (30000000, [10000000, 30000000])
-        """
-        if len(set(currencies)) == 1:
-            return currencies[0]
-        rates = tuple(currency.rate(0) for currency in currencies)
-        return replace(currencies[0], hold=max(currency.hold for currency in currencies), rates=rates)
-
-    def rate(self, model: int) -> Rate:
-        """What the tokens of a model cost."""
-        if self.rates:
-            return self.rates[model]
-        cached = self.per_prompt_token if self.per_cached_token is None else self.per_cached_token
-        return self.per_token, self.per_prompt_token, cached
-
     @property
     def flat(self) -> bool:
         """Whether every trace costs the same."""
-        return self.per_token == self.per_prompt_token == 0 and not self.rates
+        return self.per_token == self.per_prompt_token == 0
 
-    @property
-    def dearest_model(self) -> int:
-        """The model whose tokens cost most; 0 where there is one."""
-        return max(range(len(self.rates)), key=self.rates.__getitem__, default=0)
-
-    def tokens_worth(self, amount: int, model: int) -> tuple[int, int]:
+    def tokens_worth(self, amount: int) -> tuple[int, int]:
         """How many tokens of output, or of the prompt where output is free, cost this amount or just less.
 
-        >>> Currency.money(1, 40, prompt_tokens=10, max_tokens=100).tokens_worth(4_010_000_000, 0)
+        >>> Currency.money(1, 40, prompt_tokens=10, max_tokens=100).tokens_worth(4_010_000_000)
         (100, 0)
-        >>> Currency.money(1, 0, prompt_tokens=10, max_tokens=100).tokens_worth(10_000_000, 0)
+        >>> Currency.money(1, 0, prompt_tokens=10, max_tokens=100).tokens_worth(10_000_000)
         (0, 10)
         """
-        per_token, per_prompt_token, _ = self.rate(model)
-        return (amount // per_token, 0) if per_token else (0, amount // max(1, per_prompt_token))
+        if self.per_token:
+            return amount // self.per_token, 0
+        return 0, amount // max(1, self.per_prompt_token)
 
     def cost(self, trace: Trace) -> int:
-        """What ``trace`` really cost."""
-        per_token, per_prompt_token, per_cached_token = self.rate(trace.model)
-        read = trace.prompt_tokens - trace.cached_tokens
-        return (
-            self.per_trace + per_token * trace.tokens + per_prompt_token * read + per_cached_token * trace.cached_tokens
-        )
-
-
-def rates_of(rows: Sequence[Sequence[int]]) -> tuple[Rate, ...]:
-    """Rates from plain data; those of before cached prompts had a price cost what other prompts do.
-
-    >>> rates_of([[5, 2, 1], [5, 2]])
-    ((5, 2, 1), (5, 2, 2))
-    """
-    return tuple((row[0], row[1], row[-1]) for row in rows)
+        """What ``trace`` really cost: in money what it says itself, where it does, else by its tokens."""
+        if trace.cost is not None and self.unit == "picodollars":
+            return trace.cost
+        per_cached_token = self.per_prompt_token if self.per_cached_token is None else self.per_cached_token
+        prompt = self.per_prompt_token * (trace.prompt_tokens - trace.cached_tokens)
+        return self.per_trace + self.per_token * trace.tokens + prompt + per_cached_token * trace.cached_tokens
 
 
 TRACES = Currency()
@@ -272,8 +226,7 @@ class Budget:
         return {
             "total": self.total,
             "cap": self.cap,
-            "currency": [getattr(currency, name) for name in Currency.__slots__[:-1]],
-            "rates": [list(rate) for rate in currency.rates],
+            "currency": [getattr(currency, name) for name in Currency.__slots__],
             "window": None if self.window is None else [self.window.questions, self.window.amount],
             "spent": self.spent,
             "reserved": self.reserved,
@@ -284,5 +237,5 @@ class Budget:
     def from_plain(cls, data: dict[str, Any]) -> "Budget":
         """The budget that :meth:`to_plain` described."""
         window = None if data["window"] is None else Window(*data["window"])
-        currency = replace(Currency(*data["currency"]), rates=rates_of(data.get("rates", ())))
+        currency = Currency(*data["currency"])
         return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"], data["settled"])

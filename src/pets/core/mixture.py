@@ -57,6 +57,21 @@ class ModelMixture:
         turns = self.turns
         return turns[place % len(turns)]
 
+    def model_at(self, place: int, attempt: int) -> int | None:
+        """The model that takes the launch when ``attempt`` others would not; ``None`` where none is left.
+
+        >>> mixture = ModelMixture((1, 1, 1))
+        >>> [mixture.model_at(1, attempt) for attempt in range(4)]
+        [1, 0, 2, None]
+        """
+        model, away = self.model_of(place), frozenset[int]()
+        for _ in range(attempt):
+            away |= {model}
+            if len(away) == len(self.weights):
+                return None
+            model = self.substitute_of(place, away)
+        return model
+
     def substitute_of(self, place: int, away: frozenset[int]) -> int:
         """The model that takes the launch when those ``away`` take none: their turns go round among the others.
 

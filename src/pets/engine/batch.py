@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
-from pets.engine.budget import price_of
+from pets.engine.budget import TokenPrice, price_of
 from pets.engine.config import RunConfig
+from pets.engine.endpoints import Endpoint
 from pets.engine.fetch import Batch, Fetcher, Receiver, TokenEstimator, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
 from pets.errors import BusyError, InputError, JobLeftError, RefusedError, ReplyError, SamplerError
@@ -21,6 +22,7 @@ from pets.openai.refusals import FieldsRefusedError
 from pets.registry import spec_of
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Seeds
 from pets.samplers.batch import BatchSampler
+from pets.samplers.mixture import MixtureSampler
 from pets.store import LostLaunch, Run, StoredTrace
 from pets.types import Launch
 
@@ -30,7 +32,7 @@ __all__ = [
     "BatchFetcher",
     "JobLedger",
     "PendingLaunches",
-    "batch_sampler",
+    "batch_samplers",
     "launches_in_jobs",
 ]
 
@@ -74,9 +76,7 @@ def batched(config: RunConfig, model: str) -> RunConfig:
     """
     if not config.batch_api:
         return config
-    if config.models:
-        raise InputError("batch jobs go to one model; leave --batch-api out, or name one --model.")
-    policy, price = config.make_policy(), price_of(model, config.price)
+    policy, shared = config.make_policy(), config.price
     if isinstance(policy, QuotaPolicy) and not (policy.blind or policy.rounds):
         name = (spec_of(policy) or type(policy).__name__.lower()).partition(":")[0]
         raise InputError(
@@ -87,16 +87,24 @@ def batched(config: RunConfig, model: str) -> RunConfig:
     return replace(
         config,
         policy=spec_of(policy) or policy,
-        price=None if price is None else price.in_batches(),
+        price=_price_in_batches("" if config.models else model, shared),
+        models=tuple(replace(m, price=_price_in_batches(m.name, m.price or shared)) for m in config.models),
         concurrency=ANY_CONCURRENCY,
     )
 
 
-def batch_sampler(samplers: Sequence[Sampler]) -> BatchSampler:
-    """The one sampler of a run by batch jobs."""
-    if len(samplers) != 1 or not isinstance(samplers[0], BatchSampler):
-        raise InputError("batch jobs go to one provider and one model; leave --batch-api out, or name one endpoint.")
-    return samplers[0]
+def _price_in_batches(model: str, own: TokenPrice | None) -> TokenPrice | None:
+    price = price_of(model, own)
+    return None if price is None else price.in_batches()
+
+
+def batch_samplers(samplers: Sequence[Sampler]) -> list[BatchSampler]:
+    """The samplers of a run by batch jobs, one for each model."""
+    own = [sampler.sampler if isinstance(sampler, MixtureSampler) else sampler for sampler in samplers]
+    providers = [sampler for sampler in own if isinstance(sampler, BatchSampler)]
+    if len(providers) < len(own) or len({sampler.name for sampler in samplers}) < len(own):
+        raise InputError("batch jobs of a model go to one provider; leave --batch-api out, or name one endpoint.")
+    return providers
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[range]:
@@ -157,11 +165,12 @@ class BatchFetcher(Fetcher):
 
     shares_prompts = True
 
-    def __init__(self, sampler: BatchSampler, *, tries: int = 6, seed: int = 0, leaves: bool = True) -> None:
-        super().__init__([sampler], tries=tries if leaves else 1, patience_s=None, seed=seed)
-        self._sampler, self._leaves = sampler, leaves
+    def __init__(self, samplers: Sequence[Sampler], *, tries: int = 6, seed: int = 0, leaves: bool = True) -> None:
+        super().__init__(samplers, tries=tries if leaves else 1, patience_s=None, seed=seed)
+        self._providers, self._leaves = batch_samplers(samplers), leaves
         self._receiving = self._opening = 0
-        sampler.arriving = lambda: self._opening > 0
+        for provider in self._providers:
+            provider.arriving = lambda: self._opening > 0
 
     @property
     def served(self) -> bool:
@@ -170,9 +179,9 @@ class BatchFetcher(Fetcher):
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
         """As :meth:`Fetcher.not_coming`: while the run ends, jobs stay where they are."""
-        if self._receiving or not draining or not (self._leaves or self._sampler.left):
+        if self._receiving or not draining or not (self._leaves or any(p.left for p in self._providers)):
             return None
-        return JobLeftError(left_words(list(self._sampler.open_jobs.values())))
+        return JobLeftError(left_words([job for p in self._providers for job in p.open_jobs.values()]))
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """Refused: a job is for traces, whose numbers tell its requests apart."""
@@ -199,25 +208,32 @@ class BatchFetcher(Fetcher):
         if not opened:
             await receiver.fail(batch, None, charged=False)
             return []
-        begun = asyncio.get_running_loop().time()
+        begun, endpoint = asyncio.get_running_loop().time(), self._endpoint(batch)
         try:
-            completions = await self._sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
+            completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
         except (RefusedError, BusyError, ReplyError) as error:
             return await self._failed(batch, error, receiver)
         except BaseException:
             receiver.abandon(batch)
             raise
-        return await self._received(batch, completions, receiver, asyncio.get_running_loop().time() - begun)
+        seconds = asyncio.get_running_loop().time() - begun
+        return await self._received(batch, completions, receiver, endpoint.number, seconds)
+
+    def _endpoint(self, batch: Batch) -> Endpoint:
+        """Where a request goes: to the provider whose job holds it, else to one that takes its launches."""
+        line = (batch.seed, batch.size)
+        awaiting = (e for e, p in zip(self.pool.endpoints, self._providers, strict=True) if p.awaits(line))
+        return next(awaiting, None) or self.pool.takers(batch.turn, batch.attempt)[0]
 
     async def _received(
-        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, seconds: float
+        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, endpoint: int, seconds: float
     ) -> list[Batch]:
         if untold := sum(map(TokenEstimator.needs_estimate, completions)):
             self.faults["tokens estimated"] += untold
         counted = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
         self._receiving += 1
         try:
-            await receiver.receive(batch, counted, 0, seconds)
+            await receiver.receive(batch, counted, endpoint, seconds)
         finally:
             self._receiving -= 1
         if len(counted) == batch.size:
@@ -234,15 +250,20 @@ class BatchFetcher(Fetcher):
             return []
         if isinstance(error, RefusedError):
             if batch.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
-                await receiver.fail(batch, error, charged=False)
-                return []
+                return await self._handed_on(batch, error, receiver)
             return list(batch.split(-(-batch.size // 2)))
         batch.tries += 1
         if batch.tries >= self._tries:
-            await receiver.fail(batch, error, charged=False)
-            return []
+            return await self._handed_on(batch, error, receiver)
         await receiver.release(batch, error)
         return [batch]
+
+    async def _handed_on(self, batch: Batch, error: SamplerError, receiver: Receiver) -> list[Batch]:
+        """What its model will not take goes to the next; given up where none is left, or nothing is handed in again."""
+        if not self._leaves:
+            await receiver.fail(batch, error, charged=False)
+            return []
+        return [batch] if await self._declined(batch, error, receiver) else []
 
 
 def left_words(jobs: Sequence[BatchJob]) -> str:

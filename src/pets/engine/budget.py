@@ -13,21 +13,15 @@ from typing import Literal, Self
 from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
-from pets.store import StoredTrace
-from pets.types import Trace
 
 __all__ = [
     "LIST_PRICES",
     "Amount",
-    "OtherModels",
-    "Price",
     "TokenPrice",
-    "TokenPrices",
     "bounded",
     "currency_of",
     "price_of",
     "total_of",
-    "with_tokens",
 ]
 
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
@@ -43,24 +37,6 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "$": ("usd", 1),
 }
 PICODOLLARS = 10**12
-
-
-OtherModels = tuple[tuple[int, int, int, int], ...]
-"""Tokens of a mixture's models after the first: (model, prompt tokens, output tokens, cached prompt tokens)."""
-
-
-def with_tokens(others: OtherModels, trace: Trace | StoredTrace) -> OtherModels:
-    """The tokens with those of one more trace, if it is of another model than the first.
-
-    >>> with_tokens(((1, 5, 50, 0),), Trace("q", 0, prompt_tokens=5, tokens=10, model=1, cached_tokens=4))
-    ((1, 10, 60, 4),)
-    """
-    if not trace.model:
-        return others
-    sums = {row[0]: row[1:] for row in others}
-    prompt, output, cached = sums.get(trace.model, (0, 0, 0))
-    sums[trace.model] = prompt + trace.prompt_tokens, output + trace.tokens, cached + trace.cached_tokens
-    return tuple((model, *tokens) for model, tokens in sums.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +78,21 @@ class TokenPrice:
                 f"prompts and batch=SHARE for batch jobs; got {text!r}."
             ) from None
 
+    @classmethod
+    def dearest(cls, prices: Sequence["TokenPrice"]) -> "TokenPrice":
+        """The highest price of each kind: what is held for a launch that any of several models may take.
+
+        >>> TokenPrice.dearest([TokenPrice(1.0, 40.0), TokenPrice(3.0, 2.0, cached=0.5)])
+        TokenPrice(prompt=3.0, output=40.0, batch=0.5, cached=1.0)
+        """
+        if len(set(prices)) == 1:
+            return prices[0]
+        cached = max(price.prompt if price.cached is None else price.cached for price in prices)
+        prompt, output, batch = (
+            max(getattr(price, name) for price in prices) for name in ("prompt", "output", "batch")
+        )
+        return cls(prompt, output, batch, cached)
+
     def in_batches(self) -> "TokenPrice":
         """The price of batch jobs; of such a price, itself.
 
@@ -111,35 +102,13 @@ class TokenPrice:
         cached = None if self.cached is None else self.cached * self.batch
         return TokenPrice(self.prompt * self.batch, self.output * self.batch, 1.0, cached)
 
-    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = (), cached_tokens: int = 0) -> float:
-        """What tokens of prompts, ``cached_tokens`` among them, and of outputs cost, whichever model they are of."""
-        saved = 0.0 if self.cached is None else self.prompt - self.cached
-        return (self.prompt * prompt_tokens + self.output * tokens - saved * cached_tokens) / 1e6
+    def dollars(self, prompt_tokens: int, tokens: int) -> float:
+        """What tokens of prompts and of outputs cost, nothing of it cached."""
+        return (self.prompt * prompt_tokens + self.output * tokens) / 1e6
 
-
-@dataclass(frozen=True, slots=True)
-class TokenPrices:
-    """The prices of the models of a mixture, in their order.
-
-    >>> prices = TokenPrices((TokenPrice(1.0, 2.0), TokenPrice(10.0, 20.0)))
-    >>> prices.dollars(0, 1_500_000, others=((1, 0, 500_000, 0),))
-    12.0
-    """
-
-    by_model: tuple[TokenPrice, ...]
-
-    def dollars(self, prompt_tokens: int, tokens: int, others: OtherModels = (), cached_tokens: int = 0) -> float:
-        """What tokens cost, of which ``others`` are those of every model but the first."""
-        own = [prompt_tokens, tokens, cached_tokens]
-        cost = 0.0
-        for model, *theirs in others:
-            prompt, output, cached = theirs
-            own = [total - part for total, part in zip(own, theirs, strict=True)]
-            cost += self.by_model[model].dollars(prompt, output, cached_tokens=cached)
-        return cost + self.by_model[0].dollars(own[0], own[1], cached_tokens=own[2])
-
-
-Price = TokenPrice | TokenPrices
+    def currency(self, *, prompt_tokens: int = 0, max_tokens: int = 0) -> Currency:
+        """What traces cost at this price; so many tokens are held for each."""
+        return Currency.money(self.prompt, self.output, self.cached, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
 
 
 LIST_PRICES = {
@@ -230,7 +199,7 @@ def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], pro
     return sampling if unknown else replace(sampling, max_tokens=min(known_lengths) - prompt_tokens)
 
 
-def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
+def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
     """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
     if amount.coin == "traces":
         return Currency()
@@ -243,7 +212,4 @@ def currency_of(amount: Amount, price: Price | None, *, prompt_tokens: int, max_
         )
     if price is None or amount.unit == "tokens":
         return Currency.tokens(prompt_tokens + max_tokens)
-    most = {"prompt_tokens": prompt_tokens, "max_tokens": max_tokens}
-    if isinstance(price, TokenPrice):
-        return Currency.money(price.prompt, price.output, price.cached, **most)
-    return Currency.dearest([Currency.money(own.prompt, own.output, own.cached, **most) for own in price.by_model])
+    return price.currency(prompt_tokens=prompt_tokens, max_tokens=max_tokens)

@@ -10,7 +10,7 @@ from pets.answers.base import AnswerType
 from pets.arguments import check_fields, check_values
 from pets.confidence import KINDS, Kind
 from pets.core.policy import Policy
-from pets.engine.budget import Amount, TokenPrice, total_of
+from pets.engine.budget import Amount, TokenPrice, price_of, total_of
 from pets.engine.models import ModelShare, shares_from_plain, with_prices
 from pets.engine.question import instructed
 from pets.errors import InputError
@@ -166,6 +166,22 @@ class RunConfig:
     def settled(self, answer_type: str) -> "RunConfig":
         """The same, where ``auto`` has come to mean this type: a question's own type still comes before it."""
         return replace(self, answer=f"auto:type={answer_type}")
+
+    def prices(self, model: str) -> tuple[TokenPrice, ...]:
+        """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known.
+
+        >>> RunConfig(models=(ModelShare("gpt-5"), ModelShare("b", 1, TokenPrice(1, 2)))).prices("")[1]
+        TokenPrice(prompt=1, output=2, batch=0.5, cached=None)
+        """
+        shares = self.models or (ModelShare(model),)
+        prices = [price_of(share.name, share.price or self.price) for share in shares]
+        known_prices = tuple(price for price in prices if price is not None)
+        return known_prices if len(known_prices) == len(prices) else ()
+
+    def price_at_most(self, model: str) -> TokenPrice | None:
+        """What tokens cost at most, whichever model takes a launch; ``None`` where a price is not known."""
+        prices = self.prices(model)
+        return TokenPrice.dearest(prices) if prices else None
 
     @property
     def kind(self) -> Kind | None:

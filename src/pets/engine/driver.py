@@ -15,10 +15,10 @@ from typing import Literal
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
 from pets.core.allocator import Allocator
+from pets.core.budget import Currency
 from pets.core.certificate import Decision
 from pets.core.cost import MIN_SAMPLES, CostEstimator
 from pets.core.patterns import K0
-from pets.engine.budget import Price
 from pets.engine.fetch import FATAL_STATUSES, Batch, Fetcher, most_unknown_traces
 from pets.engine.first_traces import FirstTraces
 from pets.engine.judging import Judging
@@ -51,7 +51,8 @@ class DriverConfig:
     ``concurrency`` traces are in flight at most. ``confidence`` is the kind that votes are weighted by; ``soft`` reads
     what traces might have said. ``answer`` and
     ``system`` replace what questions say; ``options`` is the size of a closed answer set, by answer type, for questions
-    that do not say. ``keep_traces`` keeps every trace of an open question, ``keep_totals`` what answers need of each.
+    that do not say. ``price`` is what traces cost in money, for answers. ``keep_traces`` keeps every trace of an open
+    question, ``keep_totals`` what answers need of each.
     """
 
     sampling: Sampling
@@ -62,7 +63,7 @@ class DriverConfig:
     answer: str | AnswerType | None = None
     system: str | None = None
     options: Mapping[str, int | None] = field(default_factory=dict)
-    price: Price | None = None
+    price: Currency | None = None
     keep_traces: bool = False
     keep_totals: bool = False
 
@@ -326,7 +327,7 @@ class Driver:
 
         Raises what went wrong where nothing came back. Cancelled, it charges what is out and gives back the rest.
         """
-        question = self.open_question(submission.problem, 0, submission)
+        question = self.open_question(submission.problem, submission.seed, submission)
         submission.question = question
         self.submissions[question.id] = submission
         try:
@@ -396,7 +397,6 @@ class Driver:
         return question.answer(
             question.verdict(weighted=submission.weighted),
             self._certify,
-            self.config.price,
             complete=submission.stopped == "policy",
             zone=self.allocator.policy.zone,
         )
@@ -572,8 +572,8 @@ class Driver:
             prompt = prompt_of(question.problem, config.system)
             place = question.position % config.seeds.questions
             seed, sampling = config.seeds.at(place, first % config.seeds.cap), config.sampling
-        turn = question.position + first  # the first traces of all questions are spread over the models, too
-        return Batch(question.id, first, len(holds), prompt, seed, sampling, holds, owner=question, turn=turn)
+        position = question.position
+        return Batch(question.id, first, len(holds), prompt, seed, sampling, holds, owner=question, position=position)
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -590,6 +590,7 @@ class Driver:
             position=position,
             options=config.options.get(spec),
             kind=config.confidence,
+            price=config.price,
             totals=self.totals.get(problem.id),
             keep_traces=config.keep_traces or submission is not None,
             submission=submission,
@@ -644,7 +645,6 @@ class Driver:
             answer = question.answer(
                 self.allocator.verdict(id),
                 self._certify,
-                self.config.price,
                 complete=self.allocator.complete(id),
                 error=error,
                 zone=self.allocator.policy.zone,
@@ -727,7 +727,7 @@ class Driver:
         seconds: float,
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
-        lost_tokens, lost_prompt_tokens = self._lost_before(batch)
+        lost = self._lost_before(batch)
         return [
             StoredTrace(
                 batch.question,
@@ -735,15 +735,16 @@ class Driver:
                 form,
                 completion.text,
                 completion.finish,
-                (completion.tokens or 0) + lost_tokens,
-                (completion.prompt_tokens or 0) + lost_prompt_tokens,
+                (completion.tokens or 0) + lost.tokens,
+                (completion.prompt_tokens or 0) + lost.prompt_tokens,
                 completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
                 tries=batch.tries + 1,
                 wasted=batch.lost + (batch.surplus if number == batch.first else 0),
-                model=batch.model,
+                model=completion.model,
                 cached_tokens=completion.cached_tokens,
+                cost=_own_cost(completion, lost),
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
         ]
@@ -785,12 +786,12 @@ class Driver:
                 StoredTrace(
                     batch.question,
                     own.number,
-                    tokens=lost[0] + charged * own.tokens,
-                    prompt_tokens=lost[1] + charged * own.prompt_tokens,
+                    tokens=lost.tokens + charged * own.tokens,
+                    prompt_tokens=lost.prompt_tokens + charged * own.prompt_tokens,
                     error=str(error),
                     tries=max(1, batch.tries),
                     wasted=batch.lost if charged else batch.lost - 1,
-                    model=batch.model,
+                    model=0 if error is None else error.model,
                 )
                 for own in attempt
             ]
@@ -870,17 +871,18 @@ class Driver:
     def _lost(self, batch: Batch) -> list[Trace]:
         """What an attempt that came to nothing may have cost, for each of its launches."""
         expected = 0 if self.estimator is None else self.estimator.expected(batch.question)
-        tokens, prompt_tokens = self.allocator.budget.currency.tokens_worth(expected, batch.model)
-        return [
-            Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens, model=batch.model) for launch in batch.launches
-        ]
+        tokens, prompt_tokens = self.allocator.budget.currency.tokens_worth(expected)
+        return [Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens) for launch in batch.launches]
 
-    def _lost_before(self, batch: Batch) -> tuple[int, int]:
-        """The tokens that earlier attempts were charged for, as many of the batch's model as cost the same."""
-        return self.allocator.budget.currency.tokens_worth(batch.lost_cost, batch.model)
+    def _lost_before(self, batch: Batch) -> Trace:
+        """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
+        currency = self.allocator.budget.currency
+        tokens, prompt_tokens = currency.tokens_worth(batch.lost_cost)
+        cost = batch.lost_cost if currency.unit == "picodollars" else None
+        return Trace(batch.question, batch.first, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
 
-    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: tuple[int, int]) -> None:
-        """Count a trace without the tokens of attempts that were ``lost`` before it: those are charged already."""
+    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Trace) -> None:
+        """Count a trace without the attempts that were ``lost`` before it: those are charged already."""
         question.add(trace)
         if question.id not in self._open:
             return
@@ -888,9 +890,14 @@ class Driver:
             self.allocator.merge(question.id, absorbed, into)
         label = None if trace.answer is None else question.label(trace.answer)
         core_trace = trace.trace(self.config.confidence)
-        if label != core_trace.answer or any(lost):
-            tokens, prompt_tokens = core_trace.tokens - lost[0], core_trace.prompt_tokens - lost[1]
-            core_trace = replace(core_trace, answer=label, tokens=tokens, prompt_tokens=prompt_tokens)
+        if label != core_trace.answer or lost.tokens or lost.prompt_tokens or lost.cost:
+            core_trace = replace(
+                core_trace,
+                answer=label,
+                tokens=core_trace.tokens - lost.tokens,
+                prompt_tokens=core_trace.prompt_tokens - lost.prompt_tokens,
+                cost=None if core_trace.cost is None else core_trace.cost - (lost.cost or 0),
+            )
         if self.estimator is not None:
             self.estimator.settle(question.id, hold, self.allocator.budget.currency.cost(core_trace))
         self.allocator.tell(core_trace)
@@ -929,6 +936,15 @@ class Driver:
                     question.read_as(self.chosen)
         self._held = []
         self._choice.set()
+
+
+def _own_cost(completion: Completion, lost: Trace) -> int | None:
+    """What a trace cost, with the attempts that were ``lost`` before it, where its model has a price of its own."""
+    if completion.currency is None:
+        return None
+    tokens, prompt_tokens = completion.tokens or 0, completion.prompt_tokens or 0
+    own = Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=completion.cached_tokens)
+    return completion.currency.cost(own) + completion.currency.cost(lost)
 
 
 def _used_up(allocator: Allocator) -> str:

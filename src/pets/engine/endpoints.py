@@ -1,6 +1,7 @@
 """Several servers of one model: the next request goes to the healthiest and least loaded that may take it now.
 
-The models of a mixture have servers of their own, and turns: :class:`ModelPools`.
+Several models that vote together have servers of their own, each of which says which launches it takes; a model whose
+servers all rest after failures hands its launches on to the next.
 
 A gateway's servers have many models. Each has a pool of its own over the same servers: a model that fails, or whose
 limits are reached, says nothing of the others.
@@ -9,12 +10,11 @@ limits are reached, says nothing of the others.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from pets.core.mixture import ModelMixture
 from pets.samplers import Sampler
 
-__all__ = ["Endpoint", "EndpointPool", "ModelPools"]
+__all__ = ["Endpoint", "EndpointPool"]
 
 MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
@@ -81,6 +81,7 @@ class Endpoint:
         self.rest_until = 0.0  # after failures
         self.blocked_until = 0.0  # by the server's own word
         self.answered = False  # whether it ever said anything
+        self.served = False  # whether it gave a trace, in this run or before it was resumed
         self._requests = None if rpm is None else RateWindow(rpm)
         self._tokens = None if tpm is None else RateWindow(tpm)
         self._tokens_per_request = 1.0
@@ -114,7 +115,7 @@ class Endpoint:
 
     def succeeded(self, requested: int, received: int, seconds: float) -> None:
         """A reply was read."""
-        self.answered, self.failures, self.rest_until = True, 0, 0.0
+        self.answered, self.served, self.failures, self.rest_until = True, True, 0, 0.0
         self.latency_s += (LATENCY_WEIGHT if self.latency_s else 1.0) * (seconds - self.latency_s)
         if requested < 2:
             return
@@ -133,6 +134,10 @@ class Endpoint:
         excess = self.failures - (1 if unreachable else FAILURES_BEFORE_REST)
         if excess >= 0:
             self.rest_until = now + min(MAX_REST_S, 0.5 * 2.0 ** min(excess, 10))
+
+    def is_away(self, now: float) -> bool:
+        """Whether it rests after failures; one that never said anything may be at a wrong address: that is told."""
+        return self.rest_until > now and (self.answered or self.served)
 
     def max_n_for(self, sender: str, now: float) -> int:
         """How many traces a request of this sender may ask for."""
@@ -202,27 +207,41 @@ class EndpointPool:
         """The pools of single models, the one that was asked for last at the end."""
         return dict(self._by_model)
 
-    def part(self, endpoints: Sequence[int]) -> "EndpointPool":
-        """Some of the endpoints, by their numbers, as a pool."""
-        pool = EndpointPool((), self._max_n)
-        pool.endpoints = [self.endpoints[number] for number in endpoints]
-        return pool
-
     def delivered(self, seconds: float) -> None:
         """A reply with traces came after so many seconds."""
         self.shortest_s = seconds if self.shortest_s is None else min(self.shortest_s, seconds)
         self.unknown_traces = 0
 
-    def rests(self, now: float) -> bool:
-        """Whether every endpoint has failed so often, lately, that it rests."""
-        return all(endpoint.rest_until > now for endpoint in self.endpoints)
+    def takers(self, launch: int, attempt: int = 0) -> list[Endpoint]:
+        """The endpoints that take a launch after ``attempt`` models would not; none where no model is left."""
+        return [endpoint for endpoint in self.endpoints if endpoint.sampler.takes(launch, attempt)]
 
-    async def pick(self, avoid: Endpoint | None = None) -> Endpoint:
+    def present_takers(self, launch: int, attempt: int, now: float) -> list[Endpoint]:
+        """Those of the first model that is not away; where all are, of the one that is back first."""
+        away: list[list[Endpoint]] = []
+        while endpoints := self.takers(launch, attempt + len(away)):
+            if not all(endpoint.is_away(now) for endpoint in endpoints):
+                return endpoints
+            away.append(endpoints)
+        return min(away, key=lambda model: min(endpoint.wait_s(now) for endpoint in model))
+
+    def stand_down(self, endpoint: Endpoint, now: float) -> bool:
+        """Let the model rest whose endpoint refuses everything; False where it never served, or no other is there."""
+        name = endpoint.sampler.name
+        own = [other for other in self.endpoints if other.sampler.name == name]
+        others = [other for other in self.endpoints if other.sampler.name != name]
+        if not any(other.served for other in own) or all(other.is_away(now) for other in others):
+            return False
+        for other in own:
+            other.rest_until = now + MAX_REST_S
+        return True
+
+    async def pick(self, launch: int = 0, attempt: int = 0, avoid: Endpoint | None = None) -> Endpoint:
         """The next endpoint to ask, not the one that just failed if another is well; waits while none may be asked."""
         clock = asyncio.get_running_loop().time
         while True:
             now = clock()
-            waits = {endpoint: endpoint.wait_s(now) for endpoint in self.endpoints}
+            waits = {endpoint: endpoint.wait_s(now) for endpoint in self.present_takers(launch, attempt, now)}
             ready = [endpoint for endpoint, wait_s in waits.items() if wait_s <= 0]
             if ready:
                 others = [endpoint for endpoint in ready if endpoint is not avoid]
@@ -242,56 +261,3 @@ class EndpointPool:
     def latency_s(self) -> float:
         """Of a request at the fastest endpoint, lately."""
         return min((e.latency_s for e in self.endpoints if e.latency_s), default=0.0)
-
-
-class ModelPools:
-    """The servers of each model of a mixture, whose turn it is, and who takes the turns of one that fails.
-
-    ``owners`` says whose each endpoint of ``pool`` is. A model is away while all its servers rest after failures, or
-    for good (:meth:`dismiss`); then its turns go round among the others. One that never answered is not away: its
-    address is wrong, and whoever runs it should hear of it.
-    """
-
-    def __init__(self, pool: EndpointPool, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
-        self.names, self.mixture = tuple(names), mixture
-        self.served: set[int] = set()
-        """Models that gave a trace, in this run or before it was resumed."""
-        self._pools = [
-            pool.part([number for number, owner in enumerate(owners) if owner == model]) for model in range(len(names))
-        ]
-        self._dismissed: set[int] = set()
-
-    def pool(self, model: int) -> EndpointPool:
-        """The servers of one model."""
-        return self._pools[model]
-
-    def known(self, models: Collection[int]) -> None:
-        """These have given traces before the run was resumed: their addresses are right."""
-        self.served.update(models)
-        for model in models:
-            for endpoint in self._pools[model].endpoints:
-                endpoint.answered = True
-
-    def dismiss(self, model: int) -> bool:
-        """Ask a model no more that has served, and now refuses everything; False where it never served."""
-        if model in self.served:
-            self._dismissed.add(model)
-        return model in self._dismissed
-
-    def is_away(self, model: int, now: float) -> bool:
-        """Whether the turns of this model go to others now."""
-        pool = self._pools[model]
-        return model in self._dismissed or (pool.rests(now) and not pool.never_answered)
-
-    def substitute(self, turn: int, without: Collection[int], now: float, *, resting: bool = False) -> int | None:
-        """Who takes a turn where the models ``without`` cannot; ``None`` where nobody can, or only one that is
-        ``resting`` and none such is wanted."""
-        everybody, barred = set(range(len(self.names))), {*without, *self._dismissed}
-        away = {model for model in everybody if self.is_away(model, now)} | barred
-        if away == everybody and resting:
-            away = barred
-        return None if away == everybody else self.mixture.substitute_of(turn, frozenset(away))
-
-    def is_dismissed(self, model: int) -> bool:
-        """Whether it is asked no more."""
-        return model in self._dismissed

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pets.engine.budget import TokenPrice
 from pets.engine.config import RunConfig
-from pets.engine.models import mixture_of, mixture_price
 from pets.engine.resume import options_of, run_pace, run_settings
 from pets.errors import InputError
 from pets.prompts import TEMPLATE_TOKENS
@@ -51,33 +51,23 @@ def estimate(
     output = config.sampling.max_tokens if tokens is None else tokens
     sizes = sum(problem.prompt.max_tokens - TEMPLATE_TOKENS for problem in problems)
     prompt = sizes / len(problems) / BYTES_PER_TOKEN
-    currency = settings.currency
-    shares = mixture_of(config.models).shares
-    rates = [currency.rate(model) for model in range(len(shares))]
-    cost = currency.per_trace + sum(
-        share * (per_token * (output or 0) + per_prompt_token * prompt)
-        for share, (per_token, per_prompt_token, _) in zip(shares, rates, strict=True)
-    )
+    currency, price = settings.currency, _mean_price(config, model)
+    mean = price.currency() if price is not None and currency.unit == "picodollars" else currency
+    cost = mean.per_trace + mean.per_token * (output or 0) + mean.per_prompt_token * prompt
     traces = int(settings.total / cost)
     if config.max_traces is not None:
         traces = min(traces, config.max_traces * len(problems))
-    price = mixture_price(model, config.models, config.price)
     pace = run_pace(config, currency, traces, len(problems))
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
     prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)
-    others = tuple(
-        (number, round(share * all_prompt_tokens), round(share * (all_tokens or 0)), 0)
-        for number, share in enumerate(shares)
-        if number
-    )
     return RunEstimate(
         questions=len(problems),
         traces=traces,
         max_tokens=config.sampling.max_tokens,
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
-        cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens, others),
+        cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
         seconds=None if seconds is None or config.batch_api else seconds * pace.trace_times,
         waves=pace.waves,
         times_as_long=round(pace.times_as_long, 2),
@@ -87,6 +77,18 @@ def estimate(
         overshoot=0 if currency.flat else currency.shown(int(config.overshoot * settings.total))[0],
         basis=basis,
     )
+
+
+def _mean_price(config: RunConfig, model: str) -> TokenPrice | None:
+    """What tokens cost on average, each model's at its share of the launches; ``None`` where a price is not known."""
+    prices, weights = config.prices(model), [share.weight for share in config.models] or [1]
+    if not prices:
+        return None
+    prompt, output = (
+        sum(weight * getattr(price, name) for weight, price in zip(weights, prices, strict=True)) / sum(weights)
+        for name in ("prompt", "output")
+    )
+    return TokenPrice(prompt, output)
 
 
 def parse_expectation(text: str) -> tuple[float | None, float | None, str]:

@@ -24,8 +24,8 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
 again, is given up instead.
 
-In a mixture of models a launch goes to the model whose turn it is. Where that one is away, or has refused the launch or
-failed it ``tries`` times free of charge, the launch is handed on to another: ``faults`` counts how many, by model.
+Where several models vote, a launch that its model has refused, or failed ``tries`` times free of charge, goes to the
+next that takes it, and so do those of a model that is away: ``faults`` counts how many, by model.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ import random
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from pets.core.budget import Budget
-from pets.core.mixture import ModelMixture
-from pets.engine.endpoints import Endpoint, EndpointPool, ModelPools
+from pets.engine.endpoints import Endpoint, EndpointPool
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -84,9 +84,8 @@ class Batch:
     take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
     ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows;
     ``surplus`` came unasked.
-    ``turn`` is the place of the first launch in the sequence of a mixture's models, ``model`` the one that is asked;
-    those in ``declined`` are asked no more, and ``tries_before`` were theirs. ``lost_cost`` is what the tokens
-    of attempts that were charged cost, for each launch. The last attempt was out for ``seconds``.
+    ``position`` is that of its question among all; ``attempt`` models would not take it. ``lost_cost`` is what the
+    tokens of attempts that were charged cost, for each launch. The last attempt was out for ``seconds``.
     """
 
     question: str
@@ -105,11 +104,14 @@ class Batch:
     estimated: int = 0
     claimed_more: int = 0
     surplus: int = 0
-    turn: int = 0
-    model: int = 0
-    declined: frozenset[int] = frozenset()
-    tries_before: int = 0
+    position: int = 0
+    attempt: int = 0
     seconds: float = 0.0
+
+    @property
+    def turn(self) -> int:
+        """The launch that samplers are told of: the first ones of all questions are spread over the models, too."""
+        return self.position + self.first
 
     @property
     def launches(self) -> list[Launch]:
@@ -119,8 +121,7 @@ class Batch:
     def part(self, start: int, size: int) -> "Batch":
         """Some of it, with the same history."""
         holds = self.holds[start : start + size]
-        first, seed, turn = self.first + start, self.seed + start, self.turn + start
-        return replace(self, first=first, size=size, seed=seed, turn=turn, holds=holds, entry=None)
+        return replace(self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, entry=None)
 
     def split(self, size: int) -> Iterator["Batch"]:
         """In parts of at most ``size``.
@@ -174,7 +175,7 @@ class Receiver(Protocol):
 
 
 class Fetcher:
-    """Fetches batches of traces from one or several servers of a model, or of several models (:meth:`mix`).
+    """Fetches batches of traces from one or several servers.
 
     A trace is given up after ``tries``, the second of which waits about ``backoff`` seconds, every further one twice
     as long. Without ``patience_s`` an outage lasts as long as the caller waits.
@@ -196,8 +197,6 @@ class Fetcher:
         seed: int = 0,
     ) -> None:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
-        self.models: ModelPools | None = None
-        """The models of a mixture and their servers, where there are several."""
         self.faults: Counter[str] = Counter()
         """What went wrong, and how often."""
         self.unknown_traces = 0
@@ -213,25 +212,13 @@ class Fetcher:
         self._lengths = TokenEstimator()
         self._draining = False
         self._waits: set[asyncio.Timeout] = set()  # of batches of which no attempt is out
-        self._failing_models: set[int] = set()  # models of which it was said that they hand on their turns
-
-    def mix(self, names: Sequence[str], mixture: ModelMixture, owners: Sequence[int]) -> None:
-        """Ask several models by turns; ``owners`` says whose each sampler is."""
-        self.models = ModelPools(self.pool, names, mixture, owners)
+        self._failing_models: set[str] = set()  # of which it was said that others take their launches
 
     def requests(self, batch: Batch, max_n: int) -> Iterator[Batch]:
-        """The batch in requests of at most ``max_n`` traces, each to the model whose turn it is."""
-        if self.models is None:
-            yield from batch.split(max_n)
-            return
-        turns = [self.models.mixture.model_of(batch.turn + place) for place in range(batch.size)]
-        start = 0
-        while start < batch.size:
-            end = next((place for place in range(start, batch.size) if turns[place] != turns[start]), batch.size)
-            run = batch.part(start, end - start)
-            run.model = turns[start]
-            yield from run.split(max_n)
-            start = end
+        """The batch in requests of at most ``max_n`` traces, each for those who take all of its launches."""
+        for _, group in groupby(range(batch.size), lambda offset: self.pool.takers(batch.turn + offset)):
+            offsets = list(group)
+            yield from batch.part(offsets[0], len(offsets)).split(max_n)
 
     @property
     def outage_state(self) -> Outage | None:
@@ -273,7 +260,9 @@ class Fetcher:
     def remember(self, trace: StoredTrace) -> None:
         """Take note of how long a trace took before the run was resumed."""
         if trace.error is None and trace.seconds:
-            (self.pool if self.models is None else self.models.pool(trace.model)).delivered(trace.seconds)
+            self.pool.delivered(trace.seconds)
+            for endpoint in self.pool.endpoints[trace.endpoint : trace.endpoint + 1]:
+                endpoint.served = True
 
     def refusal(self, pool: EndpointPool) -> BusyError | None:
         """Why nothing is sent to a gateway's servers now: the cost of all that they were sent last is not known."""
@@ -308,7 +297,7 @@ class Fetcher:
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """One trace beside those of questions, tried once; whoever asks has paid for it."""
-        endpoint = await (self.pool if self.models is None else self.models.pool(0)).pick()
+        endpoint = await self.pool.pick()
         clock = asyncio.get_running_loop().time
         entry, tokens = endpoint.begin(1, clock()), None
         try:
@@ -325,13 +314,10 @@ class Fetcher:
         clock = asyncio.get_running_loop().time
         waiting_since, failures, reason = clock(), 0, None
         while True:
-            if (other := self._substitute(batch)) is not None:
-                if batch.size > 1:  # each launch has a turn of its own
-                    return await self._fetch_parts(batch, 1, receiver)
-                self._hand_on(batch, other, reason)
-            if (refusal := self.refusal(self._pool_of(batch))) is not None:
+            pool = self.pool_for(batch.prompt)
+            if (refusal := self.refusal(pool)) is not None:
                 return await receiver.fail(batch, reason or refusal, charged=False)
-            endpoint = await self._unless_drained(self._pool_of(batch).pick(last))
+            endpoint = await self._unless_drained(pool.pick(batch.turn, batch.attempt, last))
             if endpoint is None:
                 return await receiver.fail(batch, reason or BusyError(DRAINED), charged=False)
             if batch.size > (max_n := endpoint.max_n_for(batch.prompt.sender, clock())):
@@ -346,6 +332,7 @@ class Fetcher:
                 seconds = batch.seconds
                 LOGGER.info("%s: %d of %d traces after %.2f s", batch.question, len(outcome), batch.size, seconds)
                 self._learn(endpoint, batch, len(outcome), seconds)
+                self._note_substitute(endpoint, batch, len(outcome), reason)
                 if len(outcome) == batch.size:
                     return await receiver.receive(batch, outcome, endpoint.number, seconds)
                 self.faults["fewer choices"] += 1
@@ -426,39 +413,22 @@ class Fetcher:
             for part in batch.split(size):
                 group.create_task(self._attempts(part, receiver))
 
-    def _pool_of(self, batch: Batch) -> EndpointPool:
-        return self.pool_for(batch.prompt) if self.models is None else self.models.pool(batch.model)
-
-    def _substitute(self, batch: Batch) -> int | None:
-        """The model to hand a batch on to, where its own is away or has declined it, and another can take it."""
-        if self.models is None:
-            return None
-        now, model = asyncio.get_running_loop().time(), batch.model
-        for_good = model in batch.declined or self.models.is_dismissed(model)
-        if not for_good and not self.models.is_away(model, now):
-            return None
-        return self.models.substitute(batch.turn, {*batch.declined, model}, now, resting=for_good)
-
-    def _hand_on(self, batch: Batch, other: int, reason: SamplerError | None) -> None:
-        """Give a launch to another model, and say so."""
-        assert self.models is not None
-        model, name = batch.model, self.models.names[batch.model]
-        self.faults[f"handed on by {name}"] += batch.size
-        if model not in self._failing_models:
-            self._failing_models.add(model)
+    def _note_substitute(self, endpoint: Endpoint, batch: Batch, traces: int, reason: SamplerError | None) -> None:
+        """Count traces that another model gave than the one whose turn it was, and say so when it begins."""
+        if endpoint.sampler.takes(batch.turn):
+            self._failing_models.discard(endpoint.sampler.name)
+            return
+        name = self.pool_for(batch.prompt).takers(batch.turn)[0].sampler.name
+        self.faults[f"handed on by {name}"] += traces
+        if name not in self._failing_models:
+            self._failing_models.add(name)
             why = "" if reason is None else f" ({reason})"
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
-        if model in batch.declined:
-            batch.tries_before = batch.tries
-        batch.model = other
 
     def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
         """A smaller request that succeeds proves the limit that a larger one was refused for."""
-        if self.models is not None:
-            self.models.served.add(batch.model)
-            self._failing_models.discard(batch.model)
         endpoint.succeeded(batch.size, received, seconds)
-        self._pool_of(batch).delivered(seconds)
+        self.pool_for(batch.prompt).delivered(seconds)
         self._failing = None
         if batch.refused_n:
             endpoint.prove_n(max(batch.size, received), batch.prompt.sender, asyncio.get_running_loop().time())
@@ -468,12 +438,12 @@ class Fetcher:
     async def _on_refused(self, batch: Batch, error: RefusedError, endpoint: Endpoint, receiver: Receiver) -> bool:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
 
-        Whether there is another try: in a mixture, at another model.
+        Whether there is another try: at another model.
         """
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
             await receiver.release(batch, error)
-            if self.models is None or not self.models.dismiss(batch.model) or self._substitute(batch) is None:
+            if not self.pool_for(batch.prompt).stand_down(endpoint, asyncio.get_running_loop().time()):
                 raise error
             return True
         if batch.size == 1:
@@ -487,9 +457,9 @@ class Fetcher:
         self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
     ) -> bool:
         """Settle a failed attempt; False where there is no other."""
-        if self.failed(self._pool_of(batch), error, batch.seconds, batch.size):
+        if self.failed(self.pool_for(batch.prompt), error, batch.seconds, batch.size):
             batch.tries += 1
-            enough = self._tried_enough(batch) or batch.lost + 1 >= self._tries
+            enough = batch.tries >= self._tries or batch.lost + 1 >= self._tries
             if enough or not await receiver.lose(batch, error):
                 await receiver.fail(batch, error, charged=True)
                 return False
@@ -499,7 +469,7 @@ class Fetcher:
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
             await receiver.release(batch, error)
-            self._check_outage(error, self._pool_of(batch))
+            self._check_outage(error, batch)
             return True
         self._outage_since = self.outage = None
         if self._failing is not None:
@@ -508,33 +478,30 @@ class Fetcher:
             self._failing = begun, error
         if self._served_at >= begun or len(self._active) == 1:
             batch.tries += 1
-        if self._tried_enough(batch) or exhausted:
+        if batch.tries >= self._tries or exhausted:
             return await self._declined(batch, error, receiver)
         await receiver.release(batch, error)
         return True
 
-    def _tried_enough(self, batch: Batch) -> bool:
-        return batch.tries - batch.tries_before >= self._tries
-
     async def _declined(self, batch: Batch, error: SamplerError, receiver: Receiver) -> bool:
         """The model will not take this batch, and nothing was paid: whether another model can; else it is given up."""
-        batch.declined |= {batch.model}
-        if self._substitute(batch) is None:
+        if not self.pool.takers(batch.turn, batch.attempt + 1):
             await receiver.fail(batch, error, charged=False)
             return False
+        batch.attempt, batch.tries = batch.attempt + 1, 0
         await receiver.release(batch, error)
         return True
 
-    def _check_outage(self, error: UnreachableError, pool: EndpointPool) -> None:
+    def _check_outage(self, error: UnreachableError, batch: Batch) -> None:
         """Nobody is there: wrong from the start, or gone for too long."""
-        now = asyncio.get_running_loop().time()
+        now, pool = asyncio.get_running_loop().time(), self.pool_for(batch.prompt)
         self._outage_since = now if self._outage_since is None else self._outage_since
-        endpoints = pool.endpoints
-        if all(endpoint.failures for endpoint in (endpoints if self.models is None else self.pool.endpoints)):
+        if all(endpoint.failures for endpoint in pool.endpoints):
             self.outage = error
         if self._patience_s is None:
             return
-        if pool.never_answered:
+        endpoints = pool.present_takers(batch.turn, batch.attempt, now)
+        if not any(endpoint.answered for endpoint in endpoints):
             if all(e.failures >= FIRST_CONTACT_FAILURES and not e.requests_in_flight for e in endpoints):
                 raise error
         elif self.outage is not None and now - self._outage_since > self._patience_s:

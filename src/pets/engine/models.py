@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pets.core.mixture import ModelMixture
-from pets.engine.budget import Price, TokenPrice, TokenPrices, price_of
+from pets.engine.budget import TokenPrice
 from pets.errors import InputError
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Models",
     "mixture_name",
     "mixture_of",
-    "mixture_price",
     "model_name",
     "model_shares",
     "own_endpoints",
@@ -184,22 +183,6 @@ def _present(keys: Keys) -> Endpoints:
 
 def _several(value: str | Sequence[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
-
-
-def mixture_price(model: str, shares: Sequence[ModelShare], price: TokenPrice | None) -> Price | None:
-    """What tokens cost: each model's at its own price, else that of all, else the table's; ``None`` where one has none.
-
-    >>> mixture_price("", with_prices(model_shares(["gpt-5", "b"]), {"b": TokenPrice(1, 2)}), None)
-    TokenPrices(by_model=(TokenPrice(prompt=1.25, output=10.0, batch=0.5, cached=0.125),
-                          TokenPrice(prompt=1, output=2, batch=0.5, cached=None)))
-    """
-    if not shares:
-        return price_of(model, price)
-    prices = [price_of(share.name, share.price or price) for share in shares]
-    known_prices = tuple(price for price in prices if price is not None)
-    if len(known_prices) < len(prices):
-        return None
-    return known_prices[0] if len(set(known_prices)) == 1 else TokenPrices(known_prices)
 
 
 def shares_from_plain(rows: Sequence[Mapping[str, Any]]) -> tuple[ModelShare, ...]:

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
 from pets.answers.gold import gold_form
+from pets.core.budget import Currency
 from pets.core.certificate import Decision
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_majority, weighted_votes, weights_by_answer
-from pets.engine.budget import OtherModels, Price, with_tokens
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type
@@ -197,12 +197,11 @@ class QuestionTotals:
 
     __slots__ = (
         "best",
-        "cached_tokens",
+        "cost",
         "cut",
         "excerpt",
         "failed",
         "lost",
-        "others",
         "prompt_tokens",
         "refused",
         "tokens",
@@ -211,27 +210,19 @@ class QuestionTotals:
     )
 
     def __init__(self) -> None:
-        self.tokens = self.prompt_tokens = self.cached_tokens = self.failed = self.cut = self.refused = (
-            self.unreadable
-        ) = 0
+        self.tokens = self.prompt_tokens = self.failed = self.cut = self.refused = self.unreadable = 0
+        self.cost = 0  # picodollars, where a price is known
         self.excerpt = ""  # of a trace without an answer, until one has one
         self.lost = 0  # attempts that were charged and tried again
-        self.others: OtherModels = ()
         self.best: tuple[BestTrace, ...] = ()
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
-    @property
-    def priced(self) -> tuple[int, int, OtherModels, int]:
-        """What :meth:`~pets.engine.budget.TokenPrice.dollars` needs."""
-        return self.prompt_tokens, self.tokens, self.others, self.cached_tokens
-
-    def add(self, trace: StoredTrace, kind: str | None) -> None:
+    def add(self, trace: StoredTrace, kind: str | None, price: Currency | None = None) -> None:
         """Count a trace that came back, or failed; ``kind`` is the confidence by which a trace is sure."""
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
-        self.cached_tokens += trace.cached_tokens
+        self.cost += 0 if price is None else price.cost(trace.trace())
         self.lost += trace.wasted
-        self.others = with_tokens(self.others, trace)
         outcome = outcome_of(trace)
         if outcome != "read":
             setattr(self, outcome, getattr(self, outcome) + 1)
@@ -262,7 +253,8 @@ class OpenQuestion:
     """A question, what has come back for it, and how its texts are read.
 
     With ``keep_traces`` every trace is kept, else the totals alone. ``kind`` is the confidence by which a trace is
-    sure; ``options`` the size of a closed answer set where neither the question nor its answer type says.
+    sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the question
+    nor its answer type says.
     """
 
     def __init__(
@@ -273,11 +265,12 @@ class OpenQuestion:
         position: int = 0,
         options: int | None = None,
         kind: str | None = None,
+        price: Currency | None = None,
         totals: QuestionTotals | None = None,
         keep_traces: bool = False,
         submission: Any = None,
     ) -> None:
-        self.problem, self.position, self.kind = problem, position, kind
+        self.problem, self.position, self.kind, self.price = problem, position, kind, price
         self.options = problem.options or answer_type.options or options
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
@@ -380,7 +373,7 @@ class OpenQuestion:
 
     def add(self, trace: StoredTrace) -> None:
         """Count a trace that came back, or failed."""
-        self.totals.add(trace, self.kind)
+        self.totals.add(trace, self.kind, self.price)
         if self.traces is not None:
             self.traces[trace.number] = trace
 
@@ -405,7 +398,6 @@ class OpenQuestion:
         self,
         verdict: Verdict,
         certify: Certify,
-        price: Price | None = None,
         *,
         complete: bool,
         error: str | None = None,
@@ -429,7 +421,7 @@ class OpenQuestion:
             unreadable=totals.unreadable,
             tokens=totals.tokens,
             prompt_tokens=totals.prompt_tokens,
-            cost=None if price is None else round(price.dollars(*totals.priced), 9),
+            cost=None if self.price is None else round(totals.cost / 1e12, 9),
             warmup=None if warmup is None else NAMES[warmup],
             text=(totals.excerpt or None) if best is None else best.text,
             complete=complete,

@@ -13,11 +13,10 @@ from pets.core.budget import Budget, Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.batch import NO_JUDGE
-from pets.engine.budget import Amount, Price, bounded, currency_of, total_of
+from pets.engine.budget import Amount, bounded, currency_of, total_of
 from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
-from pets.engine.models import mixture_price
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
@@ -44,6 +43,7 @@ __all__ = [
     "note_end",
     "note_top_up",
     "options_of",
+    "price_in_money",
     "restored",
     "results",
     "run_pace",
@@ -72,7 +72,7 @@ def run_settings(
     amount = Amount.parse(config.budget)
     total = total_of(amount, len(problems))
     prompt = _longest_prompt(config, problems)
-    price = mixture_price(model, config.models, config.price)
+    price = config.price_at_most(model)
     judge, limit = judge_of(problems, config.answer), config.sampling.max_tokens
     if config.batch_api and judge is not None and judge.endpoint is None:
         raise InputError(NO_JUDGE)
@@ -286,18 +286,26 @@ def restored(view: RunView) -> Allocator:
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
     config = config_of(view.settings, view.code)
-    price = mixture_price(view.settings.model, config.models, config.price)
-    totals = stored_totals(view.traces(texts=texts), config.kind)
+    price = price_in_money(config, view.settings.model)
+    totals = stored_totals(view.traces(texts=texts), config.kind, price)
     over = view.summary().state == "finished"
     return answers(list(view.problems()), allocator, totals, config, price, over=over)
 
 
-def stored_totals(traces: Iterable[StoredTrace], kind: str | None) -> Iterator[tuple[str, QuestionTotals]]:
+def price_in_money(config: RunConfig, model: str) -> Currency | None:
+    """What the run's traces cost in money that do not say so themselves; ``None`` where a price is not known."""
+    price = config.price_at_most(model)
+    return None if price is None else price.currency()
+
+
+def stored_totals(
+    traces: Iterable[StoredTrace], kind: str | None, price: Currency | None
+) -> Iterator[tuple[str, QuestionTotals]]:
     """Totals of traces that come question by question."""
     for id, group in group_by_question(traces):
         totals = QuestionTotals()
         for trace in group:
-            totals.add(trace, kind)
+            totals.add(trace, kind, price)
         yield id, totals
 
 
@@ -306,7 +314,7 @@ def answers(
     allocator: Allocator,
     totals: Iterable[tuple[str, QuestionTotals]],
     config: RunConfig,
-    price: Price | None,
+    price: Currency | None,
     failures: Mapping[str, PetsError] | None = None,
     *,
     over: bool,
@@ -324,24 +332,22 @@ def answers(
         own = current if id == problem.id else None
         if id == problem.id:
             id, current = next(pending, ("", None))
-        question = OpenQuestion(problem, answer_type_of(problem, config.answer), totals=own)
+        question = OpenQuestion(problem, answer_type_of(problem, config.answer), price=price, totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
         complete = allocator.complete(problem.id, over=over)
-        yield question.answer(verdict, certify, price, complete=complete, error=error, zone=zone)
+        yield question.answer(verdict, certify, complete=complete, error=error, zone=zone)
 
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
     if currency.flat:
         return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
-    traces, model = [], currency.dearest_model  # its tokens are about as many as were held for
+    traces = []
     for launch in launches:
-        tokens, prompt_tokens = currency.tokens_worth(launch.held, model)
+        tokens, prompt_tokens = currency.tokens_worth(launch.held)
         traces.append(
-            StoredTrace(
-                launch.question, launch.number, tokens=tokens, prompt_tokens=prompt_tokens, error=LOST, model=model
-            )
+            StoredTrace(launch.question, launch.number, tokens=tokens, prompt_tokens=prompt_tokens, error=LOST)
         )
     return traces
 

@@ -18,8 +18,7 @@ from pets.arguments import checked
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.cost import CostEstimator
-from pets.engine.batch import BatchFetcher, JobLedger, batch_sampler, batched, launches_in_jobs
-from pets.engine.budget import OtherModels, with_tokens
+from pets.engine.batch import BatchFetcher, JobLedger, batch_samplers, batched, launches_in_jobs
 from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
@@ -31,8 +30,6 @@ from pets.engine.models import (
     Keys,
     Models,
     mixture_name,
-    mixture_of,
-    mixture_price,
     model_name,
     model_shares,
 )
@@ -55,12 +52,13 @@ from pets.engine.resume import (
     note_end,
     note_top_up,
     options_of,
+    price_in_money,
     run_pace,
     run_settings,
     stored_totals,
     traces_to_pace,
 )
-from pets.engine.sources import Samplers, Source, source_name, sources_of
+from pets.engine.sources import Samplers, source_name, sources_of
 from pets.errors import InputError, JobLeftError, SamplerError, StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import is_cut
@@ -118,9 +116,8 @@ class Session:
         """The models that the servers list, as far as they do."""
         names: dict[str, None] = {}
         for sampler in self._samplers:
-            if isinstance(sampler, OpenAISampler):
-                with suppress(SamplerError):
-                    names |= dict.fromkeys(str(model["id"]) for model in await sampler.models())
+            with suppress(SamplerError):
+                names |= dict.fromkeys(str(model["id"]) for model in await sampler.models())
         return list(names)
 
     async def __aenter__(self) -> Self:
@@ -200,9 +197,8 @@ class Engine(Session):
         problems = tuple(map(config.asked, question_set.problems))
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
         name = mixture_name(config.models) or model_name(model)
-        self.endpoints, sources = sources_of(sampler, endpoint, name, key, headers, config)
-        """The servers that are asked now, whichever a stored run began with; ``MODEL=URL`` in a mixture."""
-        samplers = [source for _, source in sources]
+        self.endpoints, samplers = sources_of(sampler, endpoint, name, key, headers, config)
+        """The servers that are asked now, whichever a stored run began with; ``MODEL=URL`` of several models."""
         if store is not None:  # what cannot be kept is refused before there is a file
             source = source_name(name, sampler, samplers)
             identity = identity_of(config, problems, source or "")
@@ -213,7 +209,7 @@ class Engine(Session):
                 earlier = None if new else earlier_run(opened, self._identity, config.budget)
                 if earlier is not None:
                     run = stack.enter_context(opened.open_run(earlier.id, code=config.to_plain()["answer"]))
-                    self._take_up(config, problems, run, opened, sources, on_trace)
+                    self._take_up(config, problems, run, opened, samplers, on_trace)
                     if config.keep_going and earlier.state != "finished":
                         run.change(kept_going(run.settings))
                     stack.pop_all()  # all is well: it stays open
@@ -229,7 +225,7 @@ class Engine(Session):
                 name=question_set.name,
                 stored=store is not None,
             )
-            self._begin(config, problems, settings, sources, opened, on_trace)
+            self._begin(config, problems, settings, samplers, opened, on_trace)
             stack.pop_all()  # all is well: it stays open
         self.repeatable = self._identity is not None and not new
 
@@ -242,13 +238,13 @@ class Engine(Session):
         problems: Sequence[Problem],
         run: Run,
         store: Store,
-        sources: Sequence[Source],
+        samplers: Sequence[Sampler],
         on_trace: Callable[[StoredTrace], None],
     ) -> None:
         """Go on with a run of the store, its servers asked as ``config`` says."""
         operational = {name: getattr(config, name) for name in OPERATIONAL}
         config = replace(config_of(run.settings, run.code), **operational)
-        self._begin(config, problems, run.settings, sources, store, on_trace, run)
+        self._begin(config, problems, run.settings, samplers, store, on_trace, run)
 
     @classmethod
     @checked
@@ -290,10 +286,10 @@ class Engine(Session):
                 config = replace(config, waves=waves, patience=patience)
             problems = tuple(stored.problems())
             servers = endpoint or settings.endpoints
-            self.endpoints, sources = sources_of(sampler, servers, settings.model or None, key, headers, config)
+            self.endpoints, samplers = sources_of(sampler, servers, settings.model or None, key, headers, config)
             if top_up is not None:
                 settings = topped_up(settings, top_up, len(problems))
-            self._begin(config, problems, settings, sources, opened, on_trace, stored)  # or refuses: nothing is changed
+            self._begin(config, problems, settings, samplers, opened, on_trace, stored)  # or refuses: nothing changes
             if keep_going or top_up is not None:
                 stored.change(settings)
             if top_up is not None:
@@ -308,13 +304,12 @@ class Engine(Session):
         config: RunConfig,
         problems: Sequence[Problem],
         settings: RunSettings,
-        sources: Sequence[Source],
+        samplers: Sequence[Sampler],
         store: Store | None,
         on_trace: Callable[[StoredTrace], None],
         run: Run | None = None,
     ) -> None:
-        super().__init__([sampler for _, sampler in sources], store, run)
-        self._owners = [model for model, _ in sources]
+        super().__init__(samplers, store, run)
         self.config, self.problems, self.settings = config, problems, settings
         self.origin = "new" if run is None else "unfinished"
         self.left = ""
@@ -324,14 +319,14 @@ class Engine(Session):
         self.faults: Counter[str] = Counter()
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
         self._on_trace = on_trace
-        self._price = mixture_price(settings.model, config.models, config.price)
+        self._price = price_in_money(config, settings.model)
         self._kind = config.kind
         self._driver: Driver | None = None
         self._set_pace()
         self._begun_at = 0.0
         self._told_before = 0
-        self._tokens = self._prompt_tokens = self._cached_tokens = self._failed = 0
-        self._others: OtherModels = ()
+        self._tokens = self._prompt_tokens = self._failed = 0
+        self._cost = 0  # picodollars, where a price is known
         self._given: Counter[int] = Counter()  # traces that came back, by model
 
     @property
@@ -382,14 +377,14 @@ class Engine(Session):
 
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""
-        if self.config.batch_api:
-            batch_sampler(self._samplers).on_job = on_job
+        for sampler in batch_samplers(self._samplers) if self.config.batch_api else ():
+            sampler.on_job = on_job
 
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
         driver = self._running()
         if self.stored_run is not None:
-            totals = stored_totals(self.stored_run.traces(), self._kind)
+            totals = stored_totals(self.stored_run.traces(), self._kind, self._price)
         else:
             totals = ((p.id, driver.totals[p.id]) for p in self.problems if p.id in driver.totals)
         config = self.config if self.chosen is None else self.config.settled(self.chosen.name)
@@ -443,7 +438,7 @@ class Engine(Session):
             lost=self.lost,
             tokens=self._tokens,
             prompt_tokens=self._prompt_tokens,
-            cost=self._cost,
+            cost=None if self._price is None else self._cost / 1e12,
             spent=spent,
             total=total,
             unit=unit,
@@ -457,12 +452,6 @@ class Engine(Session):
     def _over(self, driver: Driver) -> bool:
         """Whether the run has come to its end, and was not stopped before."""
         return self.origin == "finished" or driver.satisfied or not driver.draining
-
-    @property
-    def _cost(self) -> float | None:
-        if self._price is None:
-            return None
-        return self._price.dollars(self._prompt_tokens, self._tokens, self._others, self._cached_tokens)
 
     @property
     def _ids(self) -> list[str]:
@@ -483,8 +472,6 @@ class Engine(Session):
         config = self.config
         allocator = new_allocator(config, self.settings, self.problems, self.pace.waves)
         fetcher = self._fetcher()
-        if config.models:
-            fetcher.mix([share.name for share in config.models], mixture_of(config.models), self._owners)
         asking = DriverConfig(
             sampling=config.drawn,
             seeds=config.seeds(len(self.problems)),
@@ -532,7 +519,7 @@ class Engine(Session):
     def _fetcher(self) -> Fetcher:
         config, seed = self.config, self.config.seed
         if config.batch_api:
-            return BatchFetcher(batch_sampler(self._samplers), tries=config.tries, seed=seed, leaves=self.leaves_jobs)
+            return BatchFetcher(self._samplers, tries=config.tries, seed=seed, leaves=self.leaves_jobs)
         return Fetcher(
             self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=seed
         )
@@ -540,11 +527,11 @@ class Engine(Session):
     def _ledger(self, run: Run, driver: Driver) -> RunLedger:
         if not self.config.batch_api:
             return RunLedger(run)
-        sampler = batch_sampler(self._samplers)
         launches = [Launch(id, number) for id, numbers, _ in driver.resumed for number in numbers]
         ledger = JobLedger(run, launches)
-        sampler.begin(ledger, run.jobs())
-        sampler.wave = lambda: driver.allocator.wave
+        for sampler in batch_samplers(self._samplers):
+            sampler.begin(ledger, run.jobs())
+            sampler.wave = lambda: driver.allocator.wave
         return ledger
 
     def _settle_lost(self, run: Run, driver: Driver) -> tuple[list[Launch], bool]:
@@ -570,8 +557,6 @@ class Engine(Session):
             self.lost += trace.error == LOST
             self._sum(trace)
             driver.fetcher.remember(trace)
-        if driver.fetcher.models is not None:
-            driver.fetcher.models.known(self._given)
         if driver.first_traces is not None:
             driver.first_traces.count_stored(run, driver.answer_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
@@ -619,8 +604,7 @@ class Engine(Session):
         self._given[trace.model] += trace.error is None
         self._tokens += trace.tokens
         self._prompt_tokens += trace.prompt_tokens
-        self._cached_tokens += trace.cached_tokens
-        self._others = with_tokens(self._others, trace)
+        self._cost += 0 if self._price is None else self._price.cost(trace.trace())
 
 
 def solve(

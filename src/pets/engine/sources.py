@@ -1,7 +1,11 @@
-"""Where the traces of a run come from: the samplers of its endpoints, or the caller's own, and the name of all that."""
+"""Where the traces of a run come from: the samplers of its endpoints, or the caller's own, and the name of all that.
+
+Several models become one mixture here, and whoever asks the samplers need not know.
+"""
 
 from collections.abc import Mapping, Sequence
 
+from pets.core.mixture import ModelMixture
 from pets.engine.config import RunConfig
 from pets.engine.models import Endpoints, Keys, own_endpoints, own_keys
 from pets.errors import InputError
@@ -9,13 +13,12 @@ from pets.registry import as_sampler
 from pets.samplers import Sampler
 from pets.samplers.batch import BatchSampler, OpenAIBatches
 from pets.samplers.local import LocalSampler
+from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 
-__all__ = ["Samplers", "Source", "check_resent", "endpoint_keys", "make_samplers", "source_name", "sources_of"]
+__all__ = ["Samplers", "check_resent", "endpoint_keys", "make_samplers", "mixed", "source_name", "sources_of"]
 
 Samplers = str | Sampler | Sequence[str | Sampler]
-Source = tuple[int, Sampler]
-"""A sampler, and whose it is of a mixture's models."""
 
 
 def source_name(
@@ -47,27 +50,39 @@ def sources_of(
     key: Keys,
     headers: Mapping[str, str] | None,
     config: RunConfig,
-) -> tuple[list[str], list[Source]]:
-    """The endpoints as a store keeps them, ``MODEL=URL`` in a mixture, and the sampler of each with its model."""
+) -> tuple[list[str], list[Sampler]]:
+    """The endpoints as a store keeps them, ``MODEL=URL`` of several models, and the sampler of each."""
     names = [share.name for share in config.models]
     if not names:
         if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
             raise InputError("a mapping gives each of several models its own; name them: model=[...].")
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        return endpoints, [(0, sampler) for sampler in _samplers(samplers, endpoints, model, key, headers, config)]
+        return endpoints, _samplers(samplers, endpoints, model, key, headers, config)
+    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
+    listed = [f"{name}={url}" for name in names for url in urls[name]]
+    if isinstance(samplers, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in samplers):
+        return listed, _samplers(samplers, (), None, None, headers, config)
     if samplers is not None and not isinstance(samplers, Mapping):
         raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
     if samplers is not None and set(samplers) != set(names):
         raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
-    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
-    sources = [
-        (place, sampler)
-        for place, name in enumerate(names)
-        for sampler in _samplers(
-            None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config
-        )
+    own = {
+        name: _samplers(None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config)
+        for name in names
+    }
+    return listed, mixed(config, own)
+
+
+def mixed(config: RunConfig, samplers: Mapping[str, Sequence[Sampler]]) -> list[Sampler]:
+    """The samplers of the configuration's models as one mixture."""
+    mixture = ModelMixture(tuple(share.weight for share in config.models))
+    prices = config.prices("")
+    differ = len(set(prices)) > 1
+    return [
+        MixtureSampler(sampler, mixture, place, share.name, prices[place].currency() if differ else None)
+        for place, share in enumerate(config.models)
+        for sampler in samplers[share.name]
     ]
-    return [f"{name}={url}" for name in names for url in urls[name]], sources
 
 
 def _samplers(

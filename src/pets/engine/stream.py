@@ -21,14 +21,14 @@ from pets.core.budget import Budget
 from pets.core.cost import CostEstimator
 from pets.core.patterns import K0
 from pets.core.policy import Policy
-from pets.engine.budget import Amount, TokenPrice, currency_of, price_of, total_of
+from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.engine.config import RunConfig
 from pets.engine.driver import Driver, DriverConfig
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import judge_of
 from pets.engine.ledger import RunLedger
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end
+from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end, price_in_money
 from pets.engine.run import Session
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
@@ -266,7 +266,7 @@ class Stream(Session):
                 answer=config.answer,
                 system=config.system,
                 options=settings.options,
-                price=price_of(settings.model, config.price),
+                price=price_in_money(config, settings.model),
             ),
             first_traces=self.first_traces(budget, keep_going=config.keep_going, choosing=config.answer is None),
             judging=self.judging(fetcher, judge_of((), config.answer), settings.model),

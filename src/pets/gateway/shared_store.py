@@ -150,7 +150,7 @@ class SharedWriter:
         """Become a replica; refused where another counts in other prices. The first of all adds up the ledger."""
         self._currency = currency
         prices = {name: value for name, value in asdict(currency).items() if name != "hold"}
-        self._settings = json.dumps(prices, sort_keys=True)
+        self._settings = json.dumps({**prices, "rates": []}, sort_keys=True)  # as gateways of before wrote them
         self._prepare()  # a server that does not let us is heard of at the start, not at the first request
         self._end_dead_rivals()
         with self.database.transaction() as transaction:

@@ -28,7 +28,8 @@ class BatchJob:
     """One job: what it asks for, under which key it can be found, and what its provider calls it.
 
     ``key`` is written down before anything is sent and goes with the job. ``wave`` is the number of its wave.
-    ``file`` and ``id`` are the provider's names of its input and of the job, as far as they are known.
+    ``file`` and ``id`` are the provider's names of its input and of the job, as far as they are known. ``model`` is the
+    one that is asked, empty where a run of before asked its only one.
     """
 
     key: str
@@ -38,6 +39,7 @@ class BatchJob:
     wave: int = 0
     file: str | None = None
     id: str | None = None
+    model: str = ""
 
 
 def custom_id(line: BatchLine) -> str:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pets.openai.headers import RateLimits
 from pets.prompts import Completion, Prompt, Sampling
@@ -22,6 +22,9 @@ class Sampler(ABC):
     rate_limits: RateLimits | None = None
     """What the server last said of its rate limits; ``None`` where it says nothing."""
 
+    name: str = ""
+    """What its model is called among several; empty where there is one."""
+
     source: str | None = None
     """What tells its model from any other, such as a file of weights; ``None`` where it does not know."""
 
@@ -33,9 +36,17 @@ class Sampler(ABC):
     ) -> None:
         await self.close()
 
+    def takes(self, launch: int, attempt: int = 0) -> bool:
+        """Whether it is asked for a launch, after ``attempt`` other models would not take it; one model takes all."""
+        return attempt == 0
+
     @abstractmethod
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """``n`` traces of one prompt, or fewer."""
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The server's models, as it lists them; none where there is no such list."""
+        return []
 
     async def max_model_len(self) -> int | None:
         """The most tokens of prompt and trace together, by the server's own word; ``None`` where it does not say."""

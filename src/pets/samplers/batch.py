@@ -97,9 +97,10 @@ class BatchLimits:
 
 
 class BatchProvider(Protocol):
-    """Whoever runs jobs, within ``limits``."""
+    """Whoever runs jobs, within ``limits``; where it ``cancels``, jobs that have not ended are ended."""
 
     limits: BatchLimits
+    cancels: bool
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
         """Hand in a job, unless that was done before, and wait for its end; ``lines`` are its requests.
@@ -149,9 +150,15 @@ class BatchSampler(OpenAISampler):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, journal: JobJournal, jobs: Sequence[BatchJob] = ()) -> None:
-        """Write jobs down in ``journal``; requests that ``jobs`` of an earlier process hold are awaited, not sent."""
+        """Write jobs down in ``journal``; requests of its model that are in ``jobs`` of an earlier process are awaited,
+        each in the latest job that holds it, and not sent."""
         self._journal = journal
-        self._claims = {line: job for job in jobs for line in job.lines}
+        latest = {line: job for job in jobs for line in job.lines}
+        self._claims = {line: job for line, job in latest.items() if job.model in ("", self._model)}
+
+    def awaits(self, line: BatchLine) -> bool:
+        """Whether a job of an earlier process holds this request."""
+        return line in self._claims
 
     async def _traces(
         self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
@@ -204,7 +211,8 @@ class BatchSampler(OpenAISampler):
     async def _written(self, requests: Sequence[_Request]) -> BatchJob:
         """A new job for requests, written down."""
         lines = tuple(request.line for request in requests)
-        job = BatchJob(secrets.token_hex(12), requests[0].endpoint, lines, time.time(), self.wave())
+        key = secrets.token_hex(12)
+        job = BatchJob(key, requests[0].endpoint, lines, time.time(), self.wave(), model=self._model)
         await self.write_job(job)
         return job
 
@@ -326,6 +334,7 @@ class FileBatches:
     """
 
     limits = BatchLimits(requests=1 << 60, bytes=1 << 60, one_endpoint=False)
+    cancels = False
 
     def __init__(self, output: Path | None = None, replies: BatchReplies | None = None) -> None:
         self.requests = 0

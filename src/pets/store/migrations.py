@@ -5,6 +5,7 @@ the currency's smallest unit, times are seconds since 1970, plain data is JSON t
 steps: in PostgreSQL ``INTEGER`` becomes ``BIGINT``, ``REAL`` a double, and ``WITHOUT ROWID`` goes.
 """
 
+import json
 from collections.abc import Callable
 
 from pets.store.database import Transaction
@@ -147,6 +148,27 @@ def _soft_votes(transaction: Transaction) -> None:
     transaction.execute("ALTER TABLE traces ADD COLUMN soft TEXT")
 
 
+def _costs_of_traces(transaction: Transaction) -> None:
+    """What a trace cost, where the models of its run have different prices; and which of them a batch job asks.
+
+    Runs of before kept the prices of their models' tokens as ``rates`` of their currency.
+    """
+    transaction.execute("ALTER TABLE traces ADD COLUMN cost INTEGER")
+    transaction.execute("ALTER TABLE batch_jobs ADD COLUMN model TEXT NOT NULL DEFAULT ''")
+    for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
+        try:
+            rates = json.loads(settings)["currency"].get("rates", ())
+            rows = [(output, prompt, cached[-1] if cached else prompt) for output, prompt, *cached in rates]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # damaged: whoever reads the run is told
+        for model, prices in enumerate(rows):
+            transaction.execute(
+                "UPDATE traces SET cost = tokens * ?1 + (prompt_tokens - cached) * ?2 + cached * ?3 "
+                "WHERE run = ?4 AND model = ?5",
+                (*prices, run, model),
+            )
+
+
 MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _runs_and_questions,
     _launches_and_traces,
@@ -163,4 +185,5 @@ MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
     _workers_and_tasks,
     _cached_tokens,
     _soft_votes,
+    _costs_of_traces,
 )

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache, wraps
 from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency, rates_of
+from pets.core.budget import Currency
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
@@ -116,11 +116,24 @@ class RunSettings:
             for name in ("plan", "stream"):
                 data["more"].get(name, {}).items()
             data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
-            rates = rates_of(data["currency"].pop("rates", ()))
-            currency = Currency(**data["currency"], rates=rates)
+            currency = _currency_of(data["currency"])
             return cls(**{**data, "currency": currency, "endpoints": tuple(data["endpoints"])})
         except BAD_VALUES as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
+
+
+def _currency_of(data: dict[str, Any]) -> Currency:
+    """A currency as it is kept; of ``rates`` for several models, as they once were, the dearest of each kind.
+
+    >>> rates = [[5, 2, 1], [9, 1]]
+    >>> _currency_of({"unit": "picodollars", "per_trace": 0, "rates": rates}) == Currency("picodollars", 1, 0, 9, 2, 1)
+    True
+    """
+    rates = data.pop("rates", ())
+    if rates:
+        output, prompt, cached = (max(kind) for kind in zip(*((row[0], row[1], row[-1]) for row in rates), strict=True))
+        data |= {"per_token": output, "per_prompt_token": prompt, "per_cached_token": cached}
+    return Currency(**data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +144,8 @@ class StoredTrace:
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
     it unasked. ``model`` is the place of the model that gave it among those of the run. ``cached_tokens`` of its
-    prompt's were in the server's cache. ``soft`` is what the trace might have said, where votes are soft.
+    prompt's were in the server's cache. ``soft`` is what the trace might have said, where votes are soft. ``cost`` is
+    in picodollars, where models have different prices, of failed tries too.
     """
 
     question: str
@@ -150,6 +164,7 @@ class StoredTrace:
     model: int = 0
     cached_tokens: int = 0
     soft: SoftVote | None = None
+    cost: int | None = None
 
     @property
     def launch(self) -> Launch:
@@ -163,7 +178,7 @@ class StoredTrace:
         True
         """
         confidence = None if kind is None or self.confidences is None else getattr(self.confidences, kind)
-        counted = (self.tokens, self.prompt_tokens, self.model, self.cached_tokens)
+        counted = (self.tokens, self.prompt_tokens, self.cost, self.cached_tokens)
         return Trace(self.question, self.number, self.answer, confidence, *counted, self.soft)
 
 
@@ -185,7 +200,6 @@ class ModelTotals:
     votes: int
     tokens: int
     prompt_tokens: int
-    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +267,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
-    sampled = (*tried, trace.model, trace.cached_tokens, soft)
+    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
@@ -263,10 +277,11 @@ def trace_of(row: Row) -> StoredTrace:
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
         raise TypeError("another type than was written")
-    mean, tail, lowest, bottom, measured, *sampled, soft = rest
+    mean, tail, lowest, bottom, measured, *sampled, soft, cost = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
-    trace = StoredTrace(question, number, answer, text, finish, tokens, prompt_tokens, confidences, *sampled)
-    return trace if soft is None else replace(trace, soft=SoftVote.from_plain(json.loads(soft)))
+    vote = None if soft is None else SoftVote.from_plain(json.loads(soft))
+    counted = (tokens, prompt_tokens, confidences, *sampled, vote, cost)
+    return StoredTrace(question, number, answer, text, finish, *counted)
 
 
 @reading("a state of a run")
@@ -283,7 +298,7 @@ def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
 def job_row(run: int, job: BatchJob) -> Row:
     """The parameters of ``SAVE_JOB``."""
     file, id = (None if text is None else storable(text) for text in (job.file, job.id))
-    return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, file, id)
+    return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, file, id, job.model)
 
 
 @reading("a batch job")

@@ -273,13 +273,14 @@ def _state_of(database: Database, run: int) -> RunState | None:
 
 
 def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Trace) -> int:
-    """What all ``tokens`` of a run cost, each model's at its own price."""
-    price = settings.currency
-    if not price.rates:
-        return price.cost(tokens) - price.per_trace
-    totals = (ModelTotals(*row) for row in database.all(sql.TOTALS_BY_MODEL, run))
-    counts = (Trace("", 0, None, None, t.tokens, t.prompt_tokens, t.model, t.cached_tokens) for t in totals)
-    return sum(price.cost(trace) - price.per_trace for trace in counts)
+    """What all ``tokens`` of a run cost; those of traces that have a cost of their own, as these say."""
+    price, cost = settings.currency, 0
+    if price.unit == "picodollars":
+        cost, *own = database.one(sql.OWN_COSTS, run) or (0,) * 4
+        total = (tokens.tokens, tokens.prompt_tokens, tokens.cached_tokens)
+        output, prompt, cached = (number - part for number, part in zip(total, own, strict=True))
+        tokens = Trace("", 0, tokens=output, prompt_tokens=prompt, cached_tokens=cached)
+    return cost + price.cost(tokens) - price.per_trace
 
 
 def _storable_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:

@@ -26,8 +26,12 @@ TOTALS = (
     "coalesce(sum(wasted), 0), coalesce(sum(cached), 0) FROM traces WHERE run = ?1"
 )
 TOTALS_BY_MODEL = (
-    "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens), sum(cached) FROM traces "
+    "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens) FROM traces "
     "WHERE run = ?1 GROUP BY model ORDER BY model"
+)
+OWN_COSTS = (
+    "SELECT coalesce(sum(cost), 0), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0), "
+    "coalesce(sum(cached), 0) FROM traces WHERE run = ?1 AND cost IS NOT NULL"
 )
 
 # questions
@@ -55,7 +59,7 @@ DROP_LAUNCH = (
 )
 ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-    "?19, ?20 FROM questions WHERE run = ?1 AND id = ?2"
+    "?19, ?20, ?21 FROM questions WHERE run = ?1 AND id = ?2"
 )
 SET_ANSWER = (
     "UPDATE traces SET answer = ?4, finish = ?5 WHERE run = ?1 AND number = ?3 "
@@ -65,7 +69,7 @@ ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE 
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
     "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted, t.model, "
-    "t.cached, t.soft FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
+    "t.cached, t.soft, t.cost FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
     "WHERE t.run = ?1 AND (t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
 )
 TRACES = _TRACE.format(text="''", join="")
@@ -85,12 +89,15 @@ COUNT_LOST = f"SELECT count(*), coalesce(sum(l.held), 0) {_LOST}"
 
 # batch jobs
 SAVE_JOB = (
-    "INSERT INTO batch_jobs (run, key, number, endpoint, lines, created, wave, file, job) VALUES (?1, ?2, "
-    "(SELECT count(*) FROM batch_jobs WHERE run = ?1), ?3, ?4, ?5, ?6, ?7, ?8) "
+    "INSERT INTO batch_jobs (run, key, number, endpoint, lines, created, wave, file, job, model) VALUES (?1, ?2, "
+    "(SELECT count(*) FROM batch_jobs WHERE run = ?1), ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
     "ON CONFLICT (run, key) DO UPDATE SET file = excluded.file, job = excluded.job"
 )
 DROP_JOB = "DELETE FROM batch_jobs WHERE run = ?1 AND key = ?2"
-JOBS = "SELECT key, endpoint, lines, created, wave, file, job FROM batch_jobs WHERE run = ?1 ORDER BY number, created"
+JOBS = (
+    "SELECT key, endpoint, lines, created, wave, file, job, model FROM batch_jobs WHERE run = ?1 "
+    "ORDER BY number, created"
+)
 
 # deleting, in the order in which one points at the other
 DELETE_TEXTS = "DELETE FROM texts WHERE run = ?1"

@@ -1,0 +1,70 @@
+"""Several models in one vote: a launch is one model's, and its trace knows which model gave it and at what price."""
+
+from dataclasses import replace
+from typing import Any, Self
+
+from pets.core.budget import Currency
+from pets.core.mixture import ModelMixture
+from pets.errors import SamplerError
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.base import Sampler
+
+__all__ = ["MixtureSampler"]
+
+
+class MixtureSampler(Sampler):
+    """One server of one of several models that vote together; it takes the launches of its model alone.
+
+    ``model`` is the model's place among those of ``mixture``, ``name`` what it is called, ``currency`` what its traces
+    cost where prices differ. Which model takes a launch depends on nothing but the launch and the attempt
+    (:meth:`~pets.core.mixture.ModelMixture.model_at`), so a run that is resumed asks the same model. Health, rate
+    limits and the choices of one request stay each server's own: whoever asks them keeps these.
+
+    >>> from pets.samplers.recorded import RecordedSampler
+    >>> mixture, recording = ModelMixture((2, 1)), RecordedSampler({})
+    >>> a, b = (MixtureSampler(recording, mixture, model) for model in (0, 1))
+    >>> ["a" if a.takes(launch) else "b" for launch in range(6)]
+    ['a', 'b', 'a', 'a', 'b', 'a']
+    >>> b.takes(0), b.takes(0, attempt=1), b.takes(0, attempt=2)
+    (False, True, False)
+    """
+
+    def __init__(
+        self, sampler: Sampler, mixture: ModelMixture, model: int, name: str = "", currency: Currency | None = None
+    ) -> None:
+        self.sampler, self.model, self.name, self.currency = sampler, model, name, currency
+        self.source = sampler.source
+        self._mixture = mixture
+
+    async def __aenter__(self) -> Self:
+        await self.sampler.__aenter__()
+        return self
+
+    def takes(self, launch: int, attempt: int = 0) -> bool:
+        """Whether a launch is its model's, after ``attempt`` other models would not take it."""
+        return self._mixture.model_at(launch, attempt) == self.model
+
+    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        """As :meth:`Sampler.sample`; a request in a client's own words names this model."""
+        if prompt.body is not None:
+            prompt = replace(prompt, body={**prompt.body, "model": self.name})
+        try:
+            traces = await self.sampler.sample(prompt, n, seed, sampling)
+        except SamplerError as error:
+            error.model = self.model
+            raise
+        finally:
+            self.rate_limits = self.sampler.rate_limits
+        return [replace(trace, model=self.model, currency=self.currency) for trace in traces]
+
+    async def models(self) -> list[dict[str, Any]]:
+        """As :meth:`Sampler.models`."""
+        return await self.sampler.models()
+
+    async def max_model_len(self) -> int | None:
+        """As :meth:`Sampler.max_model_len`."""
+        return await self.sampler.max_model_len()
+
+    async def close(self) -> None:
+        """As :meth:`Sampler.close`."""
+        await self.sampler.close()
