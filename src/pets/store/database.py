@@ -8,9 +8,9 @@ Statements are written once, in what both know: ``?1`` stands for the first valu
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Literal, Protocol
 from urllib.parse import unquote
 
 from pets.errors import StateError
@@ -56,16 +56,6 @@ class Cursor(Protocol):
         """All its rows."""
 
 
-class Transaction(Protocol):
-    """Statements that are written together or not at all; a row that is refused raises :class:`RowError`."""
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
-        """Run one statement."""
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Run a statement for each row and say how many rows that changed."""
-
-
 class LockedRun(Protocol):
     """The right to write to one run, until it is released or its holder dies."""
 
@@ -78,30 +68,73 @@ class Database(ABC):
 
     location: str
     """The path or URL by which it can be opened again, without any password."""
+    driver_error: ClassVar[type[Exception]]
+    """What the driver raises; and, of that, where a row is refused."""
+    integrity_error: ClassVar[type[Exception]]
+    begin: ClassVar[str] = "BEGIN"
 
     @property
     def name(self) -> str:
         """The store as messages call it, without any password."""
         return f'store "{self.location}"'
 
-    @abstractmethod
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query; ``None`` where there is none."""
+        try:
+            row: tuple[Any, ...] | None = self.execute(sql, values).fetchone()
+        except self.driver_error as error:  # a damaged page may be met at any row
+            raise self.failure(error) from None
+        return row
 
-    @abstractmethod
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Every row of a query."""
+        try:
+            return self.execute(sql, values).fetchall()
+        except self.driver_error as error:
+            raise self.failure(error) from None
 
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    @contextmanager
+    def transaction(self) -> Iterator["Transaction"]:
         """A transaction: all of it or nothing is written, durable when it ends."""
+        try:
+            self.execute(self.begin)
+        except self.driver_error as error:
+            raise self.failure(error) from None
+        try:
+            yield Transaction(self)
+            self.execute("COMMIT")
+        except BaseException as error:
+            self.roll_back()
+            if isinstance(error, self.driver_error):
+                raise self.failure(error) from None
+            raise
 
     @abstractmethod
-    def creating(self) -> AbstractContextManager[Transaction]:
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run a statement; what the driver raises is not caught."""
+
+    @abstractmethod
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run a statement for each row and say how many rows that changed; what the driver raises is not caught."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """End a transaction that failed, if there is one."""
+
+    @abstractmethod
+    def failure(self, error: Exception) -> StateError:
+        """What the driver raised, for the user."""
+
+    @abstractmethod
+    def is_orphan(self, error: Exception) -> bool:
+        """Whether a row was refused because it points at nothing."""
+
+    @abstractmethod
+    def creating(self) -> AbstractContextManager["Transaction"]:
         """A transaction to look for a run and make it where it is not there: one at a time, over all processes."""
 
     @abstractmethod
-    def erasing(self) -> AbstractContextManager[Transaction]:
+    def erasing(self) -> AbstractContextManager["Transaction"]:
         """A transaction that deletes for good, as far as the database lets it."""
 
     @abstractmethod
@@ -119,6 +152,30 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection; twice does no harm."""
+
+
+class Transaction:
+    """Statements that are written together or not at all; a row that is refused raises :class:`RowError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run one statement."""
+        try:
+            return self._database.execute(sql, values)
+        except self._database.integrity_error as error:
+            raise self._row_error(error) from None
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run a statement for each row and say how many rows that changed."""
+        try:
+            return max(0, self._database.executemany(sql, rows))  # -1 where there was no row
+        except self._database.integrity_error as error:
+            raise self._row_error(error) from None
+
+    def _row_error(self, error: Exception) -> RowError:
+        return RowError(" ".join(str(error).split()), orphan=self._database.is_orphan(error))
 
 
 def is_shared(location: str | os.PathLike[str]) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pets._extras import missing
 from pets.errors import StateError
-from pets.store.database import Database, RowError, Transaction, parse_url, shown_location
+from pets.store.database import Database, Transaction, parse_url, shown_location
 from pets.store.migrations import MIGRATIONS
 
 try:
@@ -63,6 +63,8 @@ class PostgresDatabase(Database):
     the lock cannot write any more.
     """
 
+    driver_error, integrity_error = psycopg.Error, psycopg.IntegrityError
+
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
         self.location = shown_location(url)
@@ -78,27 +80,28 @@ class PostgresDatabase(Database):
             self.connection.close()
             raise
 
-    def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """As :meth:`Database.one`."""
-        return self._run(sql, values).fetchone()
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """As :meth:`Database.execute`; commits are durable as the server's ``synchronous_commit`` says."""
+        return self.connection.execute(to_postgres(sql), values)
 
-    def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """As :meth:`Database.all`."""
-        return self._run(sql, values).fetchall()
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """As :meth:`Database.executemany`."""
+        cursor = self.connection.cursor()
+        cursor.executemany(to_postgres(sql), rows)
+        return cursor.rowcount
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """As :meth:`Database.transaction`; durable as the server's ``synchronous_commit`` says."""
-        self._run("BEGIN", ())
-        try:
-            yield _Statements(self.connection)
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            with suppress(psycopg.Error):
-                self.connection.execute("ROLLBACK")
-            if isinstance(error, psycopg.Error):
-                raise self._failed(error) from None
-            raise
+    def roll_back(self) -> None:
+        """As :meth:`Database.roll_back`."""
+        with suppress(psycopg.Error):
+            self.connection.execute("ROLLBACK")
+
+    def failure(self, error: Exception) -> StateError:
+        """As :meth:`Database.failure`."""
+        return StateError(f"{self.name} failed ({_reason(error, self.url)}). What was written before is safe.")
+
+    def is_orphan(self, error: Exception) -> bool:
+        """As :meth:`Database.is_orphan`."""
+        return isinstance(error, psycopg.errors.ForeignKeyViolation)
 
     @contextmanager
     def creating(self) -> Iterator[Transaction]:
@@ -142,15 +145,6 @@ class PostgresDatabase(Database):
         """As :meth:`Database.close`."""
         self.connection.close()
 
-    def _run(self, sql: str, values: tuple[Any, ...]) -> "psycopg.Cursor[tuple[Any, ...]]":
-        try:
-            return self.connection.execute(to_postgres(sql), values)
-        except psycopg.Error as error:
-            raise self._failed(error) from None
-
-    def _failed(self, error: psycopg.Error) -> StateError:
-        return StateError(f"{self.name} failed ({_reason(error, self.url)}). What was written before is safe.")
-
     def _prepare(self, create: bool) -> None:
         """Bring the tables to this version; refuse a newer pets', and what is something else's."""
         with self.transaction() as transaction:
@@ -191,29 +185,6 @@ class PostgresRunLock:
         if self._database is not None:
             self._database.unlock_run(self._run)
             self._database = None
-
-
-class _Statements:
-    """The statements of one transaction."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
-        """As :meth:`Transaction.execute`."""
-        try:
-            return self._connection.execute(to_postgres(sql), values)
-        except psycopg.IntegrityError as error:
-            raise _row_error(error) from None
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """As :meth:`Transaction.executemany`."""
-        cursor = self._connection.cursor()
-        try:
-            cursor.executemany(to_postgres(sql), rows)
-        except psycopg.IntegrityError as error:
-            raise _row_error(error) from None
-        return max(0, cursor.rowcount)
 
 
 def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
@@ -291,10 +262,6 @@ def _without_schema(url: str) -> str:
     scheme, _, rest = url.partition("?")[0].partition("://")
     parameters = "&".join(f"{name}={value}" for name, value in _parameters(url) if name != "schema")
     return f"{scheme.lower()}://{rest}?{parameters}"
-
-
-def _row_error(error: psycopg.Error) -> RowError:
-    return RowError(" ".join(str(error).split()), orphan=isinstance(error, psycopg.errors.ForeignKeyViolation))
 
 
 def _reason(error: Exception, url: str) -> str:

@@ -2,14 +2,14 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from pets.errors import StateError
-from pets.store.database import Database, Durability, RowError, Transaction
+from pets.store.database import Database, Durability, Transaction
 from pets.store.lock import FileLock, is_locked, run_lock
 from pets.store.migrations import MIGRATIONS
 
@@ -31,6 +31,9 @@ class SQLiteDatabase(Database):
 
     ``path`` is the one name by which every process knows the file, whatever links lead to it; None in memory.
     """
+
+    driver_error, integrity_error = sqlite3.Error, sqlite3.IntegrityError
+    begin = "BEGIN IMMEDIATE"
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
         path, durability = _parse_location(os.fspath(location), durability)
@@ -54,28 +57,26 @@ class SQLiteDatabase(Database):
             self.connection.close()
             raise
 
-    def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """The first row of a query; ``None`` where there is none."""
-        row: tuple[Any, ...] | None = self._run(sql, values, sqlite3.Cursor.fetchone)
-        return row
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """As :meth:`Database.execute`."""
+        return self.connection.execute(sql, values)
 
-    def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Every row of a query."""
-        rows: list[tuple[Any, ...]] = self._run(sql, values, sqlite3.Cursor.fetchall)
-        return rows
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """As :meth:`Database.executemany`."""
+        return self.connection.executemany(sql, rows).rowcount
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """As :meth:`Database.transaction`."""
-        self._run("BEGIN IMMEDIATE", ())
-        try:
-            yield _Statements(self.connection)
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            self._undo()
-            if isinstance(error, sqlite3.Error):
-                raise self._failed(error) from None
-            raise
+    def roll_back(self) -> None:
+        """As :meth:`Database.roll_back`: SQLite has rolled back by itself after some errors."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def failure(self, error: Exception) -> StateError:
+        """As :meth:`Database.failure`."""
+        return StateError(f"{self.name} failed ({error}). What was written before is safe; free the file or the disk.")
+
+    def is_orphan(self, error: Exception) -> bool:
+        """As :meth:`Database.is_orphan`."""
+        return "FOREIGN KEY" in str(error)
 
     def creating(self) -> AbstractContextManager[Transaction]:
         """As :meth:`Database.creating`: a file has one writing transaction at a time."""
@@ -84,10 +85,10 @@ class SQLiteDatabase(Database):
     @contextmanager
     def erasing(self) -> Iterator[Transaction]:
         """A transaction that overwrites what it deletes, in the log too, once no other process reads the store."""
-        self._run("PRAGMA secure_delete = ON", ())
+        self.one("PRAGMA secure_delete = ON")
         with self.transaction() as transaction:
             yield transaction
-        self._run("PRAGMA wal_checkpoint(TRUNCATE)", ())
+        self.one("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def lock_run(self, run: int, timeout_s: float = 0.0) -> FileLock | None:
         """As :meth:`Database.lock_run`."""
@@ -100,7 +101,7 @@ class SQLiteDatabase(Database):
 
     def size_cache_for(self, questions: int) -> None:
         """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
-        self._run(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}", ())
+        self.one(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}")
 
     def close(self) -> None:
         """Close the file."""
@@ -131,22 +132,6 @@ class SQLiteDatabase(Database):
             )
         return min(names, key=lambda file: (not file.with_name(f"{file.name}-wal").exists(), file))
 
-    def _run(
-        self, sql: str, values: tuple[Any, ...], fetch: Callable[[sqlite3.Cursor], Any] = sqlite3.Cursor.fetchone
-    ) -> Any:
-        """What a statement gives; a damaged page may be met at any row."""
-        try:
-            return fetch(self.connection.execute(sql, values))
-        except sqlite3.Error as error:
-            raise self._failed(error) from None
-
-    def _failed(self, error: sqlite3.Error) -> StateError:
-        return StateError(f"{self.name} failed ({error}). What was written before is safe; free the file or the disk.")
-
-    def _undo(self) -> None:
-        if self.connection.in_transaction:  # SQLite has rolled back by itself after some errors
-            self.connection.execute("ROLLBACK")
-
     def _prepare(self, durability: Durability) -> None:
         self._check_owner()
         if self.path is not None and self._pragma("journal_mode") != "wal":
@@ -176,27 +161,6 @@ class SQLiteDatabase(Database):
 
     def _pragma(self, name: str) -> Any:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-class _Statements:
-    """The statements of one transaction."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """As :meth:`Transaction.execute`."""
-        try:
-            return self._connection.execute(sql, values)
-        except sqlite3.IntegrityError as error:
-            raise RowError(str(error), orphan="FOREIGN KEY" in str(error)) from None
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """As :meth:`Transaction.executemany`."""
-        try:
-            return max(0, self._connection.executemany(sql, rows).rowcount)  # -1 where there was nothing to insert
-        except sqlite3.IntegrityError as error:
-            raise RowError(str(error), orphan="FOREIGN KEY" in str(error)) from None
 
 
 def _is_same(file: Path, status: os.stat_result) -> bool:
