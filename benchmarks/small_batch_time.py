@@ -37,9 +37,11 @@ from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.core.tally import Tally, count_votes, majority
 from pets.engine import Engine
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
+from pets.engine.questions import OpenQuestions
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.lab.limit import MAX_ANSWERS, Lattice, votes_alone
 from pets.mock import MockModel, PoolAnswers, running
@@ -114,11 +116,12 @@ def played(paths: Paths, options: int | None, policy: Policy, pace: Pace) -> tup
     policy = policy.with_waves(pace.waves) if pace.waves else policy
     allocator = Allocator(policy, Budget(total, CAP), [Question(id, options) for id in paths])
     problems = [Problem(id, Prompt(id), options=options) for id in paths]
-    config = DriverConfig(Sampling(), Seeds(0), concurrency=pace.concurrency, answer=Verbatim())
-    driver = Driver(allocator, Fetcher([Recording(paths)], max_n=1), config, pace=pace)
+    questions, asking = OpenQuestions(problems=problems, answer=Verbatim()), Asking(Sampling(), Seeds(0))
+    fetcher = Fetcher([Recording(paths)], max_n=1)
+    driver = assemble(allocator, fetcher, questions, lambda wiring: ListArrivals(wiring, asking), pace)
 
     async def run() -> float:
-        await driver.run(problems)
+        await driver.run()
         return asyncio.get_running_loop().time()
 
     seconds: float = run_simulated(run())

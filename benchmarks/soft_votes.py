@@ -33,7 +33,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.soft import SoftVoteCount
 from pets.engine.progress import Certifier
-from pets.engine.soft import soft_vote
+from pets.engine.reading import soft_vote
 from pets.lab.calibration import Certified, calibrate
 from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG

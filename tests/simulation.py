@@ -39,10 +39,12 @@ from tests.simulated_time import run_simulated
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
-from pets.engine.driver import Driver, DriverConfig, Submission
+from pets.engine.assemble import assemble_submissions
+from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.places import Places
 from pets.engine.stream import Stream, StreamSettings
+from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
@@ -50,7 +52,7 @@ from pets.gateway.ledger_store import LedgerWriter
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
-from pets.samplers import Completion, Prompt, Sampler, Sampling, Seeds
+from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store
 
 MOST_LIVES = 12  # of one world; the last is neither killed nor disturbed
@@ -337,7 +339,7 @@ class StreamWorld(RunWorld):
             except PetsError:
                 return False
         hold("an answer is given once", len(answered) == len(set(answered)), answered=answered)
-        return not running.driver.draining
+        return not running.driver.stops.drained
 
 
 class GatewayWorld(World):
@@ -353,12 +355,11 @@ class GatewayWorld(World):
         self.ledger = ledger = GatewayLedger(writer, total=self.limit)
         writer.start()
         several = rng.random() < 0.5
-        driver = Driver(
+        driver, submissions = assemble_submissions(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
             Fetcher([self.server], tries=self.tries, patience_s=None, rpm=rng.choice([None, 30])),
-            DriverConfig(Sampling(), Seeds(rng.randrange(1 << 30)), concurrency=self.concurrency),
+            Places(self.concurrency, lambda: several),
             ledger,
-            places=Places(self.concurrency, lambda: several),
         )
 
         async def submit(problem: Problem) -> None:
@@ -367,8 +368,7 @@ class GatewayWorld(World):
             account = RequestAccount(ApiKey("key", None), problem.id, 1)
             deadline = loop.time() + rng.choice([0.0, 0.1, 3.0, 1000.0])
             single, rounds = rng.random() < 0.2, rng.choice([None, 0, 1])
-            request = Submission(
-                problem,
+            limits = VoteLimits(
                 Sampling(),
                 0,
                 8,
@@ -378,7 +378,7 @@ class GatewayWorld(World):
                 context=account,
                 payer=rng.choice("ab"),
             )
-            task = asyncio.ensure_future(driver.submit(request))
+            task = asyncio.ensure_future(submissions.submit(problem, limits))
             leaves_s = rng.choice([None, None, *KILLS_S])
             await asyncio.wait([task], timeout=leaves_s)
             task.cancel()

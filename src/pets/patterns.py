@@ -104,7 +104,7 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first match at ``start`` or after it."""
-        if self._needs not in text:
+        if self._is_absent(text):
             return None
         subject = _subject(text)
         spans = self._found(subject.data, subject.bytes(start) if start else 0)
@@ -112,20 +112,35 @@ class Pattern:
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
-        subject = _subject(text)
-        spans = self._matched(ANCHOR_START, subject.data, subject.bytes(start) if start else 0, len(subject.data))
-        return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))
+        return self._anchored(ANCHOR_START, text, start)
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
+        return self._anchored(ANCHOR_BOTH, text, 0)
+
+    def _anchored(self, anchor: Any, text: str, start: int) -> Match | None:
+        if text.isascii():  # a character is a byte
+            data = text.encode()
+            spans = self._matched(anchor, data, start, len(data))
+            return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
         subject = _subject(text)
-        spans = self._matched(ANCHOR_BOTH, subject.data, 0, len(subject.data))
+        spans = self._matched(anchor, subject.data, subject.bytes(start) if start else 0, len(subject.data))
         return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))
+
+    def _is_absent(self, text: str) -> bool:
+        """Whether nothing matches anywhere, as far as that is cheap to tell: of most patterns nothing does."""
+        if self._needs not in text:
+            return True
+        if len(text) > MAX_UNCACHED_CHARS or not text.isascii():
+            return False
+        data = text.encode()
+        return self._matched(UNANCHORED, data, 0, len(data))[0][0] < 0
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
-        if self._needs not in text:
-            return
+        return iter(()) if self._is_absent(text) else self._matches(text, start)
+
+    def _matches(self, text: str, start: int) -> Iterator[Match]:
         subject = _subject(text)
         place = subject.bytes(start) if start else 0
         while place <= len(subject.data) and (spans := self._found(subject.data, place)) is not None:
@@ -153,9 +168,11 @@ class Pattern:
 
     def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
+        if self._is_absent(text):
+            return text
         pieces, place = list[str](), 0
         template = _template(replacement) if isinstance(replacement, str) else None
-        for number, match in enumerate(self.finditer(text), 1):
+        for number, match in enumerate(self._matches(text, 0), 1):
             pieces.append(text[place : match.start()])
             if template is None:
                 pieces.append(replacement(match))  # type: ignore[operator]

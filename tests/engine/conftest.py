@@ -53,3 +53,16 @@ def serve():
             return mock, url, asked(book.ids()), OpenAISampler(url, "mock", timeout=timeout, loopback=True)
 
         yield start
+
+
+class Paced(Sampler):
+    """Trace i of a request takes ``seconds(seed + i)``; a request takes as long as its slowest."""
+
+    def __init__(self, seconds=lambda seed: 1.0, letters="A"):
+        self.seconds, self.letters, self.sizes = seconds, letters, []
+
+    async def sample(self, prompt, n, seed, sampling):
+        self.sizes.append(n)
+        await asyncio.sleep(max(self.seconds(seed + i) for i in range(n)))
+        texts = [f"The answer is {self.letters[(seed + i) % len(self.letters)]}." for i in range(n)]
+        return [Completion(text, "stop", 10, 5, raw={"text": text}) for text in texts]

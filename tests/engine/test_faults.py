@@ -12,14 +12,16 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
-from pets.engine.driver import Driver, DriverConfig, Submission
+from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
+from pets.engine.places import Places
 from pets.engine.question import Answer
 from pets.engine.record import Recording, record
 from pets.engine.stream import Stream, StreamSettings
+from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.policies.uniform import Uniform
-from pets.samplers import Completion, Sampler, Sampling, Seeds
+from pets.samplers import Completion, Sampler, Sampling
 from pets.store import Store
 
 from ..simulated_time import run_simulated
@@ -113,25 +115,22 @@ async def stream(sampler, problems, folder):
 async def serve(sampler, problems, folder, deadline_s=DEADLINE_S, every_s=0.0):
     """The gateway's way: one submission per question, over one driver; all at once, or one ``every_s`` seconds."""
     budget = Budget.per_window(len(problems), TRACES * len(problems), cap=TRACES)
-    driver = Driver(
-        Allocator(Uniform(), budget),
-        Fetcher([sampler], patience_s=None),
-        DriverConfig(Sampling(), Seeds(0), concurrency=256),
-    )
+    fetcher = Fetcher([sampler], patience_s=None)
+    driver, submissions = assemble_submissions(Allocator(Uniform(), budget), fetcher, Places(256))
     outcome = Outcome(0)
 
     async def submit(number, problem):
         await asyncio.sleep(number * every_s)
         deadline = asyncio.get_running_loop().time() + deadline_s
         try:
-            answer = await driver.submit(Submission(problem, Sampling(), 4096 * number, TRACES, deadline))
-            outcome.rows[problem.id] = answer.to_plain()
+            vote = await submissions.submit(problem, VoteLimits(Sampling(), 4096 * number, TRACES, deadline))
+            outcome.rows[problem.id] = vote.result().to_plain()
         except PetsError as error:
             outcome.errors.append(error)
 
     await asyncio.gather(*(submit(number, problem) for number, problem in enumerate(problems)))
     outcome.charged = budget.spent + driver.allocator.debt
-    assert budget.reserved == 0 and driver.in_flight == 0
+    assert budget.reserved == 0 and driver.pacing.in_flight.total == 0
     return outcome
 
 

@@ -10,8 +10,9 @@ from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunConfig, solve
-from pets.engine.first_traces import FirstTraces
+from pets.engine.reading import TypeChoice
 from pets.engine.resume import restored
+from pets.engine.stops import FirstTraces
 from pets.engine.stream import Stream, StreamSettings
 from pets.errors import BusyError, FirstTracesError, RefusedError
 from pets.policies.uniform import Uniform
@@ -205,20 +206,19 @@ class Undecided(AnswerType):
 
 
 @pytest.mark.parametrize("concurrency", [1, 5, 64])
-def test_no_trace_is_counted_before_its_answer_type_is_chosen(concurrency):
-    calls = []
+def test_no_trace_is_counted_before_its_answer_type_is_chosen(concurrency, monkeypatch):
+    calls, told = [], []
+
+    def choose(choice, *, last):
+        calls.append((len(choice.held), last, len(told), choice.held[0][1].text))
+        return Choice(4) if last else None
+
+    monkeypatch.setattr(TypeChoice, "choose", choose)
 
     async def run():
-        async with Engine(TWENTY, sampler=Model(), answer=Undecided(), concurrency=concurrency, budget="8x") as engine:
-            task = asyncio.create_task(engine.run())
-            await until(lambda: engine.begun, task)
-
-            def choose(traces, last):
-                calls.append((len(traces), last, engine.allocator.told, traces[0][1].text))
-                return Choice(4) if last else None
-
-            engine._driver.first_traces.choose = choose
-            return await task, engine.allocator.verdict("q0").answer
+        options = {"concurrency": concurrency, "budget": "8x", "on_trace": told.append}
+        async with Engine(TWENTY, sampler=Model(), answer=Undecided(), **options) as engine:
+            return await engine.run(), engine.allocator.verdict("q0").answer
 
     solution, answer = run_simulated(run())
     assert solution.spent == 160 and answer == "A"
@@ -247,8 +247,13 @@ def test_traces_that_wait_for_the_choice_do_not_wait_for_traces_that_nobody_asks
 
 
 @pytest.mark.parametrize("end", ["error", "cancel"])
-def test_traces_that_waited_for_the_choice_when_the_run_broke_off_cost_what_they_used(tmp_path, end):
-    path = tmp_path / "runs.db"
+def test_traces_that_waited_for_the_choice_when_the_run_broke_off_cost_what_they_used(tmp_path, end, monkeypatch):
+    path, waiting = tmp_path / "runs.db", []
+
+    def wait(choice, *, last):
+        waiting.append(len(choice.held))
+
+    monkeypatch.setattr(TypeChoice, "choose", wait)
 
     class Ending(Scripted):
         async def sample(self, prompt, n, seed, sampling):
@@ -261,10 +266,10 @@ def test_traces_that_waited_for_the_choice_when_the_run_broke_off_cost_what_they
         options = {"budget": "40ktok", "max_tokens": 100, "store": path}
         async with Engine([f"What is {i} + 2?" for i in range(40)], sampler=model, **options) as engine:
             task = asyncio.create_task(engine.run())
-            await until(lambda: engine.begun and len(engine._driver._held) == 6, task)
+            await until(lambda: waiting and waiting[-1] == 6, task)
             closing.set() if end == "error" else task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            return engine._driver.in_flight
+            return engine.snapshot().in_flight
 
     closing = asyncio.Event()
     out = asyncio.run(broken_off(Ending(lambda prompt, seed: "The answer is 4."))) - 6

@@ -8,7 +8,7 @@ import pytest
 from pets.core.budget import Currency
 from pets.engine.fetch import Batch
 from pets.engine.ledger import RunLedger
-from pets.errors import InputError
+from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import RunSettings, Store, StoredTrace
@@ -122,3 +122,16 @@ def test_traces_that_nobody_counts_any_more_are_kept_at_what_they_cost_without_a
         kept = [(trace.text, trace.answer, trace.error, trace.tokens) for trace in run.traces()]
         assert kept == [("It is A.", None, LOST, 9)]
         assert run.summary().spent == settings.currency.cost(Trace("q", 0, tokens=9, prompt_tokens=5))
+
+
+def test_what_comes_when_the_run_has_ended_is_not_written_and_says_so():
+    run = Recorder()
+
+    async def late():
+        async with RunLedger(run) as ledger:
+            pass
+        with pytest.raises(StateError, match="ended"):
+            await ledger.open(batch(1))
+
+    asyncio.run(late())
+    assert run.writes == []

@@ -16,19 +16,17 @@ import pytest
 from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.answers.math import Math
-from pets.engine.driver import Submission
 from pets.engine.question import UNREAD, OpenQuestion
 from pets.engine.reading import LONG_READ_CHARS, QUICK_QUESTION_S, ReadingThreads, read_again
 from pets.questions import Problem
-from pets.samplers import Completion, Prompt, Sampling
+from pets.samplers import Completion, Prompt
 
 from ..waiting import PATIENCE_S
 
 
 def question(answer_type, payer=""):
     problem = Problem("q", Prompt("?"))
-    submission = Submission(problem, Sampling(), 0, 16, math.inf, payer=payer)
-    return OpenQuestion(problem, answer_type, submission=submission)
+    return OpenQuestion(problem, answer_type, payer=payer)
 
 
 def powers(letter, count):

@@ -8,17 +8,18 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine import Engine, RunConfig
-from pets.engine.driver import Driver, DriverConfig, Submission
+from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
 from pets.engine.places import Places
 from pets.engine.stream import Stream, StreamSettings
+from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.ledger_store import LedgerWriter
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
-from pets.samplers import Completion, Sampler, Sampling, Seeds
+from pets.samplers import Completion, Sampler, Sampling
 from pets.store import Store
 
 from ..simulated_time import run_simulated
@@ -162,10 +163,10 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
         if finished is not None:
             driver = finished.driver
             budget = driver.allocator.budget
-            assert budget.reserved == driver.in_flight == 0 and not driver.failures
+            assert budget.reserved == driver.pacing.in_flight.total == 0 and not driver.stops.failures
             assert budget.spent + driver.allocator.debt == sampler.charged
             assert driver.allocator.verdicts() == []
-            if not driver.draining:
+            if not driver.stops.drained:
                 assert {answer.id for answer in answers} == {problem.id for problem in problems}
                 return
         running = Stream.resume(path, "last", lambda settings: [sampler], answers.append)
@@ -183,12 +184,11 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         ledger = GatewayLedger(writer, total=limit)
         writer.start()
         concurrency, shared = rng.choice([1, 4, 64]), rng.random() < 0.5
-        driver = Driver(
+        driver, submissions = assemble_submissions(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
             Fetcher([sampler], tries=rng.choice([1, 2, 6]), patience_s=None, rpm=rng.choice([None, 30])),
-            DriverConfig(Sampling(), Seeds(0), concurrency=concurrency),
+            Places(concurrency, lambda: shared),
             ledger,
-            places=Places(concurrency, lambda: shared),
         )
 
         async def submit(problem):
@@ -196,20 +196,18 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
             deadline_s, single = rng.choice([0.0, 0.1, 3.0, 1000.0]), rng.random() < 0.2
             account = RequestAccount(ApiKey("key", None), problem.id, 1)
             deadline = asyncio.get_running_loop().time() + deadline_s
-            request = Submission(
-                problem, Sampling(), 0, 8, deadline, rounds=rng.choice([None, 0, 1]), single=single, context=account,
-                payer=rng.choice("ab"),
-            )  # fmt: skip
-            return await interrupted(driver.submit(request), rng.choice(INTERRUPTIONS_S))
+            rounds, payer = rng.choice([None, 0, 1]), rng.choice("ab")
+            limits = VoteLimits(Sampling(), 0, 8, deadline, rounds=rounds, single=single, context=account, payer=payer)
+            return await interrupted(submissions.submit(problem, limits), rng.choice(INTERRUPTIONS_S))
 
         await asyncio.gather(*(submit(problem) for problem in asked([f"q{i}" for i in range(12)])))
         assert ledger.total.spent == sampler.charged and ledger.total.held == 0
         assert limit is None or ledger.total.spent <= limit
         budget = driver.allocator.budget
-        assert budget.reserved == driver.in_flight == 0 and not driver.submissions
-        assert driver.allocator.verdicts() == [] and not driver.failures
+        assert budget.reserved == driver.pacing.in_flight.total == 0 and not submissions.votes
+        assert driver.allocator.verdicts() == []
         assert all(endpoint.in_flight == 0 for endpoint in driver.fetcher.pool.endpoints)
-        assert driver.places.taken == 0 and sampler.widest <= concurrency
+        assert submissions.places.taken == 0 and sampler.widest <= concurrency
         await ledger.release()
 
     run_simulated(serve())

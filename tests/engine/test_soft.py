@@ -14,8 +14,8 @@ from pets.answers.math import Math
 from pets.cli._run import _soft_words
 from pets.cli.main import cli
 from pets.engine import Engine, RunConfig
+from pets.engine.reading import soft_vote
 from pets.engine.resume import restored, results
-from pets.engine.soft import soft_vote
 from pets.errors import InputError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.prompts import TokenAlternatives

@@ -155,9 +155,9 @@ def test_a_question_beyond_the_horizon_is_refused_with_its_reason(plan, toys):
     texts = toys.drawn(12, seed=5)
     budget = Budget(48, 64)
     settings = settings_of(plan.policy(), budget, 10, open_questions=1)
-    answers, stream = streamed(settings, recorded(toys, texts), toys.arriving(texts))
+    answers, _ = streamed(settings, recorded(toys, texts), toys.arriving(texts))
     refused = [answer for answer in answers if answer.error]
-    assert stream.driver.not_asked == len(refused) >= 1
+    assert refused
     assert "Raise the budget" in refused[-1].error
     assert len(answers) == 12
     assert budget.spent <= 48
@@ -170,7 +170,7 @@ def test_a_question_that_others_left_no_trace_for_says_so_in_a_full_row(plan, to
     refused = [answer for answer in answers if answer.error]
     assert sorted(answer.id for answer in answers) == sorted(texts)
     assert all(answer.traces and answer.answer for answer in answers if not answer.error)
-    assert (stream.driver.arrived, stream.driver.not_asked) == (8, len(refused)) and refused
+    assert stream.driver.arrivals.arrived == 8 and refused
     assert refused[0].error.startswith("the budget has no trace left for this question: 24 of 24 are ")
     rows = [{*answer.to_plain()} - {"error"} for answer in answers]
     assert all(row == rows[0] for row in rows)
@@ -272,9 +272,8 @@ def test_an_endless_stream_remembers_neither_faults_nor_costs_of_what_it_has_ans
     budget, _ = stream_budget(12, 64, budget="4Mtok", window=20, max_tokens=200)
     answers, stream = streamed(settings_of(plan.policy(), budget), Busy(texts), toys.arriving(texts))
     assert len(answers) == 40 and stream.driver.fetcher.faults["429"] > 1
-    assert stream.driver.failures == {} and stream.driver.estimator.expected("q0") == stream.driver.estimator.expected(
-        "new"
-    )
+    costs = stream.driver.settlement.costs
+    assert stream.driver.stops.failures == {} and costs.expected("q0") == costs.expected("new")
 
 
 def test_no_more_questions_are_open_and_traces_in_flight_than_allowed(plan):
@@ -370,14 +369,13 @@ def test_a_question_that_the_server_will_not_serve_is_given_up_free_of_charge(pl
         q1=RefusedError("too long", status=400), q2=BusyError("server error", status=500, retry_after=0.0)
     )
     settings = settings_of(plan.policy(use_up=True), budget, 4, open_questions=1, tries=3)
-    answers, stream = streamed(settings, sampler, toys.arriving(["q0", "q1", "q2", "q3"]))
+    answers, _ = streamed(settings, sampler, toys.arriving(["q0", "q1", "q2", "q3"]))
     assert [(answer.id, answer.error) for answer in answers] == [
         ("q0", None), ("q1", "too long"), ("q2", "server error"), ("q3", None),
     ]  # fmt: skip
     first, refused, failing, last = answers
     assert refused.traces == failing.traces == failing.failed == 0 and sampler.requests["q2"] == 3
     assert first.traces + last.traces == budget.spent == 48  # what they did not cost went to others
-    assert stream.driver.not_asked == 0
 
 
 def test_a_cold_stream_keeps_its_budget_and_learns(toys):
@@ -508,10 +506,9 @@ def test_an_endless_stream_is_resumed_in_the_window_that_it_was_in(plan, toys, t
 def test_a_question_of_a_store_comes_once(plan, toys, tmp_path):
     texts = toys.drawn(4, seed=10)
     settings = in_store(plan.policy(), Budget.per_window(10, 120, cap=64))
-    answers, stream = streamed(settings, Spoken(texts), toys.arriving([*texts, "q0"]), store=tmp_path / "runs.db")
+    answers, _ = streamed(settings, Spoken(texts), toys.arriving([*texts, "q0"]), store=tmp_path / "runs.db")
     assert [answer.id for answer in answers if answer.error] == ["q0"] and len(answers) == 5
     assert "came before" in next(answer.error for answer in answers if answer.error)
-    assert stream.driver.not_asked == 1
 
 
 def test_only_a_stream_is_resumed_as_one_and_a_policy_that_no_spec_names_is_not_stored(plan, toys, tmp_path):

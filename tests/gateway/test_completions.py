@@ -192,8 +192,8 @@ def test_a_client_that_goes_takes_its_traces_with_it():
             client.sendall(body)
             wait_until(lambda: gateway.mock.stats.faults["hang"])  # its four traces are upstream
         wait_until(lambda: not gateway.state.open_requests)
-        driver, ledger = gateway.state.driver, gateway.ledger
-        assert not driver.submissions and driver.in_flight == 0 and ledger.total.held == 0
+        state, ledger = gateway.state, gateway.ledger
+        assert not state.submissions.votes and state.driver.pacing.in_flight.total == 0 and ledger.total.held == 0
         assert ledger.total.spent == 4 == ledger.lost
         assert planned(gateway.state) == 4  # what was paid counts in the plan
 
@@ -492,7 +492,7 @@ def test_one_too_many_is_turned_away():
     async def work():
         state = build_scripted(ScriptedSampler(seconds=1.0), settings=Settings(answer="choice", queue=1))
         responses = await asyncio.gather(ask_in_process(state), ask_in_process(state))
-        assert not state.driver.submissions and state.driver.in_flight == 0
+        assert not state.submissions.votes and state.driver.pacing.in_flight.total == 0
         await state.close()
         return sorted(responses, key=lambda response: response.status_code)
 
@@ -532,7 +532,7 @@ def test_no_kind_of_request_has_more_in_flight_or_open_than_is_allowed(kinds, op
 
         def misbehave(n, now):
             nonlocal most_open
-            most_open = max(most_open, len(state.driver.submissions), state.questions.taken)
+            most_open = max(most_open, len(state.submissions.votes), state.questions.taken)
 
         sampler.misbehave = misbehave
         asked = [kinds[place % len(kinds)] for place in range(30)]
@@ -544,7 +544,7 @@ def test_no_kind_of_request_has_more_in_flight_or_open_than_is_allowed(kinds, op
                 for kind in asked
             )
         )
-        assert not state.driver.submissions and state.questions.taken == state.driver.places.taken == 0
+        assert not state.submissions.votes and state.questions.taken == state.submissions.places.taken == 0
         await state.close()
         return responses, sampler.widest, most_open, state.ledger.balance_of("alice").spent
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -67,10 +66,9 @@ def stored(writer, sql):
 
 
 def attempt(size, key=BOB, kind="vote"):
-    """An attempt of the driver's: a batch whose question's submission brings the account that pays."""
+    """An attempt of the driver's: a request with the account that pays."""
     account = RequestAccount(key, "r", 1, kind)
-    owner = SimpleNamespace(submission=SimpleNamespace(context=account))
-    return account, Batch("q", 0, size, Prompt("?"), 0, Sampling(), owner=owner)
+    return account, Batch("q", 0, size, Prompt("?"), 0, Sampling(), context=account)
 
 
 def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(writer):
@@ -246,7 +244,7 @@ def test_another_unit_does_not_forget_what_was_spent(tmp_path, first):
         for size, came in [(4, [StoredTrace("q", n, tokens=8, prompt_tokens=3) for n in range(2)]), (3, []), (5, None)]:
             account = RequestAccount(ApiKey("alice"), "r", cost, max_tokens=100, prompt_tokens=50)
             batch = attempt(size)[1]
-            batch.owner.submission.context = account
+            batch.context = account
             await ledger.open(batch)
             if came is not None:
                 await ledger.close(batch, came, charged=() if came else [1] * size)

@@ -23,7 +23,7 @@ def add(recent, id, key="alice", texts=("The answer is A.",), error=None):
     request = ChatRequest("m", {"messages": [{"role": "user", "content": f"What is {id}?"}]}, False, False, None)
     vote = SimpleNamespace(
         request=request,
-        submission=SimpleNamespace(question=question),
+        outcome=SimpleNamespace(question=question),
         answer=SimpleNamespace(id=id),
         account=SimpleNamespace(key=ApiKey(key)),
     )

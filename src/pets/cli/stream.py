@@ -227,11 +227,11 @@ class _RunningStream:
             add_kept_words(error, self._stream, spent=self._stream.driver.allocator.budget.spent > 0)
             raise
         except asyncio.CancelledError:
-            lost = lost_words(self._stream.driver.abandoned)
+            lost = lost_words(self._stream.driver.settlement.abandoned)
             echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
             sys.exit(INTERRUPTED)
         self._print_summary()
-        return not self._stream.driver.draining
+        return not self._stream.driver.stops.drained
 
     async def _run(self) -> None:
         async with self._stream as running:
@@ -276,7 +276,7 @@ class _RunningStream:
         if drift is not None:
             state = "ALARM" if drift.alarm else "none"
             words.append(f"Drift from the plan: {state} (p = {drift.p_value:.3g}, {drift.seen:,} warm-ups).")
-        if driver.draining:
+        if driver.stops.drained:
             words.append("Stopped before the end: questions without a line were not asked.")
         if self._stream.stored_run is not None:
             words.append(f"Run {self._stream.stored_run.id} of {self._stream.store_name}.")

@@ -21,12 +21,40 @@ import math
 from pets.core.budget import Budget, amount_words
 from pets.errors import BudgetError
 
-__all__ = ["MIN_SAMPLES", "CostEstimator"]
+__all__ = ["MIN_SAMPLES", "CostEstimator", "UnitCost"]
 
 SHRINKAGE_TRACES = 2.0  # of the batch's mean that a question's own count against
 RELEARN_GROWTH = 1.05  # of the traces seen, after which the ledger holds the new mean
 MIN_SAMPLES = 16  # traces, to know what traces cost
 Z = 3.09  # one in a thousand
+
+
+class UnitCost:
+    """Costs of a budget that counts traces: one each, known beforehand, so that the budget alone admits launches."""
+
+    def can_launch(self) -> bool:
+        """Whether one more trace may be launched: as far as its cost is concerned, always."""
+        return True
+
+    def reserve(self, question: str) -> int:
+        """Hold what a trace of this question costs; the amount."""
+        return 1
+
+    def settle(self, question: str, held: int, cost: int) -> None:
+        """A trace for which ``held`` was held has cost ``cost``."""
+
+    def release(self, held: int) -> None:
+        """A trace for which ``held`` was held will never be paid for."""
+
+    def learn(self, question: str, cost: int) -> None:
+        """See what a trace cost."""
+
+    def forget(self, question: str) -> None:
+        """No more traces of this question will come."""
+
+    def expected(self, question: str) -> int:
+        """The tokens' cost to expect of a trace of this question: they cost nothing."""
+        return 0
 
 
 class CostEstimator:

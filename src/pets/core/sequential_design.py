@@ -171,7 +171,8 @@ class SequentialDesign:
         if A == 0 or waves == 1:
             return here
         end = cost[:, :-1].argmin(axis=2)[:, :, None]
-        best = np.stack([np.take_along_axis(part[:, :-1], end, axis=2)[:, :, 0] for part in (cost, votes)], axis=2)
+        least = np.take_along_axis(cost[:, :-1], end, axis=2), np.take_along_axis(votes[:, :-1], end, axis=2)
+        best = np.concatenate(least, axis=2)
         for w in range(1, waves):
             go_on = best[:, w - 1, :1] < here[:, w - 1, :1]
             here[:, w] = np.where(go_on, best[:, w - 1], here[:, w - 1])

@@ -237,8 +237,10 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
         for state, look in group.looks(np.zeros(1), 1, range(1, group.design.T + 1)):
             plan[state.tally] = [0] * state.questions
             reach, sizes = state.within_reach(look.ends)
-            for slope, end in _envelope(sizes.tolist(), look.cost[reach, 0].tolist()):
-                steps.append((-slope, len(steps), state.tally, end))
+            steps += [
+                (-slope, len(steps) + place, state.tally, end)
+                for place, (slope, end) in enumerate(_envelope(sizes.tolist(), look.cost[reach, 0].tolist()))
+            ]
     left = wave.budget
     for _, _, tally, end in sorted(steps):
         grants = plan[tally]
@@ -253,21 +255,22 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
     return _filled(plan, left, wave.cap)
 
 
-def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> Iterator[tuple[float, int]]:
+def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> list[tuple[float, int]]:
     """The lower convex envelope of doubt over size, step by step: doubt lost a trace, falling, and the size reached."""
     hull: list[tuple[int, float]] = []
+    slopes: list[float] = []  # from each point of the hull to the next
     for size, doubt in zip(sizes, doubts, strict=True):
-        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-2], (size, doubt)):
+        while slopes and slopes[-1] <= (hull[-2][1] - doubt) / (size - hull[-2][0]):
             hull.pop()
+            slopes.pop()
+        if hull:
+            slopes.append((hull[-1][1] - doubt) / (size - hull[-1][0]))
         hull.append((size, doubt))
-    for before, after in pairwise(hull):
-        if (slope := _slope(before, after)) * (after[0] - before[0]) > SMALLEST_GAIN * before[1]:
-            yield slope, after[0]
-
-
-def _slope(before: tuple[int, float], after: tuple[int, float]) -> float:
-    """Doubt lost a trace."""
-    return (before[1] - after[1]) / (after[0] - before[0])
+    return [
+        (slope, after[0])
+        for slope, (before, after) in zip(slopes, pairwise(hull), strict=True)
+        if slope * (after[0] - before[0]) > SMALLEST_GAIN * before[1]
+    ]
 
 
 def _filled(plan: Plan, left: int, cap: int | None) -> Plan:

@@ -6,7 +6,7 @@ each module.
 
 from pets.engine.budget import TokenPrice
 from pets.engine.config import RunConfig, RunOptions
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.progress import Snapshot, Solution
@@ -17,7 +17,6 @@ from pets.engine.run import Engine, solve
 __all__ = [
     "Answer",
     "Driver",
-    "DriverConfig",
     "Engine",
     "Fetcher",
     "Ledger",

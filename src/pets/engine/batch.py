@@ -9,14 +9,15 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
 from pets.engine.budget import TokenPrice, price_of
 from pets.engine.config import RunConfig
 from pets.engine.endpoints import Endpoint
-from pets.engine.fetch import Batch, Fetcher, Receiver, TokenEstimator, fault_name, may_have_sampled
+from pets.engine.fetch import Batch, Fetcher, Receiver, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
-from pets.errors import BusyError, InputError, JobLeftError, RefusedError, ReplyError, SamplerError
+from pets.errors import InputError, JobLeftError, RefusedError, SamplerError
 from pets.openai.batch import BatchJob, NotExecutedError
 from pets.openai.refusals import FieldsRefusedError
 from pets.registry import spec_of
@@ -119,12 +120,17 @@ def _ranges(numbers: Sequence[int]) -> Iterator[range]:
 class JobLedger(RunLedger):
     """A run's store for launches that jobs answer: they stay in it until they are settled, whatever ends the run.
 
-    ``known`` launches are in the store already.
+    ``samplers`` hand in the jobs, and await those that the store holds; ``known`` launches are in the store already.
     """
 
-    def __init__(self, run: Run, known: Iterable[Launch] = ()) -> None:
+    def __init__(self, run: Run, samplers: Sequence[BatchSampler], known: Iterable[Launch] = ()) -> None:
         super().__init__(run)
-        self._known = set(known)
+        self._samplers, self._known = samplers, set(known)
+
+    async def __aenter__(self) -> Self:
+        for sampler in self._samplers:
+            sampler.begin(self, self._run.jobs())
+        return await super().__aenter__()
 
     async def open(self, batch: Batch) -> None:
         """As :meth:`Ledger.open`; what is in the store is not written again."""
@@ -200,24 +206,22 @@ class BatchFetcher(Fetcher):
 
     async def _try(self, batch: Batch, receiver: Receiver) -> list[Batch]:
         """One request to its reply; what is to be asked for again."""
-        self._opening += 1
-        try:
-            opened = await receiver.open(batch)
-        finally:
-            self._opening -= 1
-        if not opened:
+        endpoint = self._endpoint(batch)
+        outcome = await self.attempt(endpoint, batch, receiver)
+        if outcome is None:
             await receiver.fail(batch, None, charged=False)
             return []
-        begun, endpoint = asyncio.get_running_loop().time(), self._endpoint(batch)
+        if isinstance(outcome, SamplerError):
+            return await self._failed(batch, outcome, receiver)
+        return await self._received(batch, outcome, receiver, endpoint.number)
+
+    async def _open(self, batch: Batch, receiver: Receiver) -> bool:
+        """Have an attempt paid for; a job waits for all that are about to be."""
+        self._opening += 1
         try:
-            completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
-        except (RefusedError, BusyError, ReplyError) as error:
-            return await self._failed(batch, error, receiver)
-        except BaseException:
-            receiver.abandon(batch)
-            raise
-        seconds = asyncio.get_running_loop().time() - begun
-        return await self._received(batch, completions, receiver, endpoint.number, seconds)
+            return await receiver.open(batch)
+        finally:
+            self._opening -= 1
 
     def _endpoint(self, batch: Batch) -> Endpoint:
         """Where a request goes: to the provider whose job holds it, else to one that takes its launches."""
@@ -226,20 +230,17 @@ class BatchFetcher(Fetcher):
         return next(awaiting, None) or self.pool.takers(batch.turn, batch.attempt)[0]
 
     async def _received(
-        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, endpoint: int, seconds: float
+        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, endpoint: int
     ) -> list[Batch]:
-        if untold := sum(map(TokenEstimator.needs_estimate, completions)):
-            self.faults["tokens estimated"] += untold
-        counted = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
         self._receiving += 1
         try:
-            await receiver.receive(batch, counted, endpoint, seconds)
+            await receiver.receive(batch, completions, endpoint, batch.seconds)
         finally:
             self._receiving -= 1
-        if len(counted) == batch.size:
+        if len(completions) == batch.size:
             return []
         self.faults["fewer choices"] += 1
-        return [batch.part(len(counted), batch.size - len(counted))]
+        return [batch.part(len(completions), batch.size - len(completions))]
 
     async def _failed(self, batch: Batch, error: SamplerError, receiver: Receiver) -> list[Batch]:
         """Settle a request that brought nothing: charged where it may have been sampled, else tried again."""

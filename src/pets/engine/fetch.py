@@ -81,7 +81,8 @@ class Batch:
     """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
 
     ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
-    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out. Of the traces that came,
+    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out,
+    ``context`` what the ledger is to know of whoever pays. Of the traces that came,
     ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows;
     ``surplus`` came unasked.
     ``position`` is that of its question among all; ``attempt`` models would not take it. ``lost_cost`` is what the
@@ -100,6 +101,7 @@ class Batch:
     lost_cost: int = 0
     refused_n: int = 0
     owner: Any = None
+    context: object = None
     entry: Any = None
     estimated: int = 0
     claimed_more: int = 0
@@ -297,16 +299,11 @@ class Fetcher:
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """One trace beside those of questions, tried once; whoever asks has paid for it."""
-        endpoint = await self.pool.pick()
-        clock = asyncio.get_running_loop().time
-        entry, tokens = endpoint.begin(1, clock()), None
-        try:
-            traces = await endpoint.sampler.sample(prompt, 1, seed, sampling)
-            (completion, *_) = self._lengths.counted(traces, prompt, sampling.token_limit)
-            tokens = (completion.tokens or 0) + (completion.prompt_tokens or 0)
-            return completion
-        finally:
-            endpoint.end(1, entry, tokens, clock())
+        outcome = await self.attempt(await self.pool.pick(), Batch("", 0, 1, prompt, seed, sampling))
+        if isinstance(outcome, SamplerError):
+            raise outcome
+        assert outcome
+        return outcome[0]
 
     async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
         last: Endpoint | None = None
@@ -323,7 +320,7 @@ class Fetcher:
             if batch.size > (max_n := endpoint.max_n_for(batch.prompt.sender, clock())):
                 return await self._fetch_parts(batch, max_n, receiver)
             begun = clock()
-            outcome = await self._request(endpoint, batch, receiver)
+            outcome = await self.attempt(endpoint, batch, receiver)
             if outcome is None:
                 if batch.size == 1:
                     return await receiver.fail(batch, None, charged=False)
@@ -373,17 +370,18 @@ class Fetcher:
         except TimeoutError:
             return None
 
-    async def _request(
-        self, endpoint: Endpoint, batch: Batch, receiver: Receiver
+    async def attempt(
+        self, endpoint: Endpoint, batch: Batch, receiver: Receiver | None = None
     ) -> list[Completion] | SamplerError | None:
-        """What came, or what went wrong in a way that may pass or concerns this request alone.
+        """One attempt: what came, or what went wrong in a way that may pass or concerns this request alone.
 
-        ``None`` where it cannot be paid for. Its place at the endpoint is taken first: others pick theirs meanwhile.
+        ``None`` where it cannot be paid for; without a ``receiver`` it is. Its place at the endpoint is taken first:
+        others pick theirs meanwhile.
         """
         clock = asyncio.get_running_loop().time
         entry, tokens, out, sent = endpoint.begin(batch.size, clock()), None, False, math.inf
         try:
-            if not await receiver.open(batch):
+            if receiver is not None and not await self._open(batch, receiver):
                 return None
             out, sent = True, clock()
             completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
@@ -401,12 +399,16 @@ class Fetcher:
         except (RefusedError, BusyError, ReplyError) as error:
             return error
         except BaseException:  # cancelled, or an error that ends the run
-            if out:
+            if out and receiver is not None:
                 receiver.abandon(batch)
             raise
         finally:
             batch.seconds = max(0.0, clock() - sent)
             endpoint.end(batch.size, entry, tokens, clock())
+
+    async def _open(self, batch: Batch, receiver: Receiver) -> bool:
+        """Have an attempt paid for."""
+        return await receiver.open(batch)
 
     async def _fetch_parts(self, batch: Batch, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pets.engine.fetch import Batch
+from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.store import Run, RunSettings, StoredTrace
@@ -24,8 +25,17 @@ __all__ = ["Ledger", "RunLedger"]
 class Ledger:
     """Where attempts are written down; this one keeps nothing: the allocator's budget is all there is to keep.
 
-    ``admit``, ``open``, ``close`` and ``drop`` return when what they wrote is durable.
+    ``admit``, ``open``, ``close`` and ``drop`` return when what they wrote is durable. ``async with ledger:`` while a
+    driver runs.
     """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give back what is held for attempts that are not in flight."""
 
     async def admit(self, problem: Problem) -> None:
         """A question arrived; traces of it will follow."""
@@ -104,20 +114,25 @@ class RunLedger(Ledger):
         self._charged: set[Launch] = set()  # those of them that have lost an attempt
         self._next: _Transaction | None = None
         self._writer: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "pets-ledger")
+        self._thread: ThreadPoolExecutor | None = None
 
     async def __aenter__(self) -> Self:
+        self._thread = ThreadPoolExecutor(1, "pets-ledger")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._give_back()
+        self._opened.clear()
+        self._charged.clear()
         try:
             if self._writer is not None:
                 await asyncio.wait([self._writer])
         finally:  # also when cancelled: nobody writes beside the thread
-            self._thread.shutdown()
+            thread, self._thread = self._thread, None
+            assert thread is not None
+            thread.shutdown()
 
     def _give_back(self) -> None:
         """What is held for attempts that are not out."""
@@ -212,9 +227,12 @@ class RunLedger(Ledger):
         loop = asyncio.get_running_loop()
         while (transaction := self._next) is not None:
             self._next = None
-            done = loop.run_in_executor(self._thread, transaction.write, self._run)
-            await asyncio.wait([done])
-            if (error := done.exception()) is not None:
+            error: BaseException | None = StateError("the run has ended: nothing more is written.")
+            if self._thread is not None:
+                done = loop.run_in_executor(self._thread, transaction.write, self._run)
+                await asyncio.wait([done])
+                error = done.exception()
+            if error is not None:
                 transaction.durable.set_exception(error)  # whoever waits hears of it
                 transaction.durable.exception()  # heard, also if every waiter is gone
                 continue

@@ -15,6 +15,7 @@ the others turn out to say. Where they end, and where a policy knows no waves, f
 L traces left, and k at the very end, which takes k log(c / k) longer than all at once.
 """
 
+import asyncio
 import math
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -22,14 +23,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pets.core.cost import MIN_SAMPLES, CostEstimator, UnitCost
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.sequential_design import Mixture, SequentialDesign
 from pets.core.waves import ENDS, HORIZONS
+from pets.engine.arrivals import Wiring
+from pets.engine.reading import TraceReading
 
 Floats = NDArray[np.float64]
 
-__all__ = ["Pace", "WaveClock", "pace_of"]
+__all__ = ["Pace", "Pacing", "WaveClock", "pace_of"]
 
 PATIENCE = 2.0
 SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
@@ -39,6 +43,7 @@ MOST_LEFT_PER_IN_FLIGHT = 8.0  # traces left for each in flight, at the end of a
 QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
 ENOUGH_WAVES = 12  # nearly as good as a look after every trace
 PRICES = np.geomspace(0.3, 1e-5, 24)  # of a trace, in doubt
+NO_LIMIT = 1 << 30  # traces
 STRAGGLERS_SHARE = 0.125  # of a wave, at most, that the next one may begin without
 
 
@@ -224,3 +229,82 @@ class WaveClock:
             return None
         usual = sum(self.durations) / len(self.durations)
         return max(0.0, self.begun_at + usual - now) + usual * waves_left
+
+
+class Pacing:
+    """How many traces may be in flight, and when the next wave begins."""
+
+    def __init__(self, pace: Pace, wiring: Wiring, costs: CostEstimator | UnitCost, reading: TraceReading) -> None:
+        self.clock = WaveClock()
+        self.in_flight = wiring.in_flight
+        self._pace, self._wiring, self._costs, self._reading = pace, wiring, costs, reading
+        self._allocator = wiring.allocator
+        self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
+        self._used_up = False  # what the last wave left was spent, too
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The run begins, with launches of an earlier process in flight."""
+        self.clock.begin(asyncio.get_running_loop().time(), 0)
+        self.clock.launched(self.in_flight.total)
+
+    def close(self) -> None:
+        """The run is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def room(self) -> int:
+        """How many more traces may be launched now."""
+        in_flight, first = self.in_flight.total, self._wiring.stops.first_traces
+        # Traces that are held tell the policy nothing: it would be asked as blindly one by one.
+        room = (self._pace.concurrency if self._reading.holds_traces else self._limit()) - in_flight
+        return room if first is None or first.passed else min(room, first.room(in_flight))
+
+    def _limit(self) -> int:
+        budget = self._allocator.budget
+        if isinstance(self._costs, CostEstimator) and budget.settled < MIN_SAMPLES:
+            return self._pace.concurrency
+        return self._pace.limit(budget.expected + self.in_flight.total)
+
+    def asked(self, launches: int) -> None:
+        """Launches were asked for: keep time of the wave under way, and in the ledger which one that is."""
+        if not self._pace.waves:
+            return
+        wave = (self._allocator.wave, self._allocator.waves_left)
+        if launches and wave != self._wave:
+            self._wave = wave
+            self.clock.begin(asyncio.get_running_loop().time(), self.in_flight.total)
+            self._wiring.ledger.begin_wave(self._allocator.wave)
+        self.clock.launched(launches)
+
+    def back(self, question: str) -> None:
+        """A trace of a question came back, or will not come."""
+        self.in_flight.back(question)
+        if self._pace.waves:
+            self.clock.back(asyncio.get_running_loop().time(), self.in_flight.total)
+
+    def next_wave(self) -> bool:
+        """Begin the next wave without the last traces of this one, once it does not pay to wait for them.
+
+        What is left after the last wave is spent in one more.
+        """
+        allocator, in_flight, held = self._allocator, self.in_flight.total, self._reading.holds_traces
+        if not self._pace.waves or not self._costs.can_launch() or not allocator.budget.expected:
+            return False
+        if in_flight and not held:
+            return allocator.waves_left > 0 and self._leave_stragglers()
+        if allocator.waves_left:  # traces that are held tell the policy nothing, and wait for more
+            return allocator.next_wave()
+        if in_flight or self._used_up:
+            return False
+        self._used_up = True
+        return allocator.next_wave(extra=True)
+
+    def _leave_stragglers(self) -> bool:
+        loop, until = asyncio.get_running_loop(), self.clock.waits_until(self.in_flight.total)
+        if loop.time() >= until:
+            return self._allocator.next_wave()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if until == math.inf else loop.call_at(until, self._wiring.wake)
+        return False

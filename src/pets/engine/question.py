@@ -254,7 +254,7 @@ class OpenQuestion:
 
     With ``keep_traces`` every trace is kept, else the totals alone. ``kind`` is the confidence by which a trace is
     sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the question
-    nor its answer type says.
+    nor its answer type says. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
     """
 
     def __init__(
@@ -268,20 +268,20 @@ class OpenQuestion:
         price: Currency | None = None,
         totals: QuestionTotals | None = None,
         keep_traces: bool = False,
-        submission: Any = None,
+        payer: str = "",
+        reader: TraceReader | None = None,
     ) -> None:
         self.problem, self.position, self.kind, self.price = problem, position, kind, price
         self.options = problem.options or answer_type.options or options
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
         self.raw: dict[int, Mapping[str, Any]] = {}
-        """Choices as the server gave them, by launch, for whoever passes them on."""
-        self.submission = submission  # the driver's, where somebody waits for this question alone
-        self.in_flight = 0  # launches that have not come back
+        """Choices as the server gave them, by launch, where every trace is kept."""
+        self.payer = payer
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._merges: list[tuple[str, str]] = []
         self._joined: dict[str, str] = {}  # forms that a model has put into a class, with its name
-        self._reader: TraceReader | None = None if submission is None else submission.reader
+        self._reader = reader
         self.read_as(answer_type)
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
@@ -370,6 +370,11 @@ class OpenQuestion:
             self.label(form)
         self.pop_merges()  # nobody has been told their names yet
         return {form: self.label(form) for form in listed}
+
+    def keep_raw(self, first: int, completions: Iterable[Completion]) -> None:
+        """Keep choices as the server gave them, of launches from number ``first`` on, where traces are kept."""
+        if self.traces is not None:
+            self.raw.update((n, c.raw) for n, c in enumerate(completions, first) if c.raw is not None)
 
     def add(self, trace: StoredTrace) -> None:
         """Count a trace that came back, or failed."""

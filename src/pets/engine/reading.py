@@ -7,28 +7,47 @@ clock's, so that a busy machine loses no votes.
 
 import asyncio
 import ctypes
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType
+from pets.engine.arrivals import Wiring
+from pets.engine.judging import Judging
 from pets.engine.question import UNREAD, OpenQuestion
-from pets.prompts import is_cut
+from pets.prompts import TokenAlternatives, is_cut
+from pets.registry import spec_of
 from pets.samplers import Completion
+from pets.store import StoredTrace
+from pets.types import SoftVote
 
-__all__ = ["LONG_READ_CHARS", "QUICK_QUESTION_S", "ReadingThreads", "read_again"]
+__all__ = [
+    "LONG_READ_CHARS",
+    "QUICK_QUESTION_S",
+    "ReadingThreads",
+    "TraceReading",
+    "TypeChoice",
+    "read_again",
+    "soft_vote",
+]
 
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 LOOK_S = 0.1  # between two looks at a reading's processor time
 LAST_READING_S = 1.0  # by the clock, that readings have once the run is to end
 CLOCK_PER_CPU = 20.0  # seconds by the clock for one of processor time, where the system does not tell a thread's
+
+SURE = 0.95  # of a token that leaves nothing to decide
+SMALLEST_SHARE = 5e-4  # of a token that is kept
 
 T = TypeVar("T")
 
@@ -37,8 +56,8 @@ class ReadingThreads:
     """Reads the answers of traces and finds out which of them are the same.
 
     Long texts, and those of types that do not say that they read at once, are read in one thread and answers compared
-    in others, a text or a pair at a time. Every question has one of these waiting at most, and so has every payer, so
-    they take turns, however much one of them has.
+    in others, a text or a pair at a time. At most one job per question and per payer is queued, so no payer can starve
+    the others.
     """
 
     def __init__(self) -> None:
@@ -97,7 +116,7 @@ class ReadingThreads:
             return form.result()
 
     async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
-        """As :data:`~pets.engine.question.Compare`; what takes long, and a question that has, waits for its likes."""
+        """As :data:`~pets.engine.question.Compare`; slow comparisons go to a second thread."""
         answer_type, seconds = question.answer_type, 0.0
         if question.compared_seconds < QUICK_QUESTION_S:
             same, seconds = await self._timed("comparing", question, answer_type.same_soon, first, second)
@@ -122,13 +141,161 @@ class ReadingThreads:
 
     def _turn(self, thread: str, question: OpenQuestion) -> asyncio.Lock:
         """Of each payer one piece of work waits for a thread at a time."""
-        payer = "" if question.submission is None else question.submission.payer
-        return self._turns.setdefault((thread, payer), asyncio.Lock())
+        return self._turns.setdefault((thread, question.payer), asyncio.Lock())
 
     def _worker(self, thread: str) -> "_Worker":
         if thread not in self._threads:
             self._threads[thread] = _Worker(f"pets-{thread}")
         return self._threads[thread]
+
+
+class TypeChoice:
+    """Chooses how questions that name no answer type are read, from the first ``traces`` that were not cut.
+
+    None of their traces is counted before. ``on_choice`` hears what was chosen.
+    """
+
+    def __init__(self, traces: float, on_choice: Callable[[ChosenType], None] = lambda chosen: None) -> None:
+        self.held: list[tuple[OpenQuestion, Completion]] = []
+        """Traces that wait for the choice."""
+        self.made = asyncio.Event()
+        self._traces, self._on_choice = traces, on_choice
+
+    def choose(self, *, last: bool) -> AnswerType | None:
+        """The type that the traces held speak for; ``None`` waits for more, unless no more can come."""
+        texts = [completion.text for _, completion in self.held if not is_cut(completion.finish)]
+        if not last and len(texts) < self._traces:
+            return None
+        chosen = choose_type(texts)
+        self._on_choice(chosen)
+        return Auto(chosen.name).settled("")
+
+
+class TraceReading:
+    """Reads what traces say, and by what they vote: in threads, with a judge, by a type that the first ones choose.
+
+    ``judging`` asks a model which answers are the same. ``soft_temperature`` is that of the sampling where votes are
+    soft.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        *,
+        choice: TypeChoice | None = None,
+        judging: Judging | None = None,
+        soft_temperature: float | None = None,
+    ) -> None:
+        self._wiring, self._choice, self._judging = wiring, choice, judging
+        self._soft_temperature = soft_temperature
+        self._threads = ReadingThreads()
+
+    async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
+        """The form of each trace; the traces are put at what they cost with their judgements."""
+        if question.answer_type.chosen_from_traces and self._choice is not None:
+            await self._await_choice(self._choice, question, completions)
+        forms = await self._threads.read(question, completions)
+        if question.answer_type.asks_model and self._judging is not None:
+            forms = await self._judging.join(question, completions, forms)
+        return forms
+
+    def with_soft_votes(
+        self, question: OpenQuestion, traces: list[StoredTrace], completions: Sequence[Completion]
+    ) -> list[StoredTrace]:
+        """The traces with what each might have said, where votes are soft and its log-probabilities tell."""
+        temperature, answer_type = self._soft_temperature, question.answer_type
+        if temperature is None:
+            return traces
+        return [
+            trace
+            if trace.answer is None
+            else replace(trace, soft=soft_vote(completion.alternatives, trace.answer, answer_type, temperature))
+            for trace, completion in zip(traces, completions, strict=True)
+        ]
+
+    @property
+    def holds_traces(self) -> bool:
+        """Whether traces wait for an answer type to be chosen."""
+        return self._choice is not None and bool(self._choice.held)
+
+    def choose_from_last(self) -> None:
+        """Have a type chosen by the traces held where no more can come."""
+        choice = self._choice
+        if choice is not None and choice.held and len(choice.held) >= self._wiring.in_flight.total:
+            self._choose(choice, last=True)
+
+    async def _await_choice(
+        self, choice: TypeChoice, question: OpenQuestion, completions: Sequence[Completion]
+    ) -> None:
+        if not choice.made.is_set():
+            choice.held += [(question, completion) for completion in completions]
+            self._choose(choice, last=False)
+            self._wiring.wake()  # the last ones that can come decide
+            await choice.made.wait()
+        if self._wiring.questions.chosen_type is not None:
+            await self._wiring.ledger.choose(spec_of(self._wiring.questions.chosen_type) or "")
+
+    def _choose(self, choice: TypeChoice, *, last: bool) -> None:
+        """Have a type chosen by the traces held; at the ``last`` without a choice questions keep their own."""
+        chosen = choice.choose(last=last)
+        if chosen is None and not last:
+            return
+        if chosen is not None:
+            self._wiring.questions.read_as(chosen)
+            for question, _ in choice.held:
+                if question.answer_type.chosen_from_traces:
+                    question.read_as(chosen)
+        choice.held = []
+        choice.made.set()
+
+    def end_soon(self) -> None:
+        """The run is to end: what is still being read a second later is given up."""
+        self._threads.end_soon()
+
+    def close(self) -> None:
+        """Give back the threads; twice does no harm."""
+        self._threads.close()
+
+
+def soft_vote(
+    alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float
+) -> SoftVote | None:
+    """What a trace with the answer ``form`` might have said at its deciding token; ``None`` where none is known.
+
+    The deciding token is the first that was not sure from what stands before it, or that spells the answer: all traces
+    of a question have it in common, up to words that they share. Servers report probabilities before the temperature
+    is applied (vLLM, llama.cpp), so it is applied here.
+
+    >>> from pets.answers.choice import Choice
+    >>> logprobs = {" B": math.log(0.6), " C": math.log(0.3), " Both": math.log(0.1)}
+    >>> soft_vote([TokenAlternatives(" B", logprobs)], "B", Choice(), temperature=1.0)
+    SoftVote(token='B', shares=(('B', 0.6), ('C', 0.3), ('', 0.1)))
+    """
+    if temperature <= 0.0 or answer_type.merges:
+        return None
+    for token, logprobs in alternatives:
+        finite = {word: value for word, value in logprobs.items() if math.isfinite(value)}
+        if len(finite) < 2:
+            continue
+        top = max(finite.values())
+        weights = {word: math.exp((value - top) / temperature) for word, value in finite.items()}
+        total = math.fsum(weights.values())
+        spelled = _spelled(answer_type, token)
+        if 1.0 / total >= SURE and spelled != form:
+            continue
+        shares: dict[str, float] = {}
+        for word, weight in weights.items():
+            answer = _spelled(answer_type, word)
+            shares[answer] = shares.get(answer, 0.0) + weight / total
+        kept = {word: round(share, 4) for word, share in shares.items() if share > SMALLEST_SHARE or word == spelled}
+        return SoftVote(spelled, tuple(sorted(kept.items(), key=lambda item: -item[1])))
+    return None
+
+
+@lru_cache(maxsize=1 << 16)
+def _spelled(answer_type: AnswerType, token: str) -> str:
+    """The answer that a token spells by itself; empty where it is none."""
+    return answer_type.canonical(token) or ""
 
 
 def read_again(answer_type: AnswerType, text: str) -> str | None:

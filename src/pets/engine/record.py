@@ -21,9 +21,13 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally, majority
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.arrivals import Asking, StreamArrivals, Wiring
+from pets.engine.assemble import assemble
+from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
+from pets.engine.pacing import Pace
 from pets.engine.question import OpenQuestion, answer_type_of
+from pets.engine.questions import OpenQuestions
 from pets.errors import InputError, PetsError, PoolError
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
@@ -135,23 +139,29 @@ async def record(
         writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
         several = [samplers] if isinstance(samplers, Sampler) else samplers
         fetcher = Fetcher(several, tries=tries, max_n=MAX_CHOICES, rpm=rpm, tpm=tpm, seed=recording.seed)
-        driver = Driver(
-            # Attempts that are charged and lost are made up for: nobody set a limit.
-            Allocator(_Every(recording.traces), Budget(max(1, len(waiting)) * recording.traces * tries)),
+        # Attempts that are charged and lost are made up for: nobody set a limit.
+        budget = Budget(max(1, len(waiting)) * recording.traces * tries)
+
+        def arrivals(wiring: Wiring) -> StreamArrivals:
+            return StreamArrivals(
+                wiring,
+                Asking(recording.sampling, Seeds(recording.seed, cap=max(4096, recording.traces))),
+                open_questions=recording.open_questions,
+                positions={problem.id: place for place, problem in waiting},
+                seen=set(),
+                on_answer=lambda answer, question: writer.write(question, driver),
+            )
+
+        driver = assemble(
+            Allocator(_Every(recording.traces), budget),
             fetcher,
-            DriverConfig(
-                sampling=recording.sampling,
-                seeds=Seeds(recording.seed, cap=max(4096, recording.traces)),
-                concurrency=recording.open_questions * min(MAX_CHOICES, recording.traces),
-                answer=Recorded(),  # texts are read when the question is whole
-                keep_traces=True,
-            ),
-            positions={problem.id: place for place, problem in waiting},
-            on_close=lambda question: writer.write(question, driver),
+            OpenQuestions(answer=Recorded(), keep_traces=True),  # texts are read when the question is whole
+            arrivals,
+            Pace(recording.open_questions * min(MAX_CHOICES, recording.traces)),
         )
         on_progress(writer.done, writer.total)
         if waiting:
-            await driver.run(_arriving(waiting), recording.open_questions)
+            await driver.run(_arriving(waiting))
         if writer.failure is not None:
             raise writer.failure
         return writer.done - (len(numbered) - len(waiting))
@@ -173,12 +183,15 @@ class _Writer:
     on_progress: Callable[[int, int], None]
     failure: PetsError | None = None
 
-    def write(self, question: OpenQuestion, driver: Driver) -> None:
+    def write(self, question: OpenQuestion | None, driver: Driver) -> None:
+        """Write a question that is over; one that was not asked has failed already."""
+        if question is None:
+            return
         traces = [trace for _, trace in sorted((question.traces or {}).items()) if trace.error is None]
         if len(traces) < self.recording.traces:
             cut_short = PoolError(f"question {question.id!r} was cut short.")
-            self.failure = self.failure or driver.failures.get(question.id) or cut_short
-            driver.stop_intake()  # the others that are open are paid for in part
+            self.failure = self.failure or driver.stops.failures.get(question.id) or cut_short
+            driver.arrivals.stop()  # the others that are open are paid for in part
             return
         estimated = driver.fetcher.faults["tokens estimated"] > 0
         try:

@@ -11,20 +11,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from pets.answers.auto import Auto, ChosenType, choose_type
-from pets.answers.base import AnswerType
+from pets.answers.auto import ChosenType
 from pets.answers.judge import Judge
 from pets.arguments import checked
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.cost import CostEstimator
-from pets.engine.batch import BatchFetcher, JobLedger, batch_samplers, batched, launches_in_jobs
+from pets.core.cost import CostEstimator, UnitCost
+from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.assemble import assemble
+from pets.engine.batch import BatchFetcher, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
 from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
-from pets.engine.first_traces import FEWEST_TRACES, FirstTraces
 from pets.engine.judging import Judging, judge_of
-from pets.engine.ledger import RunLedger
+from pets.engine.ledger import Ledger, RunLedger
 from pets.engine.models import (
     Endpoints,
     Keys,
@@ -35,8 +34,9 @@ from pets.engine.models import (
 )
 from pets.engine.pacing import Pace
 from pets.engine.progress import Snapshot, Solution, TargetMonitor, expected_of, expected_so_far
-from pets.engine.question import UNREAD, Answer, OpenQuestion, answer_type_of
-from pets.engine.reading import read_again
+from pets.engine.question import UNREAD, Answer, answer_type_of
+from pets.engine.questions import OpenQuestions
+from pets.engine.reading import TypeChoice, read_again
 from pets.engine.resume import (
     LOST,
     adopt_run,
@@ -59,12 +59,12 @@ from pets.engine.resume import (
     traces_to_pace,
 )
 from pets.engine.sources import Samplers, source_name, sources_of
+from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.errors import InputError, JobLeftError, SamplerError, StateError
 from pets.openai.batch import BatchJob
-from pets.prompts import is_cut
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
-from pets.samplers import Completion, Prompt, Sampler
+from pets.samplers import Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, RunSummary, Store, StoredTrace
 from pets.types import Launch
@@ -88,21 +88,14 @@ class Session:
         """Whether the same call again goes on with the stored run, and neither begins another nor adds to it."""
         self._samplers, self._store, self._stack = samplers, store, AsyncExitStack()
 
-    def first_traces(self, budget: Budget, *, keep_going: bool, choosing: bool, alone: bool = True) -> FirstTraces:
-        """The traces that are read before more go out; half of them choose how answers are read, if nobody says."""
-        first = FirstTraces.of(budget, keep_going=keep_going, fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES)
-        first.alone = alone
+    def type_choice(self, first: FirstTraces) -> TypeChoice:
+        """Half of a run's first traces choose how answers are read, if nobody says."""
 
-        def choose(traces: Sequence[tuple[OpenQuestion, Completion]], last: bool) -> AnswerType | None:
-            texts = [completion.text for _, completion in traces if not is_cut(completion.finish)]
-            if not last and len(texts) < max(FEWEST_TRACES, first.size / 2):
-                return None
-            self.chosen = choose_type(texts)
-            self.on_choice(self.chosen)
-            return Auto(self.chosen.name).settled("")
+        def note(chosen: ChosenType) -> None:
+            self.chosen = chosen
+            self.on_choice(chosen)
 
-        first.choose = choose
-        return first
+        return TypeChoice(max(FEWEST_TRACES, first.size / 2), note)
 
     def judging(self, fetcher: Fetcher, judge: Judge | None, model: str) -> Judging:
         """Asks the run's own servers, or the one that the judge names: without a key, which is for the run's own."""
@@ -322,6 +315,7 @@ class Engine(Session):
         self._price = price_in_money(config, settings.model)
         self._kind = config.kind
         self._driver: Driver | None = None
+        self._ledger = Ledger()
         self._set_pace()
         self._begun_at = 0.0
         self._told_before = 0
@@ -346,21 +340,18 @@ class Engine(Session):
         """
         driver = self._driver or self._start()
         driver.check_ready()
-        driver.draining = drain
+        driver.stops.drain(on=drain)
         if self.origin == "finished":
             return self.solution()
         self._begun_at, self._told_before = asyncio.get_running_loop().time(), driver.allocator.told
         over = False
         try:
-            if self.stored_run is None:
-                await driver.run(self.problems)
-            else:
-                async with self._ledger(self.stored_run, driver) as ledger:
-                    driver.ledger = ledger
-                    await driver.run(self.problems)
+            async with self._ledger:
+                await driver.run()
             over = self._over(driver)
         except JobLeftError as error:
-            driver.draining, self.left = True, str(error)
+            driver.stops.drain()
+            self.left = str(error)
         finally:
             self._finalize(driver, over)
         return self.solution()
@@ -373,7 +364,7 @@ class Engine(Session):
     @property
     def abandoned(self) -> int:
         """Traces that were in flight when the run was broken off: charged."""
-        return 0 if self._driver is None else self._driver.abandoned
+        return 0 if self._driver is None else self._driver.settlement.abandoned
 
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""
@@ -386,10 +377,11 @@ class Engine(Session):
         if self.stored_run is not None:
             totals = stored_totals(self.stored_run.traces(), self._kind, self._price)
         else:
-            totals = ((p.id, driver.totals[p.id]) for p in self.problems if p.id in driver.totals)
+            kept = driver.questions.totals
+            totals = ((p.id, kept[p.id]) for p in self.problems if p.id in kept)
         config = self.config if self.chosen is None else self.config.settled(self.chosen.name)
         return answers(
-            self.problems, driver.allocator, totals, config, self._price, driver.failures, over=self._over(driver)
+            self.problems, driver.allocator, totals, config, self._price, driver.stops.failures, over=self._over(driver)
         )
 
     @property
@@ -408,7 +400,7 @@ class Engine(Session):
             questions=len(self.problems),
             traces=allocator.told,
             failed=self._failed,
-            in_flight=driver.in_flight,
+            in_flight=driver.pacing.in_flight.total,
             spent=spent,
             total=total,
             unit=unit,
@@ -418,7 +410,7 @@ class Engine(Session):
             wave=allocator.wave + 1 if self.pace.waves else 0,
             waves=max(self.pace.waves, allocator.wave + 1) if self.pace.waves else 0,
             points_given_up=self.points_given_up,
-            wave_seconds_left=driver.clock.seconds_left(now, allocator.waves_left),
+            wave_seconds_left=driver.pacing.clock.seconds_left(now, allocator.waves_left),
             faults=dict(self.faults + driver.fetcher.faults),
             outage=driver.fetcher.outage_state,
             expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
@@ -451,7 +443,7 @@ class Engine(Session):
 
     def _over(self, driver: Driver) -> bool:
         """Whether the run has come to its end, and was not stopped before."""
-        return self.origin == "finished" or driver.satisfied or not driver.draining
+        return self.origin == "finished" or driver.stops.target_met or not driver.stops.drained
 
     @property
     def _ids(self) -> list[str]:
@@ -470,45 +462,57 @@ class Engine(Session):
     def _start(self) -> Driver:
         """A new run, or the adopted past of an old one."""
         config = self.config
-        allocator = new_allocator(config, self.settings, self.problems, self.pace.waves)
-        fetcher = self._fetcher()
-        asking = DriverConfig(
-            sampling=config.drawn,
-            seeds=config.seeds(len(self.problems)),
-            concurrency=config.concurrency,
-            confidence=self._kind,
-            soft=config.soft,
+        allocator, fetcher = new_allocator(config, self.settings, self.problems, self.pace.waves), self._fetcher()
+        questions = OpenQuestions(
+            problems=self.problems,
             answer=config.answer,
-            system=config.system,
+            confidence=self._kind,
             price=self._price,
             keep_totals=self._store is None,
         )
-        target = config.target_consistency
-        driver = Driver(
-            allocator,
-            fetcher,
-            asking,
-            pace=self.pace,
-            monitor=None if target is None else TargetMonitor(target),
-            first_traces=self.first_traces(
-                allocator.budget,
-                keep_going=config.keep_going,
-                alone=not config.batch_api,
-                choosing=any(answer_type_of(problem, config.answer).chosen_from_traces for problem in self.problems),
-            ),
-            judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
-            on_trace=self._count,
+        choosing = any(answer_type_of(problem, config.answer).chosen_from_traces for problem in self.problems)
+        first = FirstTraces.of(
+            allocator.budget,
+            keep_going=config.keep_going,
+            fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES,
+            alone=not config.batch_api,
         )
+        awaited: list[tuple[str, range]] = []
         if self.stored_run is not None:
-            self._adopt(self.stored_run, driver)
-        driver.estimator = self._estimator(allocator)  # refuses a budget that pays for no trace: then there is no run
-        if driver.estimator is not None:
-            reserve = driver.estimator.reserve
-            driver.resumed = [(id, numbers, [reserve(id) for _ in numbers]) for id, numbers, _ in driver.resumed]
+            awaited = self._adopt(self.stored_run, allocator, fetcher, questions, first)
+        costs = self._costs(allocator)  # refuses a budget that pays for no trace: then there is no run
         if self.stored_run is None and self._store is not None:
             self.stored_run = self._store.create(
                 self.settings, self.problems, identity=self._identity, is_rival=self._is_rival
             )
+        if self.stored_run is not None:
+            self._ledger = self._run_ledger(self.stored_run, allocator, awaited)
+        target = config.target_consistency
+        asking = Asking(config.drawn, config.seeds(len(self.problems)), config.system)
+        held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
+        driver = assemble(
+            allocator,
+            fetcher,
+            questions,
+            lambda wiring: ListArrivals(wiring, asking, held),
+            self.pace,
+            stops=StopRules(
+                allocator,
+                fetcher,
+                first_traces=first,
+                monitor=None if target is None else TargetMonitor(target),
+                ids=self._ids,
+                max_tokens=config.drawn.max_tokens,
+            ),
+            ledger=self._ledger,
+            costs=costs,
+            choice=self.type_choice(first),
+            judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
+            confidence=self._kind,
+            soft_temperature=config.drawn.temperature if config.soft else None,
+            tells_tokens=bool(config.drawn.top_logprobs),
+            on_trace=self._count,
+        )
         self._driver = driver
         return driver
 
@@ -524,17 +528,15 @@ class Engine(Session):
             self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=seed
         )
 
-    def _ledger(self, run: Run, driver: Driver) -> RunLedger:
+    def _run_ledger(self, run: Run, allocator: Allocator, awaited: Sequence[PendingLaunches]) -> RunLedger:
         if not self.config.batch_api:
             return RunLedger(run)
-        launches = [Launch(id, number) for id, numbers, _ in driver.resumed for number in numbers]
-        ledger = JobLedger(run, launches)
-        for sampler in batch_samplers(self._samplers):
-            sampler.begin(ledger, run.jobs())
-            sampler.wave = lambda: driver.allocator.wave
-        return ledger
+        samplers = batch_samplers(self._samplers)
+        for sampler in samplers:
+            sampler.wave = lambda: allocator.wave
+        return JobLedger(run, samplers, [Launch(id, number) for id, numbers in awaited for number in numbers])
 
-    def _settle_lost(self, run: Run, driver: Driver) -> tuple[list[Launch], bool]:
+    def _settle_lost(self, run: Run) -> tuple[list[PendingLaunches], bool]:
         """Launches without a trace: those in jobs are awaited, others cost nothing if they were never sent.
 
         Which ones are awaited, and whether all of the last wave was sent.
@@ -544,24 +546,27 @@ class Engine(Session):
                 run.write([], lost)
             return [], False
         positions = {id: place for place, id in enumerate(self._ids)}
-        requests, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, driver.config.seeds)
+        seeds = self.config.seeds(len(self.problems))
+        requests, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
         if never_sent:
             run.write([], [], cancelled=never_sent)
-        driver.resumed = [(id, numbers, [1] * len(numbers)) for id, numbers in requests]
-        return [Launch(id, number) for id, numbers in requests for number in numbers], not never_sent
+        return requests, not never_sent
 
-    def _adopt(self, run: Run, driver: Driver) -> None:
-        pending, whole_wave = self._settle_lost(run, driver)
+    def _adopt(
+        self, run: Run, allocator: Allocator, fetcher: Fetcher, questions: OpenQuestions, first: FirstTraces
+    ) -> list[PendingLaunches]:
+        """Take in all that was paid for; the launches that are awaited."""
+        awaited, whole_wave = self._settle_lost(run)
         self._read_again(run)
         for trace in run.traces(texts=False):
             self.lost += trace.error == LOST
             self._sum(trace)
-            driver.fetcher.remember(trace)
-        if driver.first_traces is not None:
-            driver.first_traces.count_stored(run, driver.answer_name(self.problems[0]))
+            fetcher.remember(trace)
+        first.count_stored(run, questions.type_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
-        labels = driver.labels_of(self.problems)
-        adopt_run(driver.allocator, run, labels, self._kind, pending, whole_wave=whole_wave)
+        pending = [Launch(id, number) for id, numbers in awaited for number in numbers]
+        adopt_run(allocator, run, questions.labels_of, self._kind, pending, whole_wave=whole_wave)
+        return awaited
 
     def _read_again(self, run: Run) -> None:
         """Read what took too long when it came back, where its text was kept."""
@@ -584,10 +589,10 @@ class Engine(Session):
         self.faults.update(driver.fetcher.faults)
         driver.fetcher.faults.clear()
 
-    def _estimator(self, allocator: Allocator) -> CostEstimator | None:
+    def _costs(self, allocator: Allocator) -> CostEstimator | UnitCost:
         budget = allocator.budget
         if budget.currency.flat:
-            return None
+            return UnitCost()
         worst = int(self.settings.more.get("worst", budget.currency.hold))
         estimator = CostEstimator(budget, worst, int(self.config.overshoot * budget.total))
         if self.stored_run is not None:

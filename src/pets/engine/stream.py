@@ -18,18 +18,23 @@ from typing import Any, Self
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.cost import CostEstimator
+from pets.core.cost import CostEstimator, UnitCost
 from pets.core.patterns import K0
 from pets.core.policy import Policy
+from pets.engine.arrivals import Asking, StreamArrivals, Wiring
+from pets.engine.assemble import assemble
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.engine.config import RunConfig
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import judge_of
-from pets.engine.ledger import RunLedger
+from pets.engine.ledger import Ledger, RunLedger
+from pets.engine.pacing import Pace
 from pets.engine.question import Answer, OpenQuestion, group_by_question
+from pets.engine.questions import OpenQuestions
 from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end, price_in_money
-from pets.engine.run import Session
+from pets.engine.run import CHOOSING_TRACES, Session
+from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
 from pets.questions import Problem
@@ -158,6 +163,7 @@ class Stream(Session):
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
     patterns; ``on_alarm`` is called when it first raises the alarm. ``source`` names where the questions come from, if
     that is known: the same stream of the same source is refused while another process works on it in this ``store``.
+    ``past`` is a run that is taken up (:meth:`resume`).
     """
 
     def __init__(
@@ -170,6 +176,7 @@ class Stream(Session):
         source: str | None = None,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
+        past: tuple[Store, Run] | None = None,
     ) -> None:
         super().__init__(samplers)
         self.settings, self.drift = settings, drift
@@ -177,9 +184,11 @@ class Stream(Session):
         """Launches that were in flight when the stream was broken off: charged."""
         self._on_answer, self._on_alarm = on_answer, on_alarm
         self._known: set[str] = set()  # questions of an earlier time
-        self.driver = self._make_driver()
-        if store is not None:
-            self.driver.taken_in = set()  # an id is a key of the store
+        allocator = Allocator(settings.policy, settings.budget, horizon=settings.horizon, seed=settings.config.seed)
+        costs = _costs(settings)  # refuses a budget that pays for no trace: then there is no run
+        if past is not None:
+            self._store, self.stored_run = past
+        elif store is not None:
             run_settings = settings.to_run()
             self._store = Store.open(store)
             try:
@@ -190,6 +199,8 @@ class Stream(Session):
             except BaseException:
                 self._store.close()
                 raise
+        self._ledger = Ledger() if self.stored_run is None else RunLedger(self.stored_run)
+        self.driver = self._make_driver(allocator, costs, None if past is None else past[1])
 
     @classmethod
     def resume(
@@ -216,28 +227,24 @@ class Stream(Session):
             if keep_going:
                 stored.change(kept_going(stored.settings))
                 settings = replace(settings, config=replace(settings.config, keep_going=True))
-            self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm)
-            self._store, self.stored_run = opened, stored
-            self._adopt(stored)
+            past = opened, stored
+            self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm, past=past)
             stack.pop_all()  # all is well: it stays open
         return self
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
-        driver, open_questions = self.driver, self.settings.open_questions
+        driver, run = self.driver, self.stored_run
         driver.check_ready()
         asked = (self.settings.config.asked(problem) async for problem in problems)
-        if self.stored_run is None:
-            await driver.run(asked, open_questions)
-            return
         try:
-            async with RunLedger(self.stored_run) as ledger:
-                driver.ledger = ledger
-                await driver.run(self._new(asked), open_questions)
+            async with self._ledger:
+                await driver.run(self._new(asked))
         finally:
-            note_end(self.stored_run, driver)
-        if not driver.draining:
-            self.stored_run.finish()
+            if run is not None:
+                note_end(run, driver)
+        if run is not None and not driver.stops.drained:
+            run.finish()
 
     def drain(self) -> None:
         """Take in no more questions and ask for no more traces."""
@@ -249,36 +256,55 @@ class Stream(Session):
             if problem.id not in self._known:
                 yield problem
 
-    def _make_driver(self) -> Driver:
-        settings, config = self.settings, self.settings.config
-        budget = settings.budget
+    def _make_driver(self, allocator: Allocator, costs: CostEstimator | UnitCost, run: Run | None) -> Driver:
+        """A new stream, or the adopted past of an old one."""
+        settings, config, budget = self.settings, self.settings.config, self.settings.budget
         fetcher = Fetcher(
             self._samplers, tries=config.tries, backoff=config.backoff, rpm=config.rpm, tpm=config.tpm, seed=config.seed
         )
-        driver = Driver(
-            Allocator(settings.policy, budget, horizon=settings.horizon, seed=config.seed),
-            fetcher,
-            DriverConfig(
-                sampling=config.drawn,
-                seeds=config.seeds(0),
-                concurrency=config.concurrency,
-                confidence=config.kind,
-                answer=config.answer,
-                system=config.system,
-                options=settings.options,
-                price=price_in_money(config, settings.model),
-            ),
-            first_traces=self.first_traces(budget, keep_going=config.keep_going, choosing=config.answer is None),
-            judging=self.judging(fetcher, judge_of((), config.answer), settings.model),
-            on_answer=self._on_answer,
-            on_close=self._watch,
+        questions = OpenQuestions(
+            answer=config.answer,
+            options=settings.options,
+            confidence=config.kind,
+            price=price_in_money(config, settings.model),
         )
-        if budget.window is None:
-            driver.taken_in = set()
-        if not budget.currency.flat:
-            share = config.overshoot * (budget.total or (budget.window.amount if budget.window else 0))
-            driver.estimator = CostEstimator(budget, budget.currency.hold, int(share))
-        return driver
+        first = FirstTraces.of(
+            budget,
+            keep_going=config.keep_going,
+            fewest=CHOOSING_TRACES if config.answer is None else FEWEST_TRACES,
+        )
+        if run is not None:
+            self._adopt(run, allocator, fetcher, questions, first, costs)
+        forgets = self.stored_run is None and budget.window is not None  # an id is a key of a store
+
+        def arrivals(wiring: Wiring) -> StreamArrivals:
+            return StreamArrivals(
+                wiring,
+                Asking(config.drawn, config.seeds(0), config.system),
+                open_questions=settings.open_questions,
+                seen=None if forgets else set(self._known),
+                on_answer=self._answered,
+            )
+
+        return assemble(
+            allocator,
+            fetcher,
+            questions,
+            arrivals,
+            Pace(config.concurrency),
+            stops=StopRules(allocator, fetcher, first_traces=first, max_tokens=config.drawn.max_tokens),
+            ledger=self._ledger,
+            costs=costs,
+            choice=self.type_choice(first),
+            judging=self.judging(fetcher, judge_of((), config.answer), settings.model),
+            confidence=config.kind,
+            tells_tokens=bool(config.drawn.top_logprobs),
+        )
+
+    def _answered(self, answer: Answer, question: OpenQuestion | None) -> None:
+        if question is not None:
+            self._watch(question)
+        self._on_answer(answer)
 
     def _watch(self, question: OpenQuestion) -> None:
         drift, warmup = self.drift, question.warmup
@@ -288,38 +314,49 @@ class Stream(Session):
         if drift.alarmed_at == drift.seen:
             self._on_alarm(drift)
 
-    def _adopt(self, run: Run) -> None:
+    def _adopt(
+        self,
+        run: Run,
+        allocator: Allocator,
+        fetcher: Fetcher,
+        questions: OpenQuestions,
+        first: FirstTraces,
+        costs: CostEstimator | UnitCost,
+    ) -> None:
         """Everything that was paid for; answered questions are over, the others are opened again."""
-        driver, kind = self.driver, self.settings.config.kind
         lost = lost_traces(run.lost(), run.settings.currency)
         if lost:
             run.write([], lost)
-        problems = list(run.problems())
-        if driver.first_traces is not None and problems:
-            driver.first_traces.count_stored(run, driver.answer_name(problems[0]))
-        answered = run.answered()
+        problems, answered = list(run.problems()), run.answered()
+        if problems:
+            first.count_stored(run, questions.type_name(problems[0]))
         self._known = {problem.id for problem in problems}
-        questions = {problem.id: driver.open_question(problem, place) for place, problem in enumerate(problems)}
-        driver.arrived, driver.taken_in = len(problems), set(self._known)
-        driver.allocator.add(*(question.question for question in questions.values()))
-        adopt_run(driver.allocator, run, lambda id, forms: questions[id].restore(forms), kind)
+        asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(problems)}
+        allocator.add(*(question.question for question in asked.values()))
+        adopt_run(allocator, run, lambda id, forms: asked[id].restore(forms), self.settings.config.kind)
         for id, group in group_by_question(run.traces()):
             over = id in answered
             self.lost += sum(trace.error == LOST for trace in group)
             for trace in group:
-                driver.fetcher.remember(trace)
+                fetcher.remember(trace)
+                costs.learn(id, run.settings.currency.cost(trace.trace()))
             for trace in group[:K0] if over else group:
-                questions[id].add(trace)
+                asked[id].add(trace)
             if over:
-                self._watch(questions[id])
-            if driver.estimator is not None:
-                for trace in group:
-                    driver.estimator.learn(id, run.settings.currency.cost(trace.trace()))
-        for id, question in questions.items():
+                self._watch(asked[id])
+        for id, question in asked.items():
             if id in answered:
-                driver.allocator.withdraw(id)
+                allocator.withdraw(id)
             else:
-                driver.reopen(question)
+                questions.open(question)
+
+
+def _costs(settings: StreamSettings) -> CostEstimator | UnitCost:
+    budget = settings.budget
+    if budget.currency.flat:
+        return UnitCost()
+    share = settings.config.overshoot * (budget.total or (budget.window.amount if budget.window else 0))
+    return CostEstimator(budget, budget.currency.hold, int(share))
 
 
 class RecordedStream(Sampler):

@@ -22,7 +22,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.tally import Tally
-from pets.engine.driver import Driver, DriverConfig
+from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
@@ -40,7 +40,6 @@ from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
 from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
-from pets.samplers import Sampling, Seeds
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
 
@@ -93,14 +92,15 @@ def build_gateway(
         rpm=settings.rpm,
         tpm=settings.tpm,
     )
-    config = DriverConfig(Sampling(), Seeds(0), concurrency=settings.concurrency)
     places = Places(settings.concurrency, lambda: keys.several)
+    driver, submissions = assemble_submissions(allocator, fetcher, places, ledger)
     return GatewayState(
         settings=settings,
         keys=keys,
         ledger=ledger,
         upstream=servers,
-        driver=Driver(allocator, fetcher, config, ledger, places=places),
+        driver=driver,
+        submissions=submissions,
         mean_budget=mean_budget,
         drift=drift,
     )

@@ -4,8 +4,8 @@ import asyncio
 import random
 from typing import Any
 
-from pets.engine.driver import Submission
-from pets.errors import BudgetError, SamplerError
+from pets.engine.submissions import VoteLimits
+from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import RequestAccount
@@ -90,30 +90,27 @@ class ChatCompletions(ApiEndpoint):
         account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
         account.model = request.model
         while True:
-            submission = Submission(
-                Problem(id, prompt, answer_type=options.answer),
+            limits = VoteLimits(
                 Sampling(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
                 seed=_seed(request),
                 max_traces=options.max_traces,
                 deadline=begun + options.timeout,
                 rounds=options.rounds,
                 weighted=options.weighted,
-                reader=ToolCallReader(options.ignore) if options.tools else None,
                 single=options.max_traces == 1 or account.kind == "fallback",
+                reader=ToolCallReader(options.ignore) if options.tools else None,
                 context=account,
                 payer=key.name,
             )
-            try:
-                answer = await state.driver.submit(submission)
-            except BudgetError:  # others were faster
+            outcome = await state.submissions.submit(Problem(id, prompt, answer_type=options.answer), limits)
+            attributes["retries"] = attributes.get("retries", 0) + outcome.retries  # of votes without an answer, too
+            if outcome.answer is not None:
+                return Vote(request, outcome, account, outcome.answer, clock() - begun)
+            if isinstance(outcome.error, BudgetError):  # others were faster
                 self._give_way(account, account.trace_cost)
-            except SamplerError as error:
-                timed_out = submission.stopped == "deadline" and submission.error is None
-                raise api_error(error, timed_out) from error
             else:
-                return Vote(request, submission, account, answer, clock() - begun)
-            finally:  # of votes that came to nothing, too
-                attributes["retries"] = attributes.get("retries", 0) + submission.retries
+                error = outcome.error or BusyError("no trace came back in time.")
+                raise api_error(error, outcome.timed_out) from outcome.error
 
     def _account(
         self, options: VoteOptions, key: ApiKey, id: str, prompt_tokens: int, max_tokens: int

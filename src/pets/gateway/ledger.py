@@ -495,6 +495,6 @@ def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
 
 
 def _account(batch: Batch) -> RequestAccount:
-    account = batch.owner.submission.context
+    account = batch.context
     assert isinstance(account, RequestAccount)  # every submission of a gateway brings one
     return account

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
 from pets.core.patterns import NAMES
-from pets.engine.driver import Driver, Submission
+from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import Balance, GatewayLedger, Reservation, Settlement
 from pets.gateway.recent_questions import RecentQuestions
@@ -192,12 +192,12 @@ class Metrics:
 
     def __init__(
         self,
-        driver: Driver,
+        submissions: Submissions,
         ledger: GatewayLedger,
         drift: Drift | None = None,
         recent: RecentQuestions | None = None,
     ) -> None:
-        self._driver, self._ledger, self.drift = driver, ledger, drift
+        self._submissions, self._ledger, self.drift = submissions, ledger, drift
         self.recent = recent or RecentQuestions()
         self._shares: dict[str | None, Share] = {}
         self.share_of(None)
@@ -238,17 +238,18 @@ class Metrics:
 
     def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
         """What each of GAUGES is for the key of this name."""
-        driver, ledger, drift = self._driver, self._ledger, self.drift
+        submissions, places = self._submissions, self._submissions.places
+        ledger, drift = self._ledger, self.drift
 
         def balance() -> Balance:
             return ledger.total if name is None else ledger.balance_of(name)
 
-        def is_own(submission: Submission) -> bool:
-            return name is None or submission.payer == name
+        def open_questions() -> int:
+            return sum(name is None or vote.limits.payer == name for vote in submissions.votes.values())
 
         return {
-            "open_questions": lambda: sum(map(is_own, driver.submissions.values())),
-            "traces_in_flight": lambda: driver.places.taken if name is None else driver.places.taken_by(name),
+            "open_questions": open_questions,
+            "traces_in_flight": lambda: places.taken if name is None else places.taken_by(name),
             "budget_spent": lambda: ledger.shown(balance().spent) if balance().is_known else math.nan,
             "budget_held": lambda: ledger.shown(balance().held),
             "budget_limit": lambda: ledger.shown(math.nan if (limit := balance().limit) is None else limit),

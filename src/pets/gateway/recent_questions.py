@@ -131,9 +131,7 @@ def _answer(answer: str | None) -> str | None:
 
 def _traces(vote: Vote) -> Iterator[tuple[StoredTrace, str | None]]:
     """The traces of a vote in launch order, each with the answer that it counts for."""
-    question = vote.submission.question
-    if question is None:
-        return
+    question = vote.outcome.question
     names = question.representatives()
     for _, trace in sorted((question.traces or {}).items()):
         yield trace, None if trace.answer is None else names.get(trace.answer, trace.answer)

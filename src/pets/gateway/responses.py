@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.engine.driver import Submission
 from pets.engine.question import Answer
+from pets.engine.submissions import VoteOutcome
 from pets.engine.summary import no_vote_words
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.requests import ChatRequest
@@ -24,7 +24,7 @@ class Vote:
     """A voted request and what came of it."""
 
     request: ChatRequest
-    submission: Submission
+    outcome: VoteOutcome
     account: RequestAccount
     answer: Answer
     seconds: float
@@ -32,9 +32,8 @@ class Vote:
 
 def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
-    submission, account, votes = vote.submission, vote.account, vote.answer.votes or {}
-    question, left = submission.question, ledger.left(account.key)
-    weighted = submission.weighted and question is not None and question.verdict(weighted=True).weights is not None
+    outcome, account, votes = vote.outcome, vote.account, vote.answer.votes or {}
+    left, weighted = ledger.left(account.key), outcome.limits.weighted
     return {
         **vote.answer.to_plain(),
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
@@ -42,16 +41,16 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         "estimated": account.estimated,
         "claimed_more": account.claimed_more,
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
-        "weighted": weighted,
-        "rounds": submission.rounds_used,
-        "retries": submission.retries,
+        "weighted": weighted and outcome.question.verdict(weighted=True).weights is not None,
+        "rounds": outcome.rounds,
+        "retries": outcome.retries,
         "remark": no_vote_words(
-            vote.answer, submission.sampling.max_tokens, limit_option="max_tokens", answer_option="pets.answer"
+            vote.answer, outcome.limits.sampling.max_tokens, limit_option="max_tokens", answer_option="pets.answer"
         )
         or None,
-        "stopped": "fallback" if account.kind == "fallback" else submission.stopped,
-        "price": None if submission.log_price is None else math.exp(submission.log_price),
-        "mean_left": submission.mean_left,
+        "stopped": "fallback" if account.kind == "fallback" else outcome.stopped,
+        "price": None if outcome.log_price is None else math.exp(outcome.log_price),
+        "mean_left": outcome.mean_left,
         "budget_left": None if left is None else ledger.shown(left),
         "unit": ledger.shown_unit,
         "seconds": round(vote.seconds, 4),
@@ -86,9 +85,7 @@ def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
 
 def _choice(vote: Vote) -> dict[str, Any]:
     """The best trace's choice, else the first one's; log-probabilities stay only where the client asked for them."""
-    question = vote.submission.question
-    raw = {} if question is None else question.raw
-    best = None if question is None else question.best(vote.answer.answer)
+    raw, best = vote.outcome.question.raw, vote.outcome.question.best(vote.answer.answer)
     choice = dict(raw.get(min(raw, default=0) if best is None else best.number) or {})
     if not vote.request.fields.get("logprobs"):
         choice["logprobs"] = None

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from pets.engine.driver import Driver
 from pets.engine.places import Places
+from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
@@ -28,12 +29,14 @@ class GatewayState:
         ledger: GatewayLedger,
         upstream: Upstream,
         driver: Driver,
+        submissions: Submissions,
         mean_budget: float,
         drift: Drift | None = None,
     ) -> None:
-        self.settings, self.keys, self.ledger, self.upstream, self.driver = settings, keys, ledger, upstream, driver
+        self.settings, self.keys, self.ledger, self.upstream = settings, keys, ledger, upstream
+        self.driver, self.submissions = driver, submissions
         self.mean_budget = mean_budget
-        self.metrics = Metrics(driver, ledger, drift, RecentQuestions(texts=settings.texts))
+        self.metrics = Metrics(submissions, ledger, drift, RecentQuestions(texts=settings.texts))
         self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
         self.questions = Places(settings.queue, lambda: keys.several)
         """Voted requests that are open."""

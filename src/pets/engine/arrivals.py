@@ -1,0 +1,298 @@
+"""Where a driver's questions come from: a list, a stream, or one by one (:mod:`pets.engine.submissions`).
+
+An arrival also decides how its questions are asked, and what happens when the policy wants nothing more of one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pets.core.allocator import Allocator
+from pets.engine.fetch import Batch, Fetcher, Receiver
+from pets.engine.ledger import Ledger
+from pets.engine.progress import policy_certificate
+from pets.engine.question import Answer, OpenQuestion, prompt_of
+from pets.engine.questions import InFlight, OpenQuestions
+from pets.engine.stops import StopRules
+from pets.errors import BudgetError, InputError, RefusedError, SamplerError
+from pets.questions import Problem
+from pets.samplers import Sampling, Seeds
+from pets.types import Trace
+
+__all__ = ["Arrivals", "Asking", "AwaitedLaunches", "ListArrivals", "OnAnswer", "StreamArrivals", "Wiring"]
+
+AwaitedLaunches = tuple[str, range, Sequence[int]]
+"""Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
+
+OnAnswer = Callable[[Answer, OpenQuestion | None], None]
+"""Takes an answer and its question; ``None`` for one that was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next."""
+
+    allocator: Allocator
+    fetcher: Fetcher
+    ledger: Ledger
+    questions: OpenQuestions
+    in_flight: InFlight
+    stops: StopRules
+    wake: Callable[[], None]
+
+
+class Arrivals:
+    """Where questions come from."""
+
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
+        """The driver begins to run."""
+
+    def awaited(self) -> Iterable[AwaitedLaunches]:
+        """Launches that are on their way already, once each."""
+        return ()
+
+    @property
+    def arriving(self) -> bool:
+        """Whether more questions may come."""
+        return False
+
+    def stop(self) -> None:
+        """Take in no more questions; those that are open are asked to their end."""
+
+    def allowed(self, question: OpenQuestion, launches: int) -> int:
+        """How many of the launches that the policy wants next are allowed."""
+        return launches
+
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+        """The request for launches of a question from number ``first`` on."""
+        raise NotImplementedError
+
+    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+        """Fetch a request in a task."""
+        raise NotImplementedError
+
+    def finish(self, question: OpenQuestion) -> None:
+        """The policy wants nothing more of an idle question."""
+
+    def failed(self, question: OpenQuestion, error: SamplerError) -> None:
+        """An attempt at traces of a question failed."""
+
+    def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
+        """The ledger does not pay for an attempt."""
+
+    def refused(self, question: OpenQuestion, error: RefusedError) -> None:
+        """The server refuses a question for good."""
+
+    def turned_away(self) -> None:
+        """The server refuses the key, or knows no such model."""
+
+    def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
+        """An attempt was abandoned; what it may have cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say."""
+
+    sampling: Sampling
+    seeds: Seeds
+    system: str | None = None
+
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+        """The request for launches of a question from number ``first`` on."""
+        seed = self.seeds.at(question.position % self.seeds.questions, first % self.seeds.cap)
+        prompt = prompt_of(question.problem, self.system)
+        position = question.position
+        return Batch(
+            question.id, first, len(holds), prompt, seed, self.sampling, holds, owner=question, position=position
+        )
+
+
+class ListArrivals(Arrivals):
+    """The questions of a batch: all are there, and in the allocator; none is answered before the run ends.
+
+    ``launches`` of an earlier process are awaited first.
+    """
+
+    def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
+        self._wiring, self._asking = wiring, asking
+        self._launches = list(launches)
+
+    def awaited(self) -> Iterable[AwaitedLaunches]:
+        """Launches of an earlier process that are on their way, once each."""
+        launches, self._launches = self._launches, []
+        return launches
+
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+        """The request for launches of a question from number ``first`` on."""
+        return self._asking.request(question, first, holds)
+
+    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+        """Fetch a request in a task of the run."""
+        assert group is not None
+        group.create_task(self._wiring.fetcher.fetch(request, receiver))
+
+    def finish(self, question: OpenQuestion) -> None:
+        """Nothing: a batch's questions are answered when the run is over."""
+
+    def failed(self, question: OpenQuestion, error: SamplerError) -> None:
+        """Remember why traces of a question did not come; the run ends where failures may have cost too much."""
+        self._wiring.stops.failed(question.id, error)
+
+    def refused(self, question: OpenQuestion, error: RefusedError) -> None:
+        """The server refuses a question for good; raises where it refuses every one."""
+        self._wiring.stops.refused(question.id, error)
+
+    def turned_away(self) -> None:
+        """The server refuses the key, or knows no such model."""
+        self._wiring.stops.turn_away()
+
+
+class Intake:
+    """Takes questions from a source, each only when there is room for it: none is taken and then left.
+
+    ``most`` are open at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._room = most, asyncio.Semaphore(0)
+        self._task: asyncio.Task[None] | None = None
+        self._admitting = False  # a question was taken from the source and will be open
+
+    def begin(
+        self,
+        group: asyncio.TaskGroup,
+        problems: AsyncIterable[Problem],
+        admit: Callable[[Problem], Awaitable[None]],
+        *,
+        open_now: int,
+    ) -> asyncio.Task[None]:
+        """Hand questions to ``admit`` from now on, in a task; so many are open already."""
+        self._room = asyncio.Semaphore(max(0, self._most - open_now))
+        self._task = group.create_task(self._take_in(problems, admit))
+        return self._task
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more questions come."""
+        return self._task is None or self._task.done()
+
+    def stop(self) -> None:
+        """Take in no more questions."""
+        if self._task is not None and not self._admitting:
+            self._task.cancel()
+        self._most = 0
+
+    def make_room(self, open_now: int) -> None:
+        """A question is over; so many are open still."""
+        if open_now < self._most:
+            self._room.release()
+
+    async def _take_in(self, problems: AsyncIterable[Problem], admit: Callable[[Problem], Awaitable[None]]) -> None:
+        arrivals = aiter(problems)
+        while self._most:
+            await self._room.acquire()
+            problem = await anext(arrivals, None)
+            if problem is None:
+                return
+            self._admitting = True
+            await admit(problem)
+            self._admitting = False
+
+
+class StreamArrivals(ListArrivals):
+    """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
+
+    ``open_questions`` are open at a time. ``positions`` gives questions their place among all, which decides their
+    seeds; else that is the order of arrival. ``seen`` holds the ids of a stream's questions, none of which may come
+    again; ``None`` where it forgets what it has answered. ``on_answer`` is called with every answer and its question,
+    ``None`` where that was not asked.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        asking: Asking,
+        *,
+        open_questions: int = 8,
+        positions: Mapping[str, int] | None = None,
+        seen: set[str] | None = None,
+        on_answer: OnAnswer = lambda answer, question: None,
+    ) -> None:
+        super().__init__(wiring, asking)
+        self.arrived = 0 if seen is None else len(seen)
+        """Questions so far, those that were not asked among them."""
+        self._positions, self._seen = positions or {}, seen
+        self._intake = Intake(open_questions)
+        self._on_answer = on_answer
+
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
+        """Take in questions from now on."""
+        assert problems is not None
+        task = self._intake.begin(group, problems, self._admit, open_now=len(self._wiring.questions.by_id))
+        task.add_done_callback(lambda intake: self._wiring.wake())
+        if self._wiring.stops.drained:
+            self._intake.stop()
+
+    @property
+    def arriving(self) -> bool:
+        """Whether more questions may come, or one is open."""
+        return bool(self._wiring.questions.by_id) or not self._intake.is_over
+
+    def stop(self) -> None:
+        """Take in no more questions; those that are open are asked to their end."""
+        self._intake.stop()
+
+    async def _admit(self, problem: Problem) -> None:
+        """Open a question, or say why it is not asked."""
+        position = self._positions.get(problem.id, self.arrived)
+        self.arrived += 1
+        try:
+            if self._seen is not None and problem.id in self._seen:
+                raise InputError(f"a question {problem.id!r} came before; give each an id of its own.")
+            question = self._wiring.questions.make(problem, position)
+            self._wiring.allocator.check(question.question)
+            await self._wiring.ledger.admit(problem)
+            if self._seen is not None:
+                self._seen.add(problem.id)
+            self._wiring.allocator.add(question.question)
+        except (BudgetError, InputError) as error:
+            self._refuse(problem.id, str(error))
+        else:
+            self._wiring.questions.open(question)
+        self._wiring.wake()
+
+    def _refuse(self, id: str, reason: str) -> None:
+        """A question that was not asked at all."""
+        self._intake.make_room(len(self._wiring.questions.by_id))
+        self._on_answer(Answer(id, error=reason), None)
+
+    def finish(self, question: OpenQuestion) -> None:
+        """Hand out the answer of a question that wants nothing more, and forget the question."""
+        id, allocator = question.id, self._wiring.allocator
+        failure = self._wiring.stops.failures.get(id)
+        error = None if failure is None or allocator.verdict(id).votes else str(failure)
+        self._wiring.questions.close(question)
+        if allocator.tally(id).launched or error is not None or self._wiring.stops.drained:
+            answer = question.answer(
+                allocator.verdict(id),
+                lambda decision: policy_certificate(allocator.policy, decision),
+                complete=allocator.complete(id),
+                error=error,
+                zone=allocator.policy.zone,
+            )
+            self._intake.make_room(len(self._wiring.questions.by_id))
+            self._on_answer(answer, question)
+        else:
+            self._refuse(id, _used_up(allocator))
+        self._wiring.ledger.answered(id)
+        allocator.withdraw(id)
+        self._wiring.stops.failures.pop(id, None)  # a stream may never end
+
+
+def _used_up(allocator: Allocator) -> str:
+    budget = allocator.budget
+    return (
+        f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
+        "spent or on their way. Raise the budget, or declare a horizon that counts every question."
+    )

@@ -1,0 +1,263 @@
+"""What becomes of a request: its traces are read, written down and told; or it is charged, or given back.
+
+Laws: a launch is in the ledger before it is sent, and a trace before it is counted; whatever fails, a launch is
+delivered, lost, released or abandoned exactly once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pets.core.cost import CostEstimator, UnitCost
+from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.fetch import FATAL_STATUSES, Batch
+from pets.engine.pacing import Pacing
+from pets.engine.question import OpenQuestion
+from pets.engine.reading import TraceReading
+from pets.errors import BudgetError, RefusedError, SamplerError
+from pets.samplers import Completion
+from pets.store import StoredTrace
+from pets.types import Launch, Trace
+
+__all__ = ["Settlement"]
+
+
+class Settlement:
+    """Settles the requests of a driver: a :class:`~pets.engine.fetch.Receiver`.
+
+    ``confidence`` is the kind that votes are weighted by. ``on_trace`` is called with every trace that was counted.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        arrivals: Arrivals,
+        pacing: Pacing,
+        reading: TraceReading,
+        *,
+        costs: CostEstimator | UnitCost,
+        confidence: str | None = None,
+        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+    ) -> None:
+        self.abandoned = 0
+        """Traces that were in flight, or not read yet, when the run was broken off: charged."""
+        self.reading, self.costs = reading, costs
+        self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
+        self._stops, self._faults, self._wake = wiring.stops, wiring.fetcher.faults, wiring.wake
+        self._arrivals, self._pacing = arrivals, pacing
+        self._confidence, self._on_trace = confidence, on_trace
+
+    # -- before a request is sent ---------------------------------------------------------------------------------
+
+    def reserve(self, room: int) -> list[tuple[Launch, int]]:
+        """Up to ``room`` launches that the allocator wants now, and what is held for each."""
+        if isinstance(self.costs, UnitCost):
+            return [(launch, 1) for launch in self._allocator.ask(room)]
+        launches: list[tuple[Launch, int]] = []
+        while len(launches) < room and self.costs.can_launch() and (launched := self._allocator.ask()):
+            launches.append((launched[0], self.costs.reserve(launched[0].question)))
+        return launches
+
+    async def open(self, batch: Batch) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.open`."""
+        try:
+            await self._ledger.open(batch)
+        except BudgetError as error:
+            self._arrivals.unpaid(batch.owner, error)
+            return False
+        return True
+
+    # -- when it is back ------------------------------------------------------------------------------------------
+
+    async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
+        question: OpenQuestion = batch.owner
+        completions = list(completions)  # at what they cost with their judgements
+        try:
+            forms = await self.reading.read(question, completions)
+        except BaseException:  # paid for, and no vote
+            self.abandoned += len(completions)
+            self._ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
+            self._arrivals.charge_abandoned(question, self._attempt(batch))
+            raise
+        traces = self._stored(batch, completions, forms, endpoint, seconds)
+        traces = self.reading.with_soft_votes(question, traces, completions)
+        await self._ledger.close(batch, traces)
+        question.keep_raw(batch.first, completions)
+        for trace, hold in zip(traces, batch.holds, strict=False):
+            self._tell(question, trace, hold, self._lost_before(batch))
+        self._charge_surplus(batch)
+        self._stops.delivered()
+        if self._confidence is not None and completions[0].confidence is None:
+            self._faults["no log-probabilities"] += 1
+        self._wake()
+
+    async def release(self, batch: Batch, error: SamplerError) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.release`."""
+        self._arrivals.failed(batch.owner, error)
+        if error.status in FATAL_STATUSES:
+            self._arrivals.turned_away()
+        await self._ledger.close(batch)
+
+    async def lose(self, batch: Batch, error: SamplerError) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.lose`."""
+        self._arrivals.failed(batch.owner, error)
+        lost = self._attempt(batch)
+        if batch.question in self._questions.by_id and not self._allocator.charge(lost):
+            return False
+        currency = self._allocator.budget.currency
+        batch.lost_cost += currency.cost(lost[0]) - currency.per_trace
+        await self._ledger.close(batch, charged=[currency.cost(trace) for trace in lost])
+        return True
+
+    async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
+        question: OpenQuestion = batch.owner
+        if error is not None:
+            self._arrivals.failed(question, error)
+        if charged or not self._stops.may_resume:  # else a run that goes on asks again
+            self._faults["trace given up after its last try"] += batch.size
+        lost, attempt = self._lost_before(batch), self._attempt(batch)
+        if charged or batch.lost:
+            traces = [
+                StoredTrace(
+                    batch.question,
+                    own.number,
+                    tokens=lost.tokens + charged * own.tokens,
+                    prompt_tokens=lost.prompt_tokens + charged * own.prompt_tokens,
+                    error=str(error),
+                    tries=max(1, batch.tries),
+                    wasted=batch.lost if charged else batch.lost - 1,
+                    model=0 if error is None else error.model,
+                )
+                for own in attempt
+            ]
+            cost = self._allocator.budget.currency.cost
+            await self._ledger.close(batch, traces, list(map(cost, attempt)) if charged else ())
+        else:
+            traces = []
+            await self._ledger.close(batch)
+            await self._ledger.drop(batch.launches)
+        if charged:
+            for trace, hold in zip(traces, batch.holds, strict=True):
+                self._tell(question, trace, hold, lost)
+        else:
+            self._give_up(question, batch, traces)
+            if isinstance(error, RefusedError):
+                self._arrivals.refused(question, error)
+        self._wake()
+
+    def abandon(self, batch: Batch) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
+        if not self._stops.turned_away:
+            self.abandoned += batch.size
+            self._ledger.abandon(batch)
+            self._arrivals.charge_abandoned(batch.owner, self._attempt(batch))
+
+    # -- how that counts ------------------------------------------------------------------------------------------
+
+    def _stored(
+        self,
+        batch: Batch,
+        completions: Sequence[Completion],
+        forms: Sequence[str | None],
+        endpoint: int,
+        seconds: float,
+    ) -> list[StoredTrace]:
+        """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
+        lost = self._lost_before(batch)
+        return [
+            StoredTrace(
+                batch.question,
+                number,
+                form,
+                completion.text,
+                completion.finish,
+                (completion.tokens or 0) + lost.tokens,
+                (completion.prompt_tokens or 0) + lost.prompt_tokens,
+                completion.confidence,
+                endpoint=endpoint,
+                seconds=seconds,
+                tries=batch.tries + 1,
+                wasted=batch.lost + (batch.surplus if number == batch.first else 0),
+                model=completion.model,
+                cached_tokens=completion.cached_tokens,
+                cost=_own_cost(completion, lost),
+            )
+            for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
+        ]
+
+    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Trace) -> None:
+        """Count a trace without the attempts that were ``lost`` before it: those are charged already."""
+        question.add(trace)
+        if question.id not in self._questions.by_id:
+            return
+        allocator = self._allocator
+        for absorbed, into in question.pop_merges():
+            allocator.merge(question.id, absorbed, into)
+        label = None if trace.answer is None else question.label(trace.answer)
+        counted = trace.trace(self._confidence)
+        if label != counted.answer or lost.tokens or lost.prompt_tokens or lost.cost:
+            counted = replace(
+                counted,
+                answer=label,
+                tokens=counted.tokens - lost.tokens,
+                prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
+                cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
+            )
+        self.costs.settle(question.id, hold, allocator.budget.currency.cost(counted))
+        allocator.tell(counted)
+        self._back(question)
+        first = self._stops.first_traces
+        if first is not None and not first.passed:
+            first.count(trace, self._questions.type_name(question.problem))
+        self._on_trace(trace)
+
+    def _give_up(self, question: OpenQuestion, batch: Batch, traces: Sequence[StoredTrace]) -> None:
+        """Take back launches that will not be paid for, but for attempts before (``traces``); their question is asked
+        no more, unless the run was only told to end."""
+        for trace in traces:
+            question.add(trace)
+            self._on_trace(trace)
+        if question.id in self._questions.by_id:
+            for launch, hold in zip(batch.launches, batch.holds, strict=True):
+                self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
+                self.costs.release(hold)
+                self._back(question)
+
+    def _back(self, question: OpenQuestion) -> None:
+        """A launch is over, one way or another."""
+        self._pacing.back(question.id)
+        if not self._pacing.in_flight.of(question.id):
+            self._questions.rest(question)
+
+    def _charge_surplus(self, batch: Batch) -> None:
+        """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with
+        the trace that they came with."""
+        budget, surplus = self._allocator.budget, [Trace(batch.question, batch.first)] * batch.surplus
+        if budget.window is not None:
+            self._allocator.charge(surplus)
+        elif budget.currency.flat:
+            for trace in surplus:
+                budget.charge(trace)
+
+    def _attempt(self, batch: Batch) -> list[Trace]:
+        """What an attempt that came to nothing may have cost, for each of its launches."""
+        currency = self._allocator.budget.currency
+        tokens, prompt_tokens = currency.tokens_worth(self.costs.expected(batch.question))
+        return [Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens) for launch in batch.launches]
+
+    def _lost_before(self, batch: Batch) -> Trace:
+        """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
+        currency = self._allocator.budget.currency
+        tokens, prompt_tokens = currency.tokens_worth(batch.lost_cost)
+        cost = batch.lost_cost if currency.unit == "picodollars" else None
+        return Trace(batch.question, batch.first, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
+
+
+def _own_cost(completion: Completion, lost: Trace) -> int | None:
+    """What a trace cost, with the attempts that were ``lost`` before it, where its model has a price of its own."""
+    if completion.currency is None:
+        return None
+    tokens, prompt_tokens = completion.tokens or 0, completion.prompt_tokens or 0
+    own = Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=completion.cached_tokens)
+    return completion.currency.cost(own) + completion.currency.cost(lost)

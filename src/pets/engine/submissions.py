@@ -1,0 +1,266 @@
+"""Questions that are submitted one by one, each by somebody who waits for its answer: a gateway's.
+
+Their tasks end with the wait: who leaves is charged for the requests in flight, and nothing else.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pets.core.patterns import K0
+from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.fetch import Batch, Receiver
+from pets.engine.places import Places
+from pets.engine.progress import policy_certificate
+from pets.engine.question import Answer, OpenQuestion, TraceReader
+from pets.errors import BudgetError, BusyError, SamplerError, first_error
+from pets.questions import Problem
+from pets.samplers import Sampling
+from pets.types import Trace
+
+__all__ = ["OpenVote", "Stop", "Submissions", "VoteLimits", "VoteOutcome"]
+
+Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed", "cut", "single"]
+"""What ended a vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteLimits:
+    """How one question is asked, and what ends its vote beside the policy.
+
+    ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
+    the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is opaque to the driver: the
+    ledger gets it with each request. Places in flight, and turns in reading and comparing, are shared by ``payer``.
+    """
+
+    sampling: Sampling
+    seed: int
+    max_traces: int
+    deadline: float
+    rounds: int | None = None
+    weighted: bool = False
+    single: bool = False
+    reader: TraceReader | None = None
+    context: object = None
+    payer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteOutcome:
+    """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
+
+    ``timed_out``: the deadline came, and nothing else went wrong. ``rounds`` of traces after the first were asked for,
+    ``retries`` attempts failed. The policy planned with ``mean_left`` traces per question, and stopped at
+    ``log_price``. ``question`` holds the traces.
+    """
+
+    question: OpenQuestion
+    limits: VoteLimits
+    answer: Answer | None
+    error: SamplerError | BudgetError | None
+    stopped: Stop
+    timed_out: bool
+    rounds: int
+    retries: int
+    mean_left: float | None
+    log_price: float | None
+
+    def result(self) -> Answer:
+        """The answer; raises the error where there is none."""
+        if self.answer is None:
+            raise self.error or BusyError("no trace came back in time.")
+        return self.answer
+
+
+class OpenVote:
+    """A vote that is under way."""
+
+    def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
+        self.question, self.limits = question, limits
+        self.stopped: Stop = "single" if limits.single else "policy"
+        self.error: SamplerError | BudgetError | None = None
+        self.launched = self.rounds = self.retries = 0
+        self.mean_left: float | None = None
+        self.log_price: float | None = None
+        self.tasks: asyncio.TaskGroup | None = None
+        self.done = asyncio.Event()
+
+    def outcome(self, answer: Answer | None, outage: SamplerError | None = None) -> VoteOutcome:
+        """What became of it; ``outage`` is why nothing came where the vote itself knows no reason."""
+        return VoteOutcome(
+            self.question,
+            self.limits,
+            answer,
+            error=self.error or outage,
+            stopped=self.stopped,
+            timed_out=self.stopped == "deadline" and self.error is None,
+            rounds=self.rounds,
+            retries=self.retries,
+            mean_left=self.mean_left,
+            log_price=self.log_price,
+        )
+
+
+class Submissions(Arrivals):
+    """Takes in one question at a time: :meth:`submit` returns when its vote is over.
+
+    Traces wait for ``places``; ``receiver`` settles them.
+    """
+
+    def __init__(self, wiring: Wiring, places: Places, receiver: Callable[[], Receiver]) -> None:
+        self.votes: dict[str, OpenVote] = {}
+        """Those under way, by id."""
+        self.places = places
+        self._wiring, self._receiver = wiring, receiver
+
+    async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
+        """Vote on a question until the policy, the deadline or a limit of its own ends it.
+
+        Cancelled, it charges the requests in flight and gives back the rest.
+        """
+        question = self._wiring.questions.make_voted(problem, limits.seed, payer=limits.payer, reader=limits.reader)
+        vote = self.votes[question.id] = OpenVote(question, limits)
+        try:
+            async with asyncio.timeout_at(limits.deadline):
+                await (self._fetch_single(vote) if limits.single else self._vote(vote))
+        except TimeoutError:
+            vote.stopped = "deadline"
+        except (SamplerError, BudgetError) as error:
+            vote.error = error
+            return vote.outcome(None)
+        except BaseExceptionGroup as errors:
+            cause = first_error(errors)
+            if not isinstance(cause, SamplerError | BudgetError):
+                raise cause from None
+            vote.error = cause
+            return vote.outcome(None)
+        finally:
+            del self.votes[question.id]
+        came = any(trace.error is None for trace in (question.traces or {}).values())
+        return vote.outcome(self._answer(vote) if came else None, self._wiring.fetcher.outage)
+
+    async def _vote(self, vote: OpenVote) -> None:
+        """Let the policy decide until it has enough; the question's tasks are a group of its own."""
+        self._wiring.allocator.add(vote.question.question)
+        self._wiring.questions.open(vote.question)
+        try:
+            async with asyncio.TaskGroup() as vote.tasks:
+                self._wiring.wake()
+                await vote.done.wait()
+        finally:
+            self._leave(vote)
+
+    async def _fetch_single(self, vote: OpenVote) -> None:
+        """One trace, no vote."""
+        vote.launched = 1
+        self._wiring.in_flight.launched(vote.question.id, 1)
+        try:
+            await self._fetch(vote, self.request(vote.question, 0, (1,)), self._receiver())
+        finally:
+            self._wiring.in_flight.back(vote.question.id)
+
+    async def _fetch(self, vote: OpenVote, request: Batch, receiver: Receiver) -> None:
+        """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
+        payer = vote.limits.payer
+        size = await self.places.acquire(payer, request.size, rank=request.first)
+        try:
+            if size < request.size:
+                assert vote.tasks is not None
+                vote.tasks.create_task(self._fetch(vote, request.part(size, request.size - size), receiver))
+                request = request.part(0, size)
+            await self._wiring.fetcher.fetch(request, receiver)
+        finally:
+            self.places.give_back(payer, size)
+
+    def _leave(self, vote: OpenVote) -> None:
+        """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
+        allocator, question = self._wiring.allocator, vote.question
+        if vote.stopped == "policy" and not allocator.complete(question.id):
+            vote.stopped = "budget" if vote.error is None else "failed"
+        view = allocator.view(question.id)
+        vote.mean_left, vote.log_price = view.mean_left, allocator.policy.log_price(view)
+        self._wiring.questions.close(question)
+        pending = allocator.pending(question.id)
+        allocator.withdraw(question.id)
+        for launch in pending:
+            allocator.cancel(launch)
+        self._wiring.in_flight.back(question.id, self._wiring.in_flight.of(question.id))
+        self._wiring.wake()
+
+    def _answer(self, vote: OpenVote) -> Answer:
+        """The vote over the launch-order prefix of what came back."""
+        policy = self._wiring.allocator.policy
+        return vote.question.answer(
+            vote.question.verdict(weighted=vote.limits.weighted),
+            lambda decision: policy_certificate(policy, decision),
+            complete=vote.stopped == "policy",
+            zone=policy.zone,
+        )
+
+    # -- as the driver asks ---------------------------------------------------------------------------------------
+
+    def allowed(self, question: OpenQuestion, launches: int) -> int:
+        """How many of the traces that the policy wants next the request itself allows."""
+        vote = self.votes[question.id]
+        limits, now = vote.limits, asyncio.get_running_loop().time()
+        vote.rounds += bool(vote.launched) and not self._wiring.in_flight.of(question.id)
+        allowed = min(launches, limits.max_traces - vote.launched)
+        if question.totals.cut == len(question.traces or ()) >= K0:  # the next would be cut as well
+            vote.stopped, allowed = "cut", 0
+        elif limits.rounds is not None and vote.rounds > limits.rounds:
+            vote.stopped, allowed = "rounds", 0
+        elif vote.launched and now + self._wiring.fetcher.pool_for(question.problem.prompt).latency_s > limits.deadline:
+            vote.stopped, allowed = "deadline", 0
+        elif allowed < launches:
+            vote.stopped = "max_traces"
+        vote.launched += allowed
+        return allowed
+
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+        """The request for launches of a question from number ``first`` on."""
+        limits = self.votes[question.id].limits
+        prompt, seed = question.problem.prompt, limits.seed + first
+        return Batch(
+            question.id,
+            first,
+            len(holds),
+            prompt,
+            seed,
+            limits.sampling,
+            holds,
+            owner=question,
+            context=limits.context,
+            position=question.position,
+        )
+
+    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+        """Fetch a request in a task that ends with its vote."""
+        vote = self.votes[request.question]
+        assert vote.tasks is not None
+        work = self._fetch(vote, request, receiver)
+        try:
+            vote.tasks.create_task(work)
+        except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
+            work.close()
+
+    def finish(self, question: OpenQuestion) -> None:
+        """Let the vote end."""
+        self._wiring.questions.idle.discard(question.id)
+        self.votes[question.id].done.set()
+
+    def failed(self, question: OpenQuestion, error: SamplerError) -> None:
+        """Remember why traces of a question did not come."""
+        vote = self.votes[question.id]
+        vote.error = error
+        vote.retries += 1
+
+    def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
+        """The budget of whoever pays is used up."""
+        vote = self.votes[question.id]
+        vote.stopped, vote.error = "budget", error
+
+    def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
+        """Charge an attempt that was abandoned; a single trace is not the plan's."""
+        if not self.votes[question.id].limits.single:
+            self._wiring.allocator.charge(traces)

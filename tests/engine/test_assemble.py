@@ -1,0 +1,40 @@
+"""One assembly for every verb: nothing of a driver is made or assigned elsewhere."""
+
+import ast
+from pathlib import Path
+
+import pets
+
+SOURCE = Path(pets.__file__).parent
+PARTS = {"driver", "settlement", "pacing", "stops", "arrivals", "questions", "reading", "submissions", "wiring"}
+
+
+def trees():
+    return {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+
+
+def test_a_driver_is_made_by_the_assembly_alone():
+    callers = {
+        path.name
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Driver"
+    }
+    assert callers == {"assemble.py"}
+
+
+def test_nobody_assigns_to_a_part_of_a_driver_from_outside():
+    assigned = [
+        f"{path.name}:{node.lineno}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and _name(target.value) in PARTS
+    ]
+    assert assigned == []
+
+
+def _name(node):
+    """The last name of ``a.b.c``."""
+    return node.attr.lstrip("_") if isinstance(node, ast.Attribute) else getattr(node, "id", None)

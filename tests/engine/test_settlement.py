@@ -1,0 +1,139 @@
+"""What becomes of a request: a launch is delivered, lost, given back or abandoned, once, and counted so."""
+
+import asyncio
+
+import pytest
+
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.assemble import assemble
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import Ledger
+from pets.engine.pacing import Pace
+from pets.engine.questions import OpenQuestions
+from pets.errors import BusyError, InputError
+from pets.policies.okg import OKG
+from pets.samplers import Completion, Sampling, Seeds
+from pets.types import Question
+
+from .conftest import Scripted, asked
+
+
+class Journal(Ledger):
+    """Notes what is written, in order."""
+
+    def __init__(self):
+        self.entries = []
+
+    async def open(self, batch):
+        self.entries.append(("open", batch.size))
+
+    async def close(self, batch, traces=(), charged=()):
+        self.entries.append(("close", len(traces), list(charged)))
+
+    async def drop(self, launches):
+        self.entries.append(("drop", len(launches)))
+
+    def abandon(self, batch, traces=()):
+        self.entries.append(("abandon", len(traces)))
+
+
+class Launched:
+    """A driver with launches in flight, and their one request."""
+
+    def __init__(self, traces=2, total=2):
+        self.ledger, self.counted = Journal(), []
+        allocator = Allocator(OKG(), Budget(total), [Question("a", options=4)])
+        questions, asking = OpenQuestions(problems=asked("a")), Asking(Sampling(), Seeds(0))
+        self.driver = assemble(
+            allocator,
+            Fetcher([Scripted()]),
+            questions,
+            lambda wiring: ListArrivals(wiring, asking),
+            Pace(8),
+            ledger=self.ledger,
+            on_trace=self.counted.append,
+        )
+        self.settlement, self.budget = self.driver.settlement, allocator.budget
+        ((question, numbers, holds),) = questions.group(self.settlement.reserve(traces))
+        self.driver.pacing.in_flight.launched("a", traces)
+        self.request = self.driver.arrivals.request(question, numbers.start, tuple(holds))
+
+    def do(self, *work):
+        async def run():
+            for coroutine in work:
+                await coroutine
+
+        asyncio.run(run())
+
+    @property
+    def state(self):
+        return self.budget.spent, self.budget.reserved, self.driver.pacing.in_flight.total
+
+
+def completions(*texts):
+    return [Completion(text, "stop", 10, 5) for text in texts]
+
+
+def test_traces_are_written_before_they_are_counted():
+    launched = Launched()
+    settlement, request = launched.settlement, launched.request
+    assert launched.state == (0, 2, 2)
+    launched.do(settlement.open(request), settlement.receive(request, completions("Answer: A", "?"), 0, 1.0))
+    assert launched.ledger.entries == [("open", 2), ("close", 2, [])]
+    assert [trace.answer for trace in launched.counted] == ["A", None]
+    assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").votes == (("A", 1.0),)
+
+
+def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():
+    launched = Launched()
+    error = BusyError("late", status=504)
+    launched.do(launched.settlement.fail(launched.request, error, charged=True))
+    assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").no_answer == 2
+    assert [trace.error for trace in launched.counted] == ["late", "late"]
+
+
+def test_what_was_not_sampled_is_given_back_and_its_question_asked_no_more():
+    launched = Launched()
+    launched.do(launched.settlement.fail(launched.request, BusyError("full", status=429), charged=False))
+    assert launched.ledger.entries == [("close", 0, []), ("drop", 2)] and launched.counted == []
+    assert launched.state == (0, 0, 0) and launched.driver.allocator.ask(9) == []
+    drained = Launched(total=6)
+    drained.driver.stops.drain()
+    drained.do(drained.settlement.fail(drained.request, None, charged=False))
+    assert len(drained.driver.allocator.ask(9)) == 6  # a run that goes on asks again
+
+
+def test_an_attempt_that_is_lost_is_charged_as_long_as_the_budget_pays_for_another():
+    launched = Launched(traces=2, total=6)
+    error = BusyError("late", status=504)
+    answers = []
+
+    async def lose():
+        answers.append(await launched.settlement.lose(launched.request, error))
+
+    launched.do(lose(), lose(), lose())
+    assert answers == [True, True, False] and launched.budget.spent == 4
+
+
+@pytest.mark.parametrize("turned_away", [False, True])
+def test_an_attempt_that_nobody_waits_for_is_charged_unless_the_server_refuses_all(turned_away):
+    launched = Launched()
+    if turned_away:
+        launched.driver.stops.turn_away()
+    launched.settlement.abandon(launched.request)
+    assert launched.settlement.abandoned == (0 if turned_away else 2)
+    assert launched.ledger.entries == ([] if turned_away else [("abandon", 0)])
+
+
+def test_traces_whose_reading_breaks_off_are_kept_at_what_they_cost(monkeypatch):
+    launched = Launched()
+
+    async def fails(question, completions):
+        raise InputError("too deep")
+
+    monkeypatch.setattr(launched.settlement.reading, "read", fails)
+    with pytest.raises(InputError):
+        launched.do(launched.settlement.receive(launched.request, completions("Answer: A", "?"), 0, 1.0))
+    assert launched.settlement.abandoned == 2 and launched.ledger.entries == [("abandon", 2)]
