@@ -1,7 +1,7 @@
 """A mock that finds every new answer to mean the first one."""
 
 from pets.mock import MockModel, synthetic
-from pets.mock.text import TraceSpec, TraceText
+from pets.mock.traces import TraceSpec, TraceText
 
 
 class AgreeingJudge(MockModel):

@@ -5,7 +5,7 @@ them; they count tokens in their own ways, and OpenAI's and Gemini's keep the mo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -181,3 +181,16 @@ class LlamaCppMock(HostMock):
     """llama.cpp, as it counts tokens."""
 
     response_type = UsageOfOneResponse
+
+
+class RefusingMock(MockModel):
+    """A server that answers prompts about some questions with 400, as one does whose context is too short for them."""
+
+    def __init__(self, *args: Any, refused_questions: Collection[str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.refused_questions = refused_questions
+
+    def admit(self, request):
+        super().admit(request)
+        if any(prompt.endswith(f" {id}") for prompt in request.prompts for id in self.refused_questions):
+            raise ApiError("This prompt is too long (on purpose).", code="context_length_exceeded")

@@ -12,7 +12,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 
 from ..hostile_server import HostileServer
-from ..other_hosts import StrictMock
+from ..other_hosts import RefusingMock, StrictMock
 
 KEY = "sk-123456789"
 PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(3)]
@@ -103,7 +103,7 @@ def test_traces_that_are_cut_or_hold_no_answer_are_faults_when_most_are():
 
 
 def test_a_refusal_of_the_traces_is_shown_with_the_servers_words():
-    diagnosis = examined({"refused_questions": ["q0"]})
+    diagnosis = examined({"refused_questions": ["q0"]}, kind=RefusingMock)
     assert diagnosis.faulty and "too long (on purpose)" in diagnosis.checks[-1].finding
 
 

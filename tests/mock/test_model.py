@@ -103,21 +103,10 @@ def test_mixed_faults_come_at_their_rates_the_same_way_each_time_and_the_statist
     assert 20 <= seen["rate_limit"] <= 62 and 5 <= seen["half_body"] <= 38
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"tokens_per_second": -1}, {"n_limit": 0}, {"model": ""}, {"api_key": ""}, {"refused_questions": ["r"]}]
-)
+@pytest.mark.parametrize("wrong", [{"tokens_per_second": -1}, {"n_limit": 0}, {"model": ""}, {"api_key": ""}])
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(InputError):
         MockModel(ANSWERS, **wrong)
-
-
-def test_a_refused_question_is_refused_every_time_and_others_are_not(serve):
-    client = serve(refused_questions=["q2"])
-    for _ in range(2):
-        reply = client.chat("Question q2")
-        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
-    assert client.chat("Question q1").status_code == 200
-    assert client.stats()["faults"] == {"question_refused": 2} and client.stats()["refused"] == 2
 
 
 @pytest.mark.parametrize(

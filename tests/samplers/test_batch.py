@@ -14,7 +14,7 @@ from pets.samplers import batch as module
 from pets.samplers.batch import BatchLimits, BatchSampler, FileBatches, JobQueueFullError, OpenAIBatches
 from pets.samplers.openai import OpenAISampler
 
-from ..other_hosts import StrictMock
+from ..other_hosts import RefusingMock, StrictMock
 from ..waiting import until
 
 ANSWERS = DistributionAnswers({f"q{i}": {"A": 0.5, "B": 0.5} for i in range(20)})
@@ -161,7 +161,7 @@ def test_jobs_are_found_beyond_the_first_page(provide, monkeypatch):
 
 
 def test_lines_that_expired_were_refused_or_failed_are_told_apart(provide):
-    mock, url = provide(faults=Faults(batch_expired=1), refused_questions=["q2"])
+    mock, url = provide(RefusingMock, faults=Faults(batch_expired=1), refused_questions=["q2"])
     traces, expired, refused = ask(url, [("q0", 1, 0), ("q1", 1, 1), ("q2", 1, 2)])
     assert len(traces) == 1 and isinstance(expired, NotExecutedError) and expired.reason == "expired"
     assert isinstance(refused, RefusedError) and refused.status == 400 and mock.stats.traces == 1

@@ -1,6 +1,6 @@
 """The base of answer types: how an answer is read from a text, and which answers are the same.
 
-Whoever writes one writes ``canonical``, on a frozen slotted dataclass whose fields are plain data, and ``extract``
+A new answer type defines ``canonical``, on a frozen slotted dataclass whose fields are plain data, and ``extract``
 where the final answer stands somewhere special:
 
 >>> from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Compares formulas in a worker process: ask, wait no longer than agreed, go on.
 
-One worker serves the process, from the first question to the end, and a second one whoever would wait for the first.
+One worker serves the process, from the first question to the end; while it is busy, a second one does.
 It limits itself by processor time (so that what merges does not depend on the machine's load), answers the next
 question at once when it ran out, and is killed when the clock runs far past that. A worker that dies is replaced and
 asked once more. When this process ends, however it ends, the worker reads the end of its pipe and leaves; on Linux the
@@ -52,7 +52,7 @@ class ComparisonWorker:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for its reply."""
+        """Whether a thread waits for its reply."""
         return self._lock.locked()
 
     def ask(self, verb: str, *texts: str, seconds: float) -> str | None:
@@ -91,7 +91,7 @@ class ComparisonWorker:
         command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py")), str(os.getpid())]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         starter = self._starter = self._starter or ThreadPoolExecutor(1, "pets-worker")
-        # In a group of its own, with its child that computes: whoever kills it kills both.
+        # In a process group of its own, with its child that computes: one signal kills both.
         group = 0 if hasattr(os, "killpg") else None
         process = starter.submit(
             subprocess.Popen, command, stdin=pipe, stdout=pipe, stderr=null, bufsize=0, process_group=group
@@ -141,7 +141,7 @@ class ComparisonWorker:
 
 
 def _kill(process: Process) -> None:
-    """Kill a worker and its child; as long as it was not waited for, its number is nobody else's."""
+    """Kill a worker and its child; as long as it was not waited for, no other process has its id."""
     if process.returncode is not None:
         return
     if hasattr(os, "killpg"):

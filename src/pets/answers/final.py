@@ -1,6 +1,6 @@
 """Finds the passages of a free text in which the final answer may stand.
 
-Texts come from models, hence from whoever asks them: of a text its last ``MAX_TEXT_CHARS`` are looked at, every scan
+Texts come from models, and their users may be hostile: of a text its last ``MAX_TEXT_CHARS`` are looked at, every scan
 is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what reads passages is bounded.
 
 >>> list(places(r"First 3, then 4. So \\boxed{7}."))
@@ -438,20 +438,11 @@ def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
 
 def _forward(folded: str) -> Iterator[tuple[int, int]]:
     """What an answer follows, from left to right, none within another: a noun with its verb, or another phrase."""
-    nouns, others = _nouns(folded), ANNOUNCEMENT.finditer(folded)
-    noun, other, place = next(nouns, None), next(others, None), 0
-    while noun or other:
-        if noun and (other is None or noun[0] <= other.start()):
-            span, noun = noun, next(nouns, None)
-        elif other:
-            span, other = other.span(), next(others, None)
-        place = span[1]
-        yield span
-        while noun and noun[0] < place:
-            noun = next(nouns, None)
-        if other and other.start() < place:
-            others = ANNOUNCEMENT.finditer(folded, place)
-            other = next(others, None)
+    end = 0
+    for span in sorted([*_nouns(folded), *(match.span() for match in ANNOUNCEMENT.finditer(folded))]):
+        if span[0] >= end:
+            end = span[1]
+            yield span
 
 
 def _nouns(folded: str) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Answers that have been read already: those of a pool, or of a stored run whose reader is code that nobody named.
+"""Answers that have been read already: those of a pool, or of a stored run whose reading code is not named.
 
 A store never names code to run. What its run read with ``python:my_answers:read`` is shown as ``recorded:``, as it
 stands in the store, unless the user names that code again.

@@ -1,7 +1,7 @@
 """Free text: names, dates, short phrases. Equal after case, accents, articles, punctuation and spelling are folded.
 
 ``The Nile`` is ``nile``, ``São Paulo`` is ``sao paulo``, ``U.S.A.`` is ``united states``, ``two`` is ``2`` and ``May
-1, 2021`` is ``2021-05-01``; ``05/01/2021`` stays as it is but for its zeros, since nobody can say which is the month.
+1, 2021`` is ``2021-05-01``; ``05/01/2021`` stays as it is but for its zeros, since its month could be either.
 Signs and symbols stay: ``-5``, ``C++`` and ``#1`` are answers, not noise. What is one answer by its meaning alone is
 left to the ``judge`` type.
 """

@@ -35,12 +35,6 @@ UNSURE = Pattern(
     rf"|can(?:not|'t) (?:be determined|say|tell|know)){END}"
 )
 VERDICT = Pattern(rf"(?i){START}(?:is|are|was|were|be)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*\z")
-SIGN = "[:：—是は]"
-CUE = Pattern(
-    rf"(?i)(?:respuesta|réponse|reponse|antwort|risposta|resposta|ответ|odpowiedź|答案|答え|回答)(?:{SIGN}[\s*_:：]*"
-    rf"|[^.:：\n]{{0,29}}?(?:[^.:：\n\w](?:(?:es|est|ist|é)(?:[\s*:：][\s*_:：]*|{END})|è[\s*_:：]*)"
-    rf"|[^.:：\n]{SIGN}[\s*_:：]*))"
-)
 DRESS = Pattern(r"[*_`\"“”„«»$]+|\\(?:text|textbf|mathrm|boxed)\s*›\{|[{}()\[\]]")
 
 
@@ -86,10 +80,6 @@ class YesNo(AnswerType):
                 break
             if (answer := self.canonical(passage)) is not None or place == "boxed":
                 return answer
-        end = visible[-MAX_CHARS:]
-        *_, cue = (None, *CUE.finditer(end))
-        if cue and (answer := self.canonical(end[cue.end() :].split("\n", 1)[0])):
-            return answer
         lines = [line for line in visible.splitlines() if line.strip()]
         ends = {self.canonical(line) for line in (lines[0], lines[-1])} - {None} if lines else set()
         return ends.pop() if len(ends) == 1 and boxed(visible) is None else None

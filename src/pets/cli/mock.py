@@ -39,7 +39,6 @@ class MockServerOptions:
     requests_per_minute: int | None = option(
         "Refuse more requests with 429, and say in x-ratelimit headers what is left."
     )
-    refuse: tuple[str, ...] = option("Refuse prompts about this question with 400; give it again for more.", ())
     prompt_cache: bool = option(
         "Tell in the usage how many prompt tokens are cached: those of prompts seen before.", False
     )
@@ -71,7 +70,6 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         n_limit=server.n_limit,
         max_model_len=server.max_model_len,
         request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
-        refused_questions=server.refuse,
         prompt_cache=server.prompt_cache,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,

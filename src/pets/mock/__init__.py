@@ -1,8 +1,7 @@
 """An OpenAI-compatible endpoint that answers from recorded pools or known distributions, and misbehaves on demand.
 
 answers.py    what can be answered: a recorded pool, known answer distributions
-text.py       the text of a trace
-logprobs.py   log-probabilities with a given confidence
+traces.py     the text of a trace, and its log-probabilities
 faults.py     what goes wrong and how often, and the limit on requests
 requests.py   requests: parsed and checked
 responses.py  responses: JSON and server-sent events
@@ -17,7 +16,7 @@ from pets._extras import require
 from pets.mock.answers import AnswerSource, DistributionAnswers, PoolAnswers, synthetic
 from pets.mock.faults import Faults, RequestLimit
 from pets.mock.model import MockModel, MockStats
-from pets.mock.text import TraceSpec
+from pets.mock.traces import TraceSpec
 
 if TYPE_CHECKING:
     from pets.mock.server import app, running, serve

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from pets.errors import InputError
-from pets.mock.text import TraceSpec
+from pets.mock.traces import TraceSpec
 from pets.pools import Pool, PooledQuestion
 
 __all__ = ["AnswerSource", "DistributionAnswers", "PoolAnswers", "synthetic"]
@@ -124,7 +124,7 @@ class DistributionAnswers:
         return self._trace(question, best if best is not None and chances[best] > 0 else None, 0)
 
     def gold(self, question: str) -> str | None:
-        """Nobody knows."""
+        """Unknown."""
         return None
 
     def _trace(self, question: str, answer: str | None, seed: int) -> TraceSpec:

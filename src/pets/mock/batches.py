@@ -1,7 +1,7 @@
 """OpenAI's Batch interface without its socket: files, and jobs that answer a file of requests later.
 
-A job runs its lines side by side, each as long as its longest trace takes, and is read when somebody looks: what was
-ready by then is paid for, what a cancelled or expired job left is not.
+A job runs its lines side by side, each as long as its longest trace takes, and is brought up to date when a client asks
+for it: replies that were ready by then are paid for, requests that a cancelled or expired job did not execute are not.
 """
 
 import itertools
@@ -23,7 +23,6 @@ from pets.openai.fields import json_value, object_field, whole_number
 __all__ = ["MockBatches", "StoredFile"]
 
 MAX_ERRORS = 20  # of a file that is not valid, told
-MAX_METADATA = 16
 ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
@@ -159,7 +158,7 @@ class MockBatches:
             file.id,
             str(endpoint),
             window,
-            _metadata(fields),
+            object_field(fields, "metadata") or None,
             int(time.time()),
             self._clock(),
             self._draw_faults(),
@@ -263,14 +262,6 @@ class MockBatches:
             response = f'{{"status_code":{reply[0]},"request_id":"req_{number}","body":{reply[1].decode()}}}'
         head = f'{{"id":"batch_req_{number}","custom_id":{json.dumps(custom_id)}'
         return f'{head},"response":{response},"error":{json.dumps(error)}}}\n'.encode()
-
-
-def _metadata(fields: Mapping[str, Any]) -> dict[str, str] | None:
-    metadata = object_field(fields, "metadata")
-    bounds = all(len(name) <= 64 and isinstance(value, str) and len(value) <= 512 for name, value in metadata.items())
-    if len(metadata) > MAX_METADATA or not bounds:
-        raise ApiError("'metadata' is up to 16 names of 64 characters with texts of 512.", param="metadata")
-    return metadata or None
 
 
 def _page(query: Mapping[str, str], rows: list[dict[str, Any]], most: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,7 @@ from pets.mock.faults import (
 )
 from pets.mock.requests import CompletionRequest, parse_request, prompt_tokens
 from pets.mock.responses import CompletionResponse
-from pets.mock.text import TraceText, render
+from pets.mock.traces import TraceText, render
 from pets.openai.errors import ApiError
 
 __all__ = ["MockModel", "MockStats", "QuestionMatcher"]
@@ -62,10 +62,10 @@ class MockModel:
     """A model that answers from a source of known answers. ``seed`` drives the faults and the requests without a seed.
 
     ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
-    passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests about a question of
-    ``refused_questions`` get 400, and so do those that want more tokens than ``max_model_len`` leaves beside the
-    prompt; more than ``request_limit`` allows get 429. With a ``prompt_cache`` the usage tells how many tokens of
-    prompts came before. A subclass may refuse more requests (:meth:`parse`) or answer otherwise (:meth:`respond`).
+    passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests for more tokens than
+    ``max_model_len`` leaves beside the prompt get 400, those beyond the ``request_limit`` 429. With a ``prompt_cache``
+    the usage tells how many tokens of prompts came before. A subclass may refuse more requests (:meth:`parse`,
+    :meth:`admit`) or answer otherwise (:meth:`respond`).
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
@@ -83,7 +83,6 @@ class MockModel:
         n_limit: int | None = None,
         max_model_len: int | None = None,
         request_limit: RequestLimit | None = None,
-        refused_questions: Collection[str] = (),
         api_key: str | None = None,
         prompt_cache: bool = False,
         seed: int = 0,
@@ -98,15 +97,12 @@ class MockModel:
             raise InputError(f"a context holds at least 2 tokens, of prompt and trace; got {max_model_len}.")
         if not model or api_key == "":
             raise InputError("the model's name and the API key are not empty; leave the key out to need none.")
-        if unknown := set(refused_questions) - set(answers.ids()):
-            raise InputError(f"there is no question {min(unknown)!r} to refuse; name one that the mock has.")
         self.answers, self.model, self.tokens_per_second = answers, model, tokens_per_second
         self.faults, self.n_limit, self.api_key = faults or Faults(), n_limit, api_key
         self.max_model_len, self.seed = max_model_len, seed
         self.stats = MockStats()
         self._cached_prompts: set[str] | None = set() if prompt_cache else None
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
-        self._refused_questions = frozenset(refused_questions)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
         self._faults, self._seeds = random.Random(f"faults {seed}"), random.Random(f"seeds {seed}")
         self._numbers = itertools.count(1)
@@ -120,24 +116,16 @@ class MockModel:
         return parse_request(body, self.model, chat)
 
     def admit(self, request: CompletionRequest) -> None:
-        """Refuse a request that comes too soon, wants more choices than there are slots, or asks what is refused."""
+        """Refuse a request that comes too soon, or wants more choices than there are slots or tokens than there are."""
         if self._bucket is not None and (wait_s := self._bucket.take()) > 0:
             self.stats.faults["request_limit"] += 1
             raise ApiError("Rate limit reached.", status=429, code="rate_limit_exceeded", retry_after=wait_s)
         if self.n_limit is not None and request.n > self.n_limit:
             self.stats.faults["n_refused"] += 1
             raise ApiError(f"'n' is {request.n}; this server has {self.n_limit} slots.", param="n")
-        self._check_context(request)
-        for prompt in request.prompts if self._refused_questions else ():
-            if self._matcher.find(prompt)[0] in self._refused_questions:
-                self.stats.faults["question_refused"] += 1
-                raise ApiError("This prompt is too long (on purpose).", code="context_length_exceeded")
-
-    def _check_context(self, request: CompletionRequest) -> None:
-        """Refuse what does not fit into the context, in vLLM's words."""
         limit = self.max_model_len
         for length in map(prompt_tokens, request.prompts):
-            if limit is not None and length + (request.max_tokens or 1) > limit:
+            if limit is not None and length + (request.max_tokens or 1) > limit:  # in vLLM's words
                 raise ApiError(
                     f"'max_tokens' or 'max_completion_tokens' is too large: {request.max_tokens}. This model's maximum "
                     f"context length is {limit} tokens and your request has {length} input tokens.",

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from pets.mock.logprobs import chat_content, completion_form, completion_logprobs
 from pets.mock.requests import CompletionRequest
-from pets.mock.text import TraceSpec, TraceText
+from pets.mock.traces import TraceSpec, TraceText, chat_content, completion_form, completion_logprobs
 
 __all__ = ["DONE", "ERROR", "CompletionResponse", "json_answer", "whole_body"]
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class ClientGoneError(Exception):
-    """The client has closed its connection: nobody is there to answer to."""
+    """The client has closed its connection and reads no answer."""
 
 
 class Exchange:

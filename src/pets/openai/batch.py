@@ -86,7 +86,7 @@ class BatchReply:
         return cls(status if isinstance(status, int) else None, content)
 
     def failure(self) -> SamplerError:
-        """Why there is no status: the request was not executed, which is free, or nobody knows."""
+        """Why there is no status: the request was not executed, which is free, or for an unknown reason."""
         words = error_message(json.loads(self.content))
         if self.code in NOT_EXECUTED:
             return NotExecutedError(words, self.code.removeprefix("batch_"))

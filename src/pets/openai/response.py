@@ -125,7 +125,7 @@ def token_count(usage: object, name: str) -> int | None:
 
 
 def is_too_few(tokens: int, characters: int) -> bool:
-    """Whether so many characters cannot be of these tokens alone.
+    """Whether a text is too long to consist of these tokens alone.
 
     >>> is_too_few(1, 20), is_too_few(1, 8000)
     (False, True)
@@ -144,7 +144,7 @@ def top_logprobs(logprobs: dict[str, Any]) -> Iterator[list[float]]:
 
 
 def token_alternatives(logprobs: dict[str, Any], most: int) -> Iterator[TokenAlternatives]:
-    """The first tokens, at most so many, and what might have stood in their places."""
+    """The first tokens, at most ``most``, each with its alternatives."""
     if logprobs.get("content") is not None:
         for entry in logprobs["content"][:most]:
             others = {str(other.get("token")): other["logprob"] for other in entry.get("top_logprobs") or ()}
@@ -268,7 +268,7 @@ class ResponseReader:
         return total is not None and total < counted
 
     def completions(self, *, surplus: bool = False) -> list[Completion]:
-        """The traces, in the order of their seeds; with ``surplus`` also those that nobody asked for."""
+        """The traces, in the order of their seeds; with ``surplus`` also those beyond the request's ``n``."""
         if not self._choices:
             raise ReplyError("the server's reply has no choices; at least one was expected.")
         try:
@@ -286,7 +286,7 @@ class ResponseReader:
         cached_tokens = min(token_count(details, "cached_tokens") or 0, prompt_tokens or 0)
         traces: list[Completion] = []
         for choice, tokens in zip(choices, self._tokens(choices), strict=True):
-            if len(traces) == most:  # nobody asked for it, and it was sampled: the first one pays for it
+            if len(traces) == most:  # beyond n, and sampled all the same: the first one pays for it
                 traces[0] = _with_surplus(traces[0], tokens, choice.bytes)
                 continue
             if choice.finish is None:

@@ -163,7 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The response is out: answer the next request, or wait for it."""
+        """The response is sent: answer the next request, or wait for it."""
         if self.pipeline:
             self._answering = self.pipeline[-1][0]
         super().on_response_complete()
@@ -261,7 +261,7 @@ def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
     def work() -> None:
         try:
             server.run(sockets=[listener])
-        except PetsError as error:  # whoever waits for the start is told
+        except PetsError as error:  # raised by the thread that waits for the start
             failures.append(error)
 
     with _bound(host, port) as listener:

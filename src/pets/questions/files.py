@@ -32,7 +32,7 @@ __all__ += ["stream_questions", "write_questions"]
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
-AUTO = "auto"  # how answers are read where nobody says
+AUTO = "auto"  # how answers are read by default
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id"),
@@ -171,7 +171,7 @@ def _columns(names: tuple[str, ...], fields: tuple[tuple[str, str], ...]) -> dic
         if column is not None and ours not in columns:
             columns[ours] = column
     for ours, other in (("question", "prompt"), ("prompt", "question")):
-        if ours in dict(fields) and other not in dict(fields):  # whoever names the one does not mean the other
+        if ours in dict(fields) and other not in dict(fields):  # a named column replaces the other kind
             columns.pop(other, None)
     return columns
 

@@ -95,7 +95,7 @@ def rows_of(
             try:
                 yield from _text_lines(text) if form == ".txt" else separated_rows(text)
             finally:
-                text.detach()  # the file is closed by whoever opened it
+                text.detach()  # the caller closes the file
     except UnicodeDecodeError as failure:
         raise error(f"{title}: byte {failure.start + 1} is not UTF-8. Save it as UTF-8.") from None
     except UnreadableRowsError as failure:

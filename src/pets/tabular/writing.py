@@ -100,7 +100,7 @@ class _JsonList(RowFile):
 
 
 class _Table(RowFile):
-    """Rows in batches: the first of them tells the columns where nobody named them."""
+    """Rows in batches: the first of them tells the columns where none are named."""
 
     def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
         super().__init__(file, columns)
@@ -142,7 +142,7 @@ class _Separated(_Table):
 
     @property
     def _batch_rows(self) -> int:
-        return BATCH_ROWS if self.columns is None else 1  # whoever watches the file sees every row
+        return BATCH_ROWS if self.columns is None else 1  # a reader of the growing file sees every row
 
     def _begin(self, rows: Sequence[Row]) -> None:
         if self.columns:
@@ -237,7 +237,7 @@ def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
 def atomic_write(path: Path, error: type[PetsError] = InputError, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A draft, open to write to, which takes the place of ``path`` when all went well and is removed when not.
 
-    It is a new file under a name that nobody can guess: in a folder of many users, no link of another's is followed.
+    It is a new file under a name that cannot be guessed: in a folder of many users, no link of another's is followed.
     What is no plain file, such as ``/dev/null``, is written to as it is.
     """
     draft: Path | None = None
