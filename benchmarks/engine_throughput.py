@@ -1,12 +1,12 @@
-"""Traces a second of the engine at 256 in flight against a bare asyncio loop of the same HTTP client, and its memory.
+"""Traces a second of the engine at 256 in flight against a bare asyncio loop of plain httpx, and its memory.
 
     python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
 
 A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
 reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). Turns within
-a round, who begins changes from round to round; medians. The engine spreads its requests over a few clients,
-because one client's bookkeeping grows with the square of what it has in flight; so the bare loop runs twice, with one
-client and spread over as many. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
+a round, who begins changes from round to round; medians. One httpx client's
+bookkeeping grows with the square of what it has in flight, the engine's does not; so the bare loop runs twice, with one
+client and spread over several. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
 question at the same time.
 Memory: 100,000 traces of 1,000 questions from a sampler in this process, into a store, in a process of its own.
 """

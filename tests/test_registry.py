@@ -90,7 +90,7 @@ def test_a_sampler_is_made_from_the_plain_arguments_of_its_constructor():
         ("nope", "there is no sampler 'nope'. Samplers: local, openai"),
         ("openai:model=m", "openai: url is missing. Options of openai: url, model, "),
         ("openai:url=u,model=m,dialect=french", "dialect is one of openai, vllm, llama.cpp"),
-        ("openai:url=u,model=m,transport=x", "transport='x' is not"),
+        ("openai:url=u,model=m,headers=x", "headers='x' is not"),
         ("recorded", "there is no sampler 'recorded'"),  # no spec can describe recorded traces
     ],
 )

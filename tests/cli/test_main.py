@@ -12,7 +12,7 @@ from pets.cli.main import VERBS, cli
 
 from ..command import pets
 
-HEAVY = ("numpy", "scipy", "httpx", "rich", "pets.core", "pets.cli.solve")
+HEAVY = ("numpy", "scipy", "aiohttp", "rich", "pets.core", "pets.cli.solve")
 
 RENAMED = [  # since version 0.1.0
     ("fit", "--max-per-question", "--max-traces"),

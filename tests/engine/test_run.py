@@ -21,6 +21,7 @@ from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, until
 from .conftest import Scripted, asked
@@ -232,12 +233,12 @@ def test_what_a_server_claims_costs_no_more_than_the_longest_traces_and_silence_
         claim = {"completion_tokens": 110 if len(sizes) < 200 else 2**53} if usage == "late" else usage
         return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}], "usage": claim})
 
-    sampler = OpenAISampler("http://up/v1", "m", transport=httpx.MockTransport(reply))
-    price = TokenPrice(1.0, 1.0)
-    solution = solve(
-        asked([f"q{i}" for i in range(20)]), sampler=sampler, budget="0.05usd", price=price, max_tokens=max_tokens,
-        concurrency=concurrency, max_traces=None,
-    )  # fmt: skip
+    sampler, price = OpenAISampler("http://up/v1", "m"), TokenPrice(1.0, 1.0)
+    with answered_by(reply):
+        solution = solve(
+            asked([f"q{i}" for i in range(20)]), sampler=sampler, budget="0.05usd", price=price, max_tokens=max_tokens,
+            concurrency=concurrency, max_traces=None,
+        )  # fmt: skip
     worst = 10**6 * (max_tokens + 200)
     assert set(sizes) == {max_tokens} and solution.traces == len(sizes)
     assert 0.5 * solution.total < solution.spent <= 1.1 * solution.total + concurrency * worst

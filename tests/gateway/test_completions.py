@@ -19,9 +19,9 @@ from pets.gateway.ledger import SpendRateLimit
 from pets.gateway.ledger_store import LedgerWriter
 from pets.mock import Faults, MockModel, synthetic
 from pets.policies.online_grid import OnlineGrid
-from pets.samplers.openai import OpenAISampler
 
 from ..hostile_server import HostileServer
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, wait_until
 from .conftest import (
@@ -35,6 +35,7 @@ from .conftest import (
     run_gateway,
 )
 
+NOBODY = "http://127.0.0.1:9/v1"
 EASY = [{"role": "user", "content": "Question easy"}]
 TORN = [{"role": "user", "content": "Question torn"}]
 
@@ -406,13 +407,14 @@ def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_400_requests_at
 
     async def work():
         settings = Settings(answer="choice", limits=Limits(max_tokens=LIMIT))
-        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
-        state = build_scripted(sampler, settings=settings, currency=currency, total=total, store=tmp_path / "g.db")
+        options = {"currency": currency, "total": total, "store": tmp_path / "g.db"}
+        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
         statuses, _ = await ask_all(state, 400, max_completion_tokens=LIMIT)
         assert state.ledger.failure is None
         return statuses, state
 
-    statuses, state = run_simulated(work())
+    with answered_by(upstream):
+        statuses, state = run_simulated(work())
     ledger = state.ledger
     assert statuses.keys() <= {200, 429} and statuses[200] > 0
     assert ledger.total.held == 0 and 0 < ledger.total.spent <= total
@@ -436,12 +438,13 @@ def test_two_limits_are_one_to_the_server_and_to_the_budget():
 
     async def work():
         settings = Settings(answer="choice")
-        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
-        state = build_scripted(sampler, settings=settings, currency=Currency.tokens(32_768), total=100_000)
+        options = {"currency": Currency.tokens(32_768), "total": 100_000}
+        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
         statuses, responses = await ask_all(state, 50, max_completion_tokens=1, max_tokens=32_768)
         return statuses, responses, state
 
-    statuses, responses, state = run_simulated(work())
+    with answered_by(upstream):
+        statuses, responses, state = run_simulated(work())
     assert statuses.keys() <= {200, 429} and 0 < state.ledger.total.spent <= 100_000 and upstream.tokens <= 100_000
     assert all(body["max_tokens"] == 1 and "max_completion_tokens" not in body for body in upstream.bodies)
     about = next(response.json()["pets"] for response in responses if response.status_code == 200)
@@ -455,16 +458,16 @@ def test_a_budget_in_tokens_ends_every_trace_and_one_in_traces_leaves_that_to_th
     upstream = HostileUpstream(CLAIMS["2^53 tokens"])
 
     async def work(**options):
-        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
         settings = Settings(answer="choice", limits=Limits(max_tokens=70))
-        state = build_scripted(sampler, settings=settings, **options)
+        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
         response = await ask_in_process(state, pets={"max_traces": 1})
         await state.close()
         return response.json()["usage"]["completion_tokens"]
 
-    assert run_simulated(work(currency=Currency.tokens(70), total=10_000)) == 70
-    assert upstream.bodies.pop()["max_tokens"] == 70
-    assert run_simulated(work(total=10_000)) == 1 << 24
+    with answered_by(upstream):
+        assert run_simulated(work(currency=Currency.tokens(70), total=10_000)) == 70
+        assert upstream.bodies.pop()["max_tokens"] == 70
+        assert run_simulated(work(total=10_000)) == 1 << 24
     assert not {"max_tokens", "max_completion_tokens"} & upstream.bodies.pop().keys()
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 
+import aiohttp
 import httpx
 import pytest
 
@@ -16,6 +17,7 @@ from pets.gateway.settings import Limits
 from pets.mock import Faults, MockModel
 from pets.policies.online_grid import OnlineGrid
 
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import until, wait_until
 from .conftest import BOOK, add_key, run_gateway
@@ -49,7 +51,6 @@ def plain(handler, *, run=asyncio.run, settings=None, requests=1, **fields):
 
     async def go():
         state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, **options)
-        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(handler))]
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             posts = [client.post("/v1/chat/completions", json=PLAIN | fields, timeout=None) for _ in range(requests)]
@@ -57,7 +58,8 @@ def plain(handler, *, run=asyncio.run, settings=None, requests=1, **fields):
         await state.close()
         return responses, state.ledger
 
-    responses, ledger = run(go())
+    with answered_by(handler):
+        responses, ledger = run(go())
     return responses if requests > 1 else responses[0], ledger
 
 
@@ -143,7 +145,7 @@ def test_what_the_server_did_not_sample_is_free(status):
 
 def test_nobody_there_is_free_too():
     def handler(request):
-        raise httpx.ConnectError("nobody")
+        raise aiohttp.ConnectionTimeoutError("nobody")
 
     response, ledger = plain(handler, total=10, n=4)
     assert response.status_code == 503 and ledger.total.spent == ledger.total.held == 0
@@ -161,6 +163,7 @@ def test_a_reply_that_breaks_off_costs_what_was_held():
             gateway.ask(model="mock", n=2)
         wait_until(lambda: not gateway.state.open_requests)
         assert gateway.ledger.total.spent == 2 == gateway.ledger.lost and gateway.ledger.total.held == 0
+        assert gateway.state.driver.fetcher.pool.of_model("mock").unknown_traces == 2  # as of a vote
 
 
 def test_a_client_that_goes_pays_for_what_was_sent():
@@ -290,7 +293,6 @@ def test_a_compressed_reply_is_unpacked_within_bounds():
 def test_room_is_given_back():
     async def go():
         state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(concurrency=1))
-        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(answers(choice())))]
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for _ in range(5):
@@ -299,7 +301,8 @@ def test_room_is_given_back():
         await until(lambda: not state.open_requests)
         await state.close()
 
-    asyncio.run(go())
+    with answered_by(answers(choice())):
+        asyncio.run(go())
 
 
 def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
@@ -311,7 +314,6 @@ def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
 
     async def go():
         state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")
-        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(slow))]
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             post = functools.partial(client.post, "/v1/chat/completions", json=PLAIN, timeout=None)
@@ -322,4 +324,5 @@ def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
         await state.close()
         return statuses, {response.status_code for response in others}
 
-    assert run_simulated(go()) == ({200: 224, 503: 76}, {200})
+    with answered_by(slow):
+        assert run_simulated(go()) == ({200: 224, 503: 76}, {200})

@@ -13,6 +13,7 @@ from pets.gateway.app import app
 from pets.mock import MockModel
 from pets.policies.online_grid import OnlineGrid
 
+from ..network import answered_by
 from .conftest import BOOK, add_key, run_gateway
 
 TOKENS = Currency.tokens(100)
@@ -36,14 +37,14 @@ def post(path, handler, *, settings=None, body=None, headers=None, **options):
 
     async def go():
         state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, key=KEY, **options)
-        state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(handler))]
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             response = await client.post(f"/v1/{path}", json=BODIES[path] | (body or {}), headers=headers)
         await state.close()
         return response, state.ledger
 
-    return asyncio.run(go())
+    with answered_by(handler):
+        return asyncio.run(go())
 
 
 def said(path, text, choices=1):

@@ -14,11 +14,11 @@ from pets.gateway.upstream import Upstream, api_error
 from pets.mock import MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
-from pets.samplers.openai import OpenAISampler
 
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S
-from .conftest import BOOK, RunningGateway, add_key, ask_in_process, build_scripted, run_gateway
+from .conftest import BOOK, RunningGateway, add_key, ask_in_process, run_gateway
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -99,15 +99,16 @@ def test_a_list_of_models_that_echoes_the_key_is_redacted(status):
         return httpx.Response(status, json={"data": [{"id": key}], "error": {"message": key}})
 
     async def models():
-        upstream, headers = Upstream(NOBODY, key="sk-UPSTREAM-1234"), {"authorization": "Bearer sk-UPSTREAM-1234"}
-        async with httpx.AsyncClient(transport=httpx.MockTransport(echo), headers=headers) as client:
-            upstream._clients = [client]
-            try:
-                return str(await upstream.models())
-            except SamplerError as error:
-                return str(error)
+        upstream = Upstream(NOBODY, key="sk-UPSTREAM-1234")
+        try:
+            return str(await upstream.models())
+        except SamplerError as error:
+            return str(error)
+        finally:
+            await upstream.close()
 
-    words = asyncio.run(models())
+    with answered_by(echo):
+        words = asyncio.run(models())
     assert "[redacted]" in words and "UPSTREAM" not in words
 
 
@@ -156,10 +157,11 @@ def ask_by_turns(refuses, turns, tmp_path):
     """What the server is sent for each of the votes of ``turns``: whose it is, its fields, hours before it."""
     keys = {name: {"authorization": f"Bearer {add_key(tmp_path / 'g.db', name)}"} for name in ("alice", "bob")}
 
+    upstream = RefusingUpstream(refuses)
+
     async def work():
-        upstream = RefusingUpstream(refuses)
-        sampler = OpenAISampler("http://up/v1", "", dialect="openai", transport=httpx.MockTransport(upstream))
-        state, sent = build_scripted(sampler, store=tmp_path / "g.db"), []
+        settings, sent = Settings(answer="choice"), []
+        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, store=tmp_path / "g.db")
         for name, fields, hours in turns:
             await asyncio.sleep(hours * 3600)
             upstream.bodies = []
@@ -169,7 +171,8 @@ def ask_by_turns(refuses, turns, tmp_path):
         await state.close()
         return sent
 
-    return run_simulated(work())
+    with answered_by(upstream):
+        return run_simulated(work())
 
 
 NAMED = "unsupported parameter 'n', unsupported parameter 'seed', unsupported parameter 'logprobs', "

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import aiohttp
 import httpx
 import pytest
 
@@ -11,6 +12,7 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
 from pets.policies.online_grid import OnlineGrid
 
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from .conftest import ScriptedSampler, add_key, build_scripted
 
@@ -35,6 +37,15 @@ class Proxy:
         self.ended_s = asyncio.get_running_loop().time()
         return is_good
 
+    async def answer(self, request):
+        """The response to a plain request for four traces."""
+        if await self.serve(4):
+            choices = [{"index": at, "text": "four", "finish_reason": "stop"} for at in range(4)]
+            return httpx.Response(200, json={"choices": choices})
+        if self.status is None:
+            raise aiohttp.ConnectionTimeoutError("nobody")
+        return httpx.Response(self.status, text="bad gateway")
+
 
 def votes(proxy, **options):
     """A gateway over the proxy, asked for votes."""
@@ -52,16 +63,7 @@ def votes(proxy, **options):
 def plain(proxy, **options):
     """The same, asked for plain completions."""
 
-    async def handler(request):
-        if await proxy.serve(4):
-            choices = [{"index": at, "text": "four", "finish_reason": "stop"} for at in range(4)]
-            return httpx.Response(200, json={"choices": choices})
-        if proxy.status is None:
-            raise httpx.ConnectError("nobody")
-        return httpx.Response(proxy.status, text="bad gateway")
-
     state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(timeout=300.0), **options)
-    state.upstream._clients = [httpx.AsyncClient(transport=httpx.MockTransport(handler))]
     return state, "/v1/completions", {"model": "mock", "prompt": "torn", "n": 4}
 
 
@@ -85,7 +87,8 @@ def ask(make, proxy, folder, budget, requests=REQUESTS):
         await state.close()
         return balance.spent, statuses
 
-    return run_simulated(go())
+    with answered_by(proxy.answer):
+        return run_simulated(go())
 
 
 @kinds

@@ -24,6 +24,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers import transport as transport_module
 from pets.samplers.openai import OpenAISampler
 
+from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import until
 
@@ -35,11 +36,11 @@ DICTS = {"tokens": ["4"] * 3, "token_logprobs": [-1.0] * 3, "top_logprobs": [{"4
 
 def sample(handler, prompt=TEXT, n=2, sampling=TOPS, **settings):
     async def go():
-        transport = httpx.MockTransport(handler)
-        async with OpenAISampler("http://server/v1", "m", transport=transport, **settings) as sampler:
+        async with OpenAISampler("http://server/v1", "m", **settings) as sampler:
             return await sampler.sample(prompt, n, 5, sampling), sampler
 
-    return asyncio.run(go())
+    with answered_by(handler):
+        return asyncio.run(go())
 
 
 def choice(index=0, text=" 4", finish="stop", **more):
@@ -187,14 +188,14 @@ def test_retry_after_and_rate_limits_come_with_the_error():
     headers = {"Retry-After": "7", "X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "1m30.5s"}
 
     async def go():
-        transport = httpx.MockTransport(lambda _: httpx.Response(429, headers=headers))
-        async with OpenAISampler("http://server/v1", "m", transport=transport) as sampler:
+        async with OpenAISampler("http://server/v1", "m") as sampler:
             assert sampler.rate_limits is None
             with pytest.raises(BusyError) as caught:
                 await sampler.sample(TEXT, 1, 0, Sampling())
             return caught.value, sampler.rate_limits
 
-    error, limits = asyncio.run(go())
+    with answered_by(lambda _: httpx.Response(429, headers=headers)):
+        error, limits = asyncio.run(go())
     assert error.retry_after == 7.0
     assert (limits.remaining_requests, limits.reset_requests_s) == (0, 90.5)
 
@@ -366,7 +367,7 @@ def test_a_server_that_is_silent_for_too_long():
 
 
 class Parts(httpx.AsyncByteStream):
-    """A body as a server sends it; httpx would unpack one that is there whole."""
+    """A body as a server sends it, part by part."""
 
     def __init__(self, content, size=1 << 14):
         self.content, self.size = content, size
@@ -460,8 +461,7 @@ def test_one_long_line_is_read_in_time_that_grows_with_its_length():
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_reply_that_trickles_ends_with_the_time_of_its_request(stream):
     async def go():
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Trickle()))
-        async with OpenAISampler("http://server/v1", "m", transport=transport, timeout=600.0, stream=stream) as sampler:
+        async with OpenAISampler("http://server/v1", "m", timeout=600.0, stream=stream) as sampler:
             clock = asyncio.get_running_loop().time
             with pytest.raises(BusyError, match="no answer in time"):
                 await sampler.sample(TEXT, 1, 5, Sampling())
@@ -473,7 +473,8 @@ def test_a_reply_that_trickles_ends_with_the_time_of_its_request(stream):
                 await asyncio.sleep(1.0)
                 yield b" "
 
-    assert 600.0 <= run_simulated(go()) <= 602.0
+    with answered_by(lambda _: httpx.Response(200, stream=Trickle())):
+        assert 600.0 <= run_simulated(go()) <= 602.0
 
 
 def test_a_request_goes_through_the_proxy(monkeypatch):
@@ -518,7 +519,7 @@ def test_top_k_for_openai_is_refused_before_anything_is_sent():
 
 
 def test_the_client_alone_imports_nothing_of_a_server():
-    code = "import sys, pets.samplers.openai; print({'starlette', 'uvicorn', 'aiohttp'} & set(sys.modules))"
+    code = "import sys, pets.samplers.openai; print({'starlette', 'uvicorn', 'aiohttp', 'httpx'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
 
@@ -584,11 +585,11 @@ def test_the_models_of_a_server_and_the_context_that_it_says():
 
 
 def test_a_server_without_a_list_of_models_says_nothing_of_its_context():
-    async def length(status, content):
-        transport = httpx.MockTransport(lambda request: httpx.Response(status, content=content))
-        return await OpenAISampler("http://x/v1", "m", transport=transport).max_model_len()
+    def length(status, content):
+        with answered_by(lambda _: httpx.Response(status, content=content)):
+            return asyncio.run(OpenAISampler("http://x/v1", "m").max_model_len())
 
-    assert asyncio.run(length(404, b"nothing here")) is None and asyncio.run(length(200, b"<html>")) is None
+    assert length(404, b"nothing here") is None and length(200, b"<html>") is None
 
 
 @pytest.mark.parametrize("address", ["http://me:{}@127.0.0.1:9/v1", "ftp://{}@host", "//{}@[", "{}@host"])
@@ -632,12 +633,13 @@ def test_refusals_are_remembered_by_model():
         return httpx.Response(200, json={"choices": [choice()]})
 
     async def ask_twice():
-        async with OpenAISampler("http://x/v1", "", transport=httpx.MockTransport(strict)) as sampler:
+        async with OpenAISampler("http://x/v1", "") as sampler:
             for model in ("strict", "strict", "other"):
                 body = {"model": model, "messages": [{"role": "user", "content": "?"}]}
                 await sampler.sample(Prompt.of_body(body), 1, 5, Sampling())
 
-    asyncio.run(ask_twice())
+    with answered_by(strict):
+        asyncio.run(ask_twice())
     assert [("seed" in body, body["model"]) for body in bodies] == [
         (True, "strict"), (False, "strict"), (False, "strict"), (True, "other"),
     ]  # fmt: skip
@@ -669,11 +671,12 @@ def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read():
             super()._read_large(*args, **options)
 
     async def run():
-        sampler = Noting("http://up/v1", "m", transport=httpx.MockTransport(reply))
-        traces = await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
-        assert traces[0].text == "four " * 300_000
-        with pytest.raises(ReplyError, match="objects and lists"):
-            await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
+        async with Noting("http://up/v1", "m") as sampler:
+            traces = await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
+            assert traces[0].text == "four " * 300_000
+            with pytest.raises(ReplyError, match="objects and lists"):
+                await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
 
-    asyncio.run(run())
+    with answered_by(reply):
+        asyncio.run(run())
     assert len(threads) == 2 and threading.main_thread() not in threads and gc.isenabled()

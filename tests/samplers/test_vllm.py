@@ -12,6 +12,7 @@ from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.samplers import Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 
+from ..network import answered_by
 from ..other_hosts import ReasoningParserMock
 
 CHAT, TEXT = Prompt.chat("2 + 2?"), Prompt("2 + 2 =")
@@ -21,11 +22,11 @@ HEAD = {"id": "chatcmpl-1", "created": 1, "model": "m", "system_fingerprint": No
 
 def sample(handler, prompt=CHAT, n=1, sampling=PLAIN, **settings):
     async def go():
-        transport = httpx.MockTransport(handler)
-        async with OpenAISampler("http://server/v1", "m", transport=transport, **settings) as sampler:
+        async with OpenAISampler("http://server/v1", "m", **settings) as sampler:
             return await sampler.sample(prompt, n, 5, sampling)
 
-    return asyncio.run(go())
+    with answered_by(handler):
+        return asyncio.run(go())
 
 
 def whole(*choices, **usage):

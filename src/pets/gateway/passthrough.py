@@ -9,8 +9,6 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import httpx
-
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TokenEstimator
 from pets.engine.places import Places
@@ -108,24 +106,24 @@ class PassThrough:
                 asyncio.timeout(self._state.settings.timeout),
                 upstream.forward(request.path, body, headers) as response,
             ):
-                if not response.is_success:
-                    error = error_from(response.status_code, response.headers, b"")
+                is_success = 200 <= response.status < 300
+                if not is_success:
+                    error = error_from(response.status, response.headers, b"")
                     self._failed(request, meter, error, clock() - begun)
-                await exchange.start(response.status_code, upstream.passed_headers(response))
+                await exchange.start(response.status, upstream.passed_headers(response))
                 parts = upstream.passed_bytes(response)
                 async for part in parts if meter is None else meter.read(parts):
                     await exchange.send(part)
-                if response.is_success:
+                if is_success:
                     self._pool(request.model).delivered(clock() - begun)
         except SamplerError as error:
-            self._failed(request, meter, error, clock() - begun)
+            if exchange.status < 300:  # else its status has settled it
+                self._failed(request, meter, error, clock() - begun)
             raise self._broken(exchange, error, api_error(error)) from error
         except TimeoutError as error:
             self._failed(request, meter, BusyError("no answer came in time."), clock() - begun)
             late = ApiError("No answer came in time.", status=504, code="timeout")
             raise self._broken(exchange, error, late) from error
-        except httpx.HTTPError as error:
-            raise self._broken(exchange, error, None) from error
         await exchange.send(b"", end=True)
 
     def _pool(self, model: str) -> EndpointPool:

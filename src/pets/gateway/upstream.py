@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from pets.errors import InputError, RefusedError, ReplyError, SamplerError, UnreachableError
+from pets.errors import InputError, RefusedError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.openai.headers import secrets_of
@@ -18,7 +17,10 @@ from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.transport import body_of_reply, http_client, in_pieces, parts_of, sampler_errors
+from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["Upstream", "api_error"]
 
@@ -58,7 +60,7 @@ class Upstream:
             if self._local is None
             else [self._local]
         )
-        self._clients: list[httpx.AsyncClient] = []
+        self._clients = self._new_clients()
         self._contexts: dict[str, int] = {}  # by model, as the list of models says
 
     @property
@@ -72,6 +74,10 @@ class Upstream:
             await self._local.__aenter__()
             self.urls, self._key = [self._local.url], self._local.key
             self._redactor = Redactor(self._key)
+            self._clients = self._new_clients()
+
+    def _new_clients(self) -> list[HttpClient]:
+        return [HttpClient(url, key=self._key, headers=self._headers, timeout=self._timeout) for url in self.urls]
 
     def check(self, model: str) -> None:
         """Refuse a name that is not the local model's, which answers to any; a server elsewhere knows its own."""
@@ -80,38 +86,38 @@ class Upstream:
             raise ApiError(message, status=404, param="model", code="model_not_found")
 
     @asynccontextmanager
-    async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+    async def forward(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
-        sent = {name: headers[name] for name in SENT_HEADERS if name in headers}
+        sent = {"content-type": "application/json"} | {name: headers[name] for name in SENT_HEADERS if name in headers}
         sent["accept-encoding"] = "identity"  # what comes back is read: counted, and searched for the key
-        sent["content-length"] = str(len(body))
-        async with self._request("POST", path, content=in_pieces(body), headers=sent) as response:
+        async with self._request("POST", path, body, headers=sent) as response:
             yield response
 
-    def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:
+    def passed_headers(self, response: "aiohttp.ClientResponse") -> list[tuple[bytes, bytes]]:
         """The headers of a response that go on to the client."""
         return [
             (name, self._redactor.data(value))
-            for name, value in response.headers.raw
+            for name, value in response.raw_headers
             if name.lower().decode("latin-1") in RETURNED_HEADERS
         ]
 
-    async def passed_bytes(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def passed_bytes(self, response: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
         """The bytes of a response that go on to the client, as they come."""
         redactor = self._redactor.stream()
-        async for part in parts_of(response, MAX_PASSED_BYTES):
-            yield redactor.feed(part)
+        with sampler_errors("the server"):
+            async for part in parts_of(response, MAX_PASSED_BYTES):
+                yield redactor.feed(part)
         yield redactor.end()
 
     async def models(self) -> list[dict[str, Any]]:
         """The models that the first server that can be reached lists."""
         async with self._request("GET", "/models", timeout=MODELS_TIMEOUT_S) as response:
-            try:
+            with sampler_errors("the server"):
                 content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-            except httpx.HTTPError as error:
-                raise ReplyError("the server's list of models broke off.") from error
-        if response.status_code != httpx.codes.OK:
-            raise error_from(response.status_code, response.headers, content)
+        if response.status != HTTPStatus.OK:
+            raise error_from(response.status, response.headers, content)
         models = parse_models(content)
         lengths = ((model["id"], context_tokens(model)) for model in models)
         self._contexts = {name: length for name, length in lengths if length is not None}
@@ -155,39 +161,35 @@ class Upstream:
         if not url.endswith("/v1"):
             with contextlib.suppress(SamplerError):
                 async with self._request("GET", "/v1/models", timeout=MODELS_TIMEOUT_S) as response:
-                    if response.status_code == httpx.codes.OK:
+                    if response.status == HTTPStatus.OK:
                         raise InputError(f"{url} is not where the API is; its address is {url}/v1.") from error
         LOGGER.warning("%s lists no models (%s)", url, error)
         return []
 
     async def close(self) -> None:
         """Close every connection and end a local model; a second call does nothing."""
-        clients, self._clients = self._clients, []
-        for client in clients:
-            await client.aclose()
+        for client in self._clients:
+            await client.close()
         for sampler in self.samplers:
             await sampler.close()
 
     @asynccontextmanager
-    async def _request(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:
+    async def _request(
+        self, method: str, path: str, body: bytes | None = None, **options: Any
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The response of the first server that can be reached, its head read."""
-        async with AsyncExitStack() as stack:
-            yield await self._first_response(stack, method, path, options)
-
-    async def _first_response(
-        self, stack: AsyncExitStack, method: str, path: str, options: dict[str, Any]
-    ) -> httpx.Response:
-        if not self._clients:
-            self._clients = [
-                http_client(url, key=self._key, headers=self._headers, timeout=self._timeout) for url in self.urls
-            ]
         unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
-        for url, client in zip(self.urls, self._clients, strict=True):
-            try:
-                with sampler_errors(url):
-                    return await stack.enter_async_context(client.stream(method, url + path, **options))
-            except UnreachableError as error:
-                unreachable = error
+        async with AsyncExitStack() as stack:
+            for url, client in zip(self.urls, self._clients, strict=True):
+                try:
+                    with sampler_errors(url):
+                        request = client.request(method, url + path, body, **options)
+                        response = await stack.enter_async_context(request)
+                except UnreachableError as error:
+                    unreachable = error
+                else:
+                    yield response
+                    return
         raise unreachable
 
 

@@ -52,11 +52,12 @@ def running(mock: MockModel | ASGIApp, host: str = "127.0.0.1", port: int = 0) -
 
     An application around a mock's :func:`app` is served likewise.
 
-    >>> import httpx
+    >>> import json, urllib.request
     >>> from pets.mock import DistributionAnswers
+    >>> body = b'{"model": "mock", "prompt": "capital", "max_tokens": 3}'
     >>> with running(MockModel(DistributionAnswers({"capital": {"Paris": 1.0}}))) as url:
-    ...     reply = httpx.post(f"{url}/completions", json={"model": "mock", "prompt": "capital", "max_tokens": 3})
-    >>> reply.json()["choices"][0]["text"]
+    ...     reply = json.load(urllib.request.urlopen(f"{url}/completions", body))
+    >>> reply["choices"][0]["text"]
     '<think> so we'
     """
     with in_thread(_server(mock), host, port) as url:

@@ -6,6 +6,7 @@ process, the next one finds the job by listing, and nothing is handed in twice.
 """
 
 import asyncio
+import io
 import json
 import logging
 import random
@@ -16,10 +17,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
@@ -39,8 +39,11 @@ from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, error_message
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.transport import body_of_reply, http_client, parts_of, sampler_errors, split_lines, start_of_reply
+from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
 from pets.tabular import atomic_write
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
 
@@ -174,7 +177,7 @@ class BatchSampler(OpenAISampler):
         if reply.status is None:
             raise reply.failure()
         content = self._redactor.data(reply.content)
-        if reply.status != httpx.codes.OK:
+        if reply.status != HTTPStatus.OK:
             raise self._error(reply.status, {}, content, body)
         reader = ResponseReader(n, sampling, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens)
         reader.read(content)
@@ -377,8 +380,7 @@ class OpenAIBatches:
         """Whether jobs are stopped, and what they have is read."""
         self._url = url.rstrip("/")
         self._redactor = Redactor(key, *secrets_of(headers or {}))
-        self._options: dict[str, Any] = {"key": key, "headers": headers, "timeout": timeout}
-        self._client: httpx.AsyncClient | None = None  # made in the event loop that uses it
+        self._client = HttpClient(self._url, key=key, headers=headers, timeout=timeout)
         self._answered = False
         self._random = random.Random()
 
@@ -404,9 +406,7 @@ class OpenAIBatches:
 
     async def close(self) -> None:
         """As :meth:`BatchProvider.close`."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.close()
 
     # -- handing in -----------------------------------------------------------------------------------------------
 
@@ -457,13 +457,16 @@ class OpenAIBatches:
             after = page["data"][-1]["id"]
 
     async def _upload(self, job: BatchJob, content: bytes) -> str:
-        files = {"file": (_file_name(job), content, "application/jsonl")}
-        return str((await self._call("POST", "/files", data={"purpose": "batch"}, files=files))["id"])
+        import aiohttp
+
+        form = aiohttp.FormData({"purpose": "batch"})
+        form.add_field("file", io.BytesIO(content), filename=_file_name(job), content_type="application/jsonl")
+        return str((await self._call("POST", "/files", form))["id"])
 
     async def _create(self, job: BatchJob) -> dict[str, Any]:
         metadata = {KEY: job.key, WAVE: str(job.wave)}
         fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
-        return await self._call("POST", "/batches", json={**fields, "metadata": metadata})
+        return await self._call("POST", "/batches", json.dumps({**fields, "metadata": metadata}).encode())
 
     # -- waiting and reading --------------------------------------------------------------------------------------
 
@@ -507,7 +510,7 @@ class OpenAIBatches:
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._retried(lambda: self._call("GET", path, params=dict(query)))
+        return await self._retried(lambda: self._call("GET", path, query=query))
 
     async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
         """What is free to try again is tried until it succeeds, or the provider was never there."""
@@ -526,32 +529,33 @@ class OpenAIBatches:
         wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10)) * (0.5 + self._random.random())
         await asyncio.sleep(max(wait_s, error.retry_after or 0.0))
 
-    async def _call(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
+    async def _call(
+        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
+    ) -> dict[str, Any]:
         """One request, JSON back; a refusal ends the run."""
-        async with self._open(method, path, **fields) as response:
+        async with self._open(method, path, data, **options) as response:
             content = self._redactor.data(await body_of_reply(response, MAX_PAGE_BYTES))
         try:
-            data = json.loads(content)
+            reply = json.loads(content)
         except ValueError:
-            data = None
-        if not isinstance(data, dict):
+            reply = None
+        if not isinstance(reply, dict):
             raise ReplyError(
                 f"{method} {path}: the reply is no JSON object: {error_message(content.decode(errors='replace'))}"
             )
-        return data
+        return reply
 
     @asynccontextmanager
-    async def _open(self, method: str, path: str, **fields: Any) -> AsyncIterator[httpx.Response]:
-        if self._client is None:
-            self._client = http_client(self._url, **self._options)
-            self._client.headers.pop("content-type", None)  # a form has its own
+    async def _open(
+        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         with sampler_errors(self._url, self._redactor):
             try:
-                async with self._client.stream(method, self._url + path, **fields) as response:
+                async with self._client.request(method, self._url + path, data, **options) as response:
                     self._answered = True
-                    if response.status_code != httpx.codes.OK:
+                    if response.status != HTTPStatus.OK:
                         content = self._redactor.data(await start_of_reply(response))
-                        raise error_from(response.status_code, response.headers, content)
+                        raise error_from(response.status, response.headers, content)
                     yield response
             except RefusedError as error:
                 raise JobError(f"{method} {path}: {error}", status=error.status) from error

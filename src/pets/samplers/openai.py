@@ -8,9 +8,9 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
-
-import httpx
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import RateLimits, check_headers, secrets_of
@@ -22,19 +22,18 @@ from pets.openai.response import ResponseReader, check_size, error_from, error_m
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 from pets.samplers.transport import (
-    CONNECT_TIMEOUT_S,
     MAX_REPLY_BYTES,
+    HttpClient,
     body_of_reply,
     check_address,
-    http_transport,
-    in_pieces,
-    parsed_url,
     parts_of,
-    request_headers,
     sampler_errors,
     split_lines,
     start_of_reply,
 )
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["OpenAISampler"]
 
@@ -63,8 +62,7 @@ class OpenAISampler(Sampler):
     log-probabilities), after decompression, is a ``ReplyError``. A stream may be longer: one event of it may not, and
     all of it not longer than its tokens need.
 
-    One object carries hundreds of requests in flight, and serves one block after another. ``transport`` replaces the
-    network, for tests.
+    One object carries hundreds of requests in flight, and serves one block after another.
 
         async with OpenAISampler("http://localhost:8000/v1", "Qwen/Qwen3-8B") as sampler:
             traces = await sampler.sample(Prompt.chat("What is 17 + 25?"), n=8, seed=0, sampling=Sampling())
@@ -81,22 +79,19 @@ class OpenAISampler(Sampler):
         stream: bool = False,
         timeout: float = 600.0,
         max_reply_bytes: int = MAX_REPLY_BYTES,
-        transport: httpx.AsyncBaseTransport | None = None,
         loopback: bool = False,
     ) -> None:
-        if key and not (key.isascii() and key.isprintable()):  # httpx's own error would show it
+        if key and not (key.isascii() and key.isprintable()):  # aiohttp's own error would show it
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         check_address(url)
         self._model, self._dialect, self._stream = model, DIALECTS[dialect or dialect_of(url)], stream
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
-        # The transport itself: a client's cookies, redirects and merged headers cost as much as the exchange.
-        self._given_transport, self._loopback = transport, loopback
-        self._transport: httpx.AsyncBaseTransport | None = None  # made in the event loop that uses it
-        self._headers = request_headers(key, check_headers(headers or {}))
-        self._redactor = Redactor(key, *secrets_of(headers or {}))
-        self._timeout = httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None).as_dict()
+        sent = check_headers(headers or {})
+        self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=timeout, loopback=loopback)
+        self._client = self._new_client()
+        self._redactor = Redactor(key, *secrets_of(sent))
         self._total_s, self._max_reply_bytes = timeout, max_reply_bytes
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
@@ -173,20 +168,16 @@ class OpenAISampler(Sampler):
 
     async def models(self) -> list[dict[str, Any]]:
         """The server's models, as it lists them; over a connection of its own, which is closed after."""
-        transport = self._given_transport or http_transport(self._base, self._loopback)
+        client = self._new_client()
         try:
             with sampler_errors(self._base, self._redactor):
-                request = httpx.Request(
-                    "GET", self._base + "/models", headers=self._headers, extensions={"timeout": self._timeout}
-                )
-                async with asyncio.timeout(MODELS_TIMEOUT_S):
-                    response = await transport.handle_async_request(request)
+                async with asyncio.timeout(MODELS_TIMEOUT_S), client.request("GET", f"{self._base}/models") as response:
                     content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-                if response.status_code != httpx.codes.OK:
-                    raise self._error(response.status_code, response.headers, content, {})
+                if response.status != HTTPStatus.OK:
+                    raise self._error(response.status, response.headers, content, {})
                 return parse_models(content)
         finally:
-            await transport.aclose()
+            await client.close()
 
     async def max_model_len(self) -> int | None:
         """As the list of models says; ``None`` where there is no such list, or it does not say."""
@@ -207,9 +198,7 @@ class OpenAISampler(Sampler):
 
     async def close(self) -> None:
         """Close every connection; the next request opens new ones."""
-        used, self._transport = self._transport, None
-        if used is not None:
-            await used.aclose()
+        await self._client.close()
 
     async def ask(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
@@ -222,7 +211,7 @@ class OpenAISampler(Sampler):
             raise ReplyError(f"{path}: the server's reply is not JSON: {words}") from error
         return data
 
-    async def _read_events(self, response: httpx.Response, reader: ResponseReader, max_bytes: int) -> None:
+    async def _read_events(self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int) -> None:
         async for line in split_lines(parts_of(response, max_bytes), self._max_reply_bytes):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
@@ -231,30 +220,17 @@ class OpenAISampler(Sampler):
                 reader.read(self._redactor.data(data))
 
     @asynccontextmanager
-    async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator[httpx.Response]:
+    async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
-        headers = {**self._headers, "Content-Length": str(len(content))}
         with sampler_errors(self._base, self._redactor):
-            request = httpx.Request(
-                "POST",
-                parsed_url(url),
-                headers=headers,
-                content=in_pieces(content),
-                extensions={"timeout": self._timeout},
-            )
-            if self._transport is None:
-                self._transport = self._given_transport or http_transport(self._base, self._loopback)
-            async with asyncio.timeout(self._total_s):  # the transport's own begins anew with every byte
-                response = await self._transport.handle_async_request(request)
-                try:
-                    self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
-                    if response.status_code != httpx.codes.OK:
-                        content = self._redactor.data(await start_of_reply(response))
-                        raise self._error(response.status_code, response.headers, content, body)
-                    yield response
-                finally:
-                    await response.aclose()
+            # The client's own timeout begins anew with every byte.
+            async with asyncio.timeout(self._total_s), self._client.request("POST", url, content) as response:
+                self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
+                if response.status != HTTPStatus.OK:
+                    content = self._redactor.data(await start_of_reply(response))
+                    raise self._error(response.status, response.headers, content, body)
+                yield response
 
     def _error(
         self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
@@ -263,7 +239,7 @@ class OpenAISampler(Sampler):
         error = error_from(status, headers, content)
         if status in FIELD_STATUSES and (names := named_fields(content, body.keys())):
             return FieldsRefusedError(str(error), names, status)
-        if status == httpx.codes.UNAUTHORIZED and not self._has_key:
+        if status == HTTPStatus.UNAUTHORIZED and not self._has_key:
             words = str(error).rstrip(".")
             error.args = (f"{words}. No key was sent: set OPENAI_API_KEY, or the variable that --key-env names.",)
         return error

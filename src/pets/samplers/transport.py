@@ -5,14 +5,13 @@ import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
-
+from pets._extras import check_installed, require
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.redaction import Redactor
 
@@ -20,16 +19,11 @@ if TYPE_CHECKING:
     import aiohttp
 
 __all__ = [
-    "CONNECT_TIMEOUT_S",
     "MAX_REPLY_BYTES",
+    "HttpClient",
     "body_of_reply",
     "check_address",
-    "http_client",
-    "http_transport",
-    "in_pieces",
-    "parsed_url",
     "parts_of",
-    "request_headers",
     "sampler_error",
     "sampler_errors",
     "split_lines",
@@ -42,12 +36,98 @@ PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go o
 MAX_REPLY_BYTES = 64 << 20  # that are in memory at once: a whole reply, or one event of a stream
 MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not read
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib tells them apart itself
+JSON_HEADERS = {"Content-Type": "application/json"}
+SOCKS_MODULES = ("aiohttp_socks", "python_socks")  # whose errors are all of the proxy
 
 
-def request_headers(key: str | None, others: Mapping[str, str] | None = None) -> dict[str, str]:
+class HttpClient:
+    """Sends requests to the server at ``url``, with its key and headers, through its proxy; no redirects, no cookies.
+
+    ``timeout`` is for each read of a reply. ``loopback`` is for a server of this machine: no proxy, no connections
+    kept. Connections belong to the event loop of the first request, until :meth:`close`.
+
+    aiohttp by itself: at 256 in flight, a request costs httpx over aiohttp's pool 1.5 times its processor time, and
+    httpx over its own pool, whose bookkeeping grows with the square of its connections, 13 times.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,
+        loopback: bool = False,
+    ) -> None:
+        self._headers = _request_headers(key, headers)
+        self._timeout, self._loopback = timeout, loopback
+        self._proxy = None if loopback else _proxy(url)
+        self._socks_proxy = self._proxy if self._proxy and self._proxy.startswith("socks") else None
+        if self._socks_proxy:  # which aiohttp does not speak
+            check_installed("aiohttp_socks", "socks", "aiohttp-socks, which a SOCKS proxy needs,")
+            self._proxy = None
+        self._secure = any((address or "").startswith("https:") for address in (url, self._proxy))
+        self._session: aiohttp.ClientSession | None = None
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        data: "bytes | aiohttp.FormData | None" = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str | int] | None = None,
+        timeout: float | None = None,
+    ) -> "AbstractAsyncContextManager[aiohttp.ClientResponse]":
+        """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise.
+
+        ``headers`` and ``timeout`` replace the client's own.
+        """
+        if self._session is None:
+            self._session = self._open()
+        sent = headers or (JSON_HEADERS if isinstance(data, bytes) else {})
+        body: bytes | aiohttp.FormData | AsyncIterator[bytes] | None = data
+        if isinstance(data, bytes) and len(data) > PIECE_BYTES:
+            body, sent = _pieces(data), {**sent, "Content-Length": str(len(data))}
+        return self._session.request(
+            method,
+            url,
+            data=body,
+            params=query,
+            headers=sent,
+            allow_redirects=False,
+            proxy=self._proxy,
+            timeout=self._session.timeout if timeout is None else _timeout(timeout),
+        )
+
+    async def close(self) -> None:
+        """Close every connection; the next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _open(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        options: dict[str, Any] = {"force_close": True} if self._loopback else {"keepalive_timeout": KEEPALIVE_S}
+        options["ssl"] = _tls() if self._secure else True
+        options["limit"] = 0  # how many are in flight is the caller's business
+        if self._socks_proxy:
+            connector = require("aiohttp_socks", "socks").ProxyConnector.from_url(self._socks_proxy, **options)
+        else:
+            connector = aiohttp.TCPConnector(**options)
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=_timeout(self._timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # it would unpack a part whole before it can be counted
+        )
+
+
+def _request_headers(key: str | None, others: Mapping[str, str] | None = None) -> dict[str, str]:
     """The headers of every request; ``others`` come before ours."""
     headers = {
-        "Content-Type": "application/json",
         "Accept": "*/*",
         "Accept-Encoding": "gzip",
         "User-Agent": "pets",
@@ -58,40 +138,28 @@ def request_headers(key: str | None, others: Mapping[str, str] | None = None) ->
     return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(others or {})
 
 
-def http_client(
-    url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None, timeout: float
-) -> httpx.AsyncClient:
-    """A client for the server at ``url``: its proxy, its key and headers; no redirects, no cookies."""
-    return httpx.AsyncClient(
-        headers=request_headers(key, headers),
-        timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT_S, pool=None),
-        transport=http_transport(url, loopback=False),
-        trust_env=False,
-        verify=False,  # the transport has its own
-    )
-
-
 def sampler_error(server: str, error: Exception) -> SamplerError | None:
     """What a failed exchange means, by what was raised on the way; ``None`` for what is no matter of the network."""
     import aiohttp
 
-    # The transport calls every lost connection a timeout of connecting; what aiohttp raised is the cause of that.
-    cause = error.__cause__ if isinstance(error.__cause__, aiohttp.ClientError) else error
-    name = type(cause).__name__
-    match cause:
-        case httpx.InvalidURL() | httpx.UnsupportedProtocol() | aiohttp.InvalidURL():
+    name = type(error).__name__
+    match error:
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return RefusedError(f"{server} is no address of a server: {error}")
-        case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError() | aiohttp.ClientHttpProxyError():
-            return UnreachableError(f"{server} cannot be reached: {error}. Is the server running?")
+        case aiohttp.ClientHttpProxyError():  # whose own words hold the proxy's address, and its password with it
+            reason = f"its proxy says {error.status} ({error.message})"
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
-            errno = cause.errno if type(cause) is aiohttp.ClientConnectorError else None  # no name, proxy or TLS
+            errno = error.errno if type(error) is aiohttp.ClientConnectorError else None  # no name, proxy or TLS
             reason = os.strerror(errno) if errno else str(error) or name
-            return UnreachableError(f"{server} cannot be reached: {reason}. Is the server running?")
-        case httpx.TimeoutException() | TimeoutError():
+        case _ if type(error).__module__.partition(".")[0] in SOCKS_MODULES:
+            reason = str(error) or name
+        case TimeoutError():
             return BusyError(f"{server} gave no answer in time ({name}).")
-        case httpx.HTTPError() | httpx.StreamError() | aiohttp.ClientError() | OSError():
+        case aiohttp.ClientError() | OSError():
             return ReplyError(f"{server} broke off its reply ({name}): {error}")
-    return None
+        case _:
+            return None
+    return UnreachableError(f"{server} cannot be reached: {reason}. Is the server running?")
 
 
 @contextmanager
@@ -105,27 +173,6 @@ def sampler_errors(server: str, redactor: Redactor | None = None) -> Iterator[No
         if redactor is not None:
             failure.args = (redactor.text(str(failure)),)  # a header that cannot be read stands in it
         raise failure from error
-
-
-def http_transport(url: str, loopback: bool) -> httpx.AsyncBaseTransport:
-    """aiohttp under httpx: its pool costs the same for hundreds of connections, httpx's grows with their square."""
-    import aiohttp
-    from httpx_aiohttp import AiohttpTransport
-
-    proxy = None if loopback else _proxy(url)
-    if proxy and proxy.startswith("socks"):  # which aiohttp does not speak
-        return httpx.AsyncHTTPTransport(proxy=proxy, verify=_tls(), limits=httpx.Limits(keepalive_expiry=KEEPALIVE_S))
-    verified = _tls() if any((address or "").startswith("https:") for address in (url, proxy)) else False
-
-    def session() -> "aiohttp.ClientSession":
-        connector = aiohttp.TCPConnector(
-            limit=0,  # how many are in flight is the caller's business
-            ssl=verified,
-            **({"force_close": True} if loopback else {"keepalive_timeout": KEEPALIVE_S}),
-        )
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-
-    return AiohttpTransport(client=session, verify=verified, proxy=httpx.Proxy(proxy) if proxy else None)
 
 
 def _proxy(url: str) -> str | None:
@@ -176,18 +223,19 @@ def _has_login(url: str) -> bool:
     return "@" in (url.partition("//")[2] or url).partition("/")[0]
 
 
-parsed_url = lru_cache(maxsize=64)(httpx.URL)  # parsing takes longer than sending
-
-
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
     """One for all clients: it reads every authority's certificate, which takes longer than the rest of a client."""
-    return httpx.create_ssl_context()
+    import certifi
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
 
 
-def in_pieces(content: bytes) -> bytes | AsyncIterator[bytes]:
-    """A body as it is sent: a large one piece by piece, with its length in the headers."""
-    return content if len(content) <= PIECE_BYTES else _pieces(content)
+def _timeout(read_s: float) -> "aiohttp.ClientTimeout":
+    import aiohttp
+
+    return aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=read_s)
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:
@@ -195,18 +243,14 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-async def parts_of(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
-    """A reply's body as it comes, decompressed; more than ``max_bytes``, on the way or unpacked, is a ``ReplyError``.
-
-    httpx unpacks a part whole before it can be counted; here a part is unpacked piece by piece.
-    """
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncIterator[bytes]:
+    """A reply's body as it comes, decompressed; over ``max_bytes``, on the way or unpacked, is a ``ReplyError``."""
+    encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
     if encoding not in ("identity", "gzip", "deflate", ""):
         raise ReplyError(f"the server's reply is encoded as {encoding[:40]!r}, which was not asked for.")
     unpacker = zlib.decompressobj(GZIP_OR_ZLIB) if encoding in ("gzip", "deflate") else None
-    stream, packed_bytes, size = response.stream, 0, 0
-    assert isinstance(stream, httpx.AsyncByteStream)
-    async for packed in stream:
+    packed_bytes = size = 0
+    async for packed in response.content.iter_any():
         packed_bytes += len(packed)
         for part in _unpacked(unpacker, packed):
             size += len(part)
@@ -231,12 +275,12 @@ def _unpacked(unpacker: "zlib._Decompress | None", packed: bytes) -> Iterator[by
         raise ReplyError(f"the server's reply cannot be decompressed ({error}).") from error
 
 
-async def body_of_reply(response: httpx.Response, max_bytes: int = MAX_REPLY_BYTES) -> bytes:
+async def body_of_reply(response: "aiohttp.ClientResponse", max_bytes: int = MAX_REPLY_BYTES) -> bytes:
     """A reply's whole body, decompressed; a larger one is a ``ReplyError``."""
     return b"".join([part async for part in parts_of(response, max_bytes)])
 
 
-async def start_of_reply(response: httpx.Response) -> bytes:
+async def start_of_reply(response: "aiohttp.ClientResponse") -> bytes:
     """The beginning of an error's body, as much of it as can be read: its status has been understood."""
     parts = bytearray()
     with suppress(ReplyError):
@@ -246,7 +290,7 @@ async def start_of_reply(response: httpx.Response) -> bytes:
 
 
 async def split_lines(parts: AsyncIterator[bytes], max_line_bytes: int) -> AsyncIterator[bytes]:
-    """Lines with their ends, split at line feeds alone; httpx also splits at U+2028, which may stand within JSON."""
+    """Lines with their ends, split at line feeds alone: U+2028 may stand within JSON."""
     rest = bytearray()
     async for part in parts:
         first, *others = part.split(b"\n")
