@@ -97,7 +97,7 @@ def test_the_file_of_questions_is_not_written_over_by_its_answers(questions, ser
 
 
 def test_the_last_lines_count_every_trace_that_was_charged_as_the_rows_do(questions, serve):
-    _, at = serve(faults=Faults(half_body=0.3))
+    _, at = serve(faults=Faults(half_body=0.1))
     result = pets("solve", questions, *at, "--budget", "8x", "--no-store", "--keep-going")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     failed = sum(row["failed"] for row in rows)
@@ -165,14 +165,21 @@ def test_a_zone_is_part_of_the_run_and_of_what_it_says(questions, serve, tmp_pat
     assert "knows no indifference zone" in refused("solve", questions, *server, "--policy", "uniform", "--zone", "0.1")
 
 
-def test_the_same_command_again_goes_on_and_what_is_finished_is_not_paid_again(popen, questions, serve, tmp_path):
+def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on_and_pays_nothing_twice(
+    popen, questions, serve, tmp_path
+):
     mock, at = serve(tokens_per_second=400)
     words = ["solve", questions, *at, "--budget", "20x", "--concurrency", "4", "-o", tmp_path / "out.jsonl"]
     child = popen([sys.executable, "-m", "pets", *words], stderr=subprocess.PIPE)
-    wait_until(lambda: mock.stats.traces >= 25 or child.poll() is not None)
+    wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130 and "The run is kept in runs.db" in stderr
+    assert "the same command again goes on with it" in stderr
+    with Store.open(tmp_path / "runs.db") as store:
+        assert not list(store.view().lost())
+        assert store.runs()[0].traces == mock.stats.traces < 200
+    mock.tokens_per_second = 0
     on = pets(*words)
     assert on.exit_code == 0 and mock.stats.traces == 200
     assert 'Run 1 of store "runs.db" asks the same and is unfinished: going on with it; --new starts anew.' in on.stderr
@@ -425,24 +432,6 @@ def test_confidences_are_asked_for_and_their_lack_is_said(questions, serve):
     deaf = pets("solve", questions, *at, "--budget", "2x", "--confidence", "tail")
     assert deaf.exit_code == 0 and "The server gave no log-probabilities" in deaf.stderr
     assert "confidence" in refused("solve", questions, *at, "--budget", "4x", "--policy", "okg_weighted", "--new")
-
-
-def test_ctrl_c_brings_home_what_is_in_flight(popen, questions, serve, tmp_path):
-    mock, at = serve(tokens_per_second=200)
-    store = tmp_path / "runs.db"
-    words = ["solve", questions, *at, "--budget", "30x", "--concurrency", "4", "--store", store]
-    command = [sys.executable, "-c", "from pets.cli.main import main; main()", *words]
-    child = popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    wait_until(lambda: mock.stats.traces >= 8 or child.poll() is not None)
-    child.send_signal(signal.SIGINT)
-    told = child.communicate(timeout=PATIENCE_S)[1]
-    assert child.returncode == 130 and "the same command again goes on with it" in told
-    with Store.open(store) as opened:
-        assert not list(opened.view().lost())
-        assert opened.runs()[0].traces == mock.stats.traces < 300
-    mock.tokens_per_second = 0
-    assert pets("solve", "--store", store, "--resume").exit_code == 0
-    assert mock.stats.traces == 300
 
 
 def test_mistakes_get_one_line(questions, serve, tmp_path):
