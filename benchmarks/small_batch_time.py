@@ -37,7 +37,7 @@ from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.core.tally import Tally, count_votes, majority
 from pets.engine import Engine
-from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
@@ -118,7 +118,7 @@ def played(paths: Paths, options: int | None, policy: Policy, pace: Pace) -> tup
     problems = [Problem(id, Prompt(id), options=options) for id in paths]
     questions, asking = OpenQuestions(problems=problems, answer=Verbatim()), Asking(Sampling(), Seeds(0))
     fetcher = Fetcher([Recording(paths)], max_n=1)
-    driver = assemble(allocator, fetcher, questions, lambda wiring: ListArrivals(wiring, asking), pace)
+    driver = assemble(allocator, fetcher, questions, lambda wiring: Arrivals(wiring, asking), pace)
 
     async def run() -> float:
         await driver.run()

@@ -6,7 +6,7 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
@@ -25,7 +25,7 @@ def batch_driver(allocator, sampler, problems, pace):
     asking = Asking(Sampling(), Seeds(0, cap=64))
     fetcher = Fetcher([sampler], patience_s=None, max_n=1)
     questions = OpenQuestions(problems=problems)
-    return assemble(allocator, fetcher, questions, lambda wiring: ListArrivals(wiring, asking), pace)
+    return assemble(allocator, fetcher, questions, lambda wiring: Arrivals(wiring, asking), pace)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():

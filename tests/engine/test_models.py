@@ -10,7 +10,7 @@ from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
 from pets.engine import Engine, solve
 from pets.engine.budget import TokenPrice
-from pets.engine.models import ModelShare, model_shares, own_keys, own_values, with_prices
+from pets.engine.models import ModelShare, keys_by_model, model_shares, values_by_model, with_prices
 from pets.errors import InputError, RefusedError, ReplyError, UnreachableError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.registry import make_policy
@@ -277,9 +277,12 @@ def test_a_name_with_an_equals_sign_or_a_colon_is_a_name():
 
 def test_own_values_come_before_shared_ones_and_the_longest_name_counts():
     names = ["m", "m=x"]
-    assert own_values("--endpoint", names, ["m=x=http://1", "http://2"]) == {"m": ["http://2"], "m=x": ["http://1"]}
-    assert own_keys(names, "all") == {"m": "all", "m=x": "all"}
-    assert own_keys(names, [None, "m=one"]) == {"m": "one", "m=x": None}
+    assert values_by_model("--endpoint", names, ["m=x=http://1", "http://2"]) == {
+        "m": ["http://2"],
+        "m=x": ["http://1"],
+    }
+    assert keys_by_model(names, "all") == {"m": "all", "m=x": "all"}
+    assert keys_by_model(names, [None, "m=one"]) == {"m": "one", "m=x": None}
 
 
 def test_models_may_have_prices_of_their_own():

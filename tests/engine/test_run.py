@@ -358,7 +358,7 @@ def test_broken_off_a_run_tells_how_many_traces_were_in_flight(seconds, abandone
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            return engine.abandoned
+            return engine.traces_abandoned
 
     assert run_simulated(run()) == abandoned
 

@@ -6,7 +6,7 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
@@ -50,7 +50,7 @@ class Launched:
             allocator,
             Fetcher([Scripted()]),
             questions,
-            lambda wiring: ListArrivals(wiring, asking),
+            lambda wiring: Arrivals(wiring, asking),
             Pace(8),
             ledger=self.ledger,
             on_trace=self.counted.append,

@@ -24,7 +24,7 @@ from pets.engine.fetch import Outage
 from pets.engine.models import mixture_of
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
-from pets.engine.run import Session
+from pets.engine.run import LiveRun
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
@@ -129,7 +129,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
         add_kept_words(error, engine, spent=engine.begun and engine.allocator.budget.spent > 0)
         raise
     except asyncio.CancelledError:
-        flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.abandoned)
+        flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.traces_abandoned)
         echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
         sys.exit(INTERRUPTED)
     if not solution.complete:
@@ -139,18 +139,18 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     return solution
 
 
-def add_kept_words(error: PetsError, session: Session, *, spent: bool) -> None:
+def add_kept_words(error: PetsError, live_run: LiveRun, *, spent: bool) -> None:
     """Say with the error that ended a run what is kept of it; a trace that speaks for it is shown.
 
     A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
     """
     if isinstance(error, FirstTracesError) and error.excerpt:
         echo("One of the traces:", *error.excerpt.split("\n"), "", err=True)
-    if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(session.models())):
+    if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(live_run.models())):
         more = ", ..." if len(names) > MODELS_SHOWN else ""
         error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
-    if session.stored_run is not None and (spent or not isinstance(error, RefusedError)):
-        error.say_more(kept_words(session))
+    if live_run.stored_run is not None and (spent or not isinstance(error, RefusedError)):
+        error.say_more(kept_words(live_run))
 
 
 def lost_words(traces: int) -> str:
@@ -163,15 +163,15 @@ def lost_words(traces: int) -> str:
     return f"{count(traces, 'trace')} in flight {verb} lost, and charged" if traces else "no traces were in flight"
 
 
-def kept_words(session: Session) -> str:
+def kept_words(live_run: LiveRun) -> str:
     """What is kept of a run that was cut short, and how it goes on."""
-    if session.stored_run is None:
+    if live_run.stored_run is None:
         return "Without a store nothing of it is kept."
-    run = session.stored_run
+    run = live_run.stored_run
     verb = "stream ..." if "stream" in run.settings.more else "solve"
     again = f'`pets {verb} --store "{run.location}" --resume --run {run.id}`'
-    words = "the same command again" if session.repeatable else again
-    return f"Run {run.id} is kept in {session.store_name}: {words} goes on with it."
+    words = "the same command again" if live_run.repeatable else again
+    return f"Run {run.id} is kept in {live_run.store_name}: {words} goes on with it."
 
 
 async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solution, AnswerSummary]:
@@ -418,7 +418,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     if "no log-probabilities" in solution.faults:
         words.append("The server gave no log-probabilities: those traces have no confidence.")
     if not solution.complete:
-        left = f" {engine.left}; `pets batch cancel {solution.run}` cancels what is out." if engine.left else ""
+        note = engine.jobs_left_note
+        left = f" {note}; `pets batch cancel {solution.run}` cancels them." if note else ""
         words.append(f"Stopped before the end.{left} {kept_words(engine)}")
     elif solution.run is not None:
         words.append(f"Run {solution.run} of {engine.store_name}.")

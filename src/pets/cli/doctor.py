@@ -23,7 +23,7 @@ from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
-from pets.engine.models import own_endpoints, own_keys
+from pets.engine.models import endpoints_by_model, keys_by_model
 from pets.engine.sources import endpoint_keys, make_samplers
 from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
@@ -140,7 +140,7 @@ def _served_models(options: ModelOptions) -> list[ServedModel]:
         servers = options.servers or ("",)
         keys = endpoint_keys(servers, options.keys)
         return [ServedModel(server, options.name, key) for server, key in zip(servers, keys, strict=True)]
-    urls, own = own_endpoints(options.names, options.servers), own_keys(options.names, options.keys)
+    urls, own = endpoints_by_model(options.names, options.servers), keys_by_model(options.names, options.keys)
     return [ServedModel(url, name, own[name]) for name in options.names for url in urls[name] or [""]]
 
 

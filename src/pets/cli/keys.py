@@ -90,7 +90,7 @@ def _parse_budget(text: str) -> tuple[int, str]:
     amount = Amount.parse(text)
     if amount.unit == "mean":
         raise BudgetError(f"{text!r} is a mean; a key's budget is a total: 500 (traces), 2Mtok or 5usd.")
-    return total_of(amount, 0), amount.coin
+    return total_of(amount, 0), amount.ledger_unit
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from pets.confidence import Kind
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.models import (
     ModelShare,
+    endpoints_by_model,
+    keys_by_model,
     model_name,
     model_shares,
-    own_endpoints,
-    own_keys,
-    own_values,
+    values_by_model,
     with_prices,
 )
 from pets.engine.sources import make_samplers, mixed
@@ -155,7 +155,7 @@ class ModelOptions:
         if not self.endpoint and base and self.model and not any(name.endswith(".gguf") for name in self.model):
             return (base,)
         name = None if self.shares else self.name
-        return self.endpoint if name is None else tuple(own_endpoints([name], self.endpoint)[name])
+        return self.endpoint if name is None else tuple(endpoints_by_model([name], self.endpoint)[name])
 
     @property
     def keys(self) -> str | Sequence[str | None] | None:
@@ -165,7 +165,7 @@ class ModelOptions:
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
         """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
         names = self.names or [self.name or ""]
-        own = own_values("--price", names, prices)
+        own = values_by_model("--price", names, prices)
         if several := [name for name in names if len(own[name]) > 1]:
             raise InputError(f"there are {len(own[several[0]])} prices for {several[0] or 'one model'}; give one.")
         parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
@@ -197,7 +197,7 @@ class ModelOptions:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
         if not config.models:
             return of_model(self.servers, self.name, self.keys)
-        urls, keys = own_endpoints(self.names, self.servers), own_keys(self.names, self.keys)
+        urls, keys = endpoints_by_model(self.names, self.servers), keys_by_model(self.names, self.keys)
         for name in self.names:
             if not urls[name] and not name.endswith(".gguf"):
                 raise InputError(

@@ -123,7 +123,7 @@ class SpendOptions:
         total = None if self.budget is None else _amount(self.budget)
         window, seconds = (None, 0.0) if self.allowance is None else _allowance(self.allowance)
         amounts = [amount for amount in (total, window) if amount is not None]
-        if len({amount.coin for amount in amounts}) > 1:
+        if len({amount.ledger_unit for amount in amounts}) > 1:
             raise BudgetError("--budget and --allowance are in one unit: traces, tokens or money.")
         if not amounts:
             if price is None:

@@ -19,7 +19,7 @@ from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
 from pets.types import Trace
 
-__all__ = ["Arrivals", "Asking", "AwaitedLaunches", "ListArrivals", "OnAnswer", "StreamArrivals", "Wiring"]
+__all__ = ["Arrivals", "Asking", "AwaitedLaunches", "OnAnswer", "StreamArrivals", "Wiring"]
 
 AwaitedLaunches = tuple[str, range, Sequence[int]]
 """Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
@@ -41,55 +41,6 @@ class Wiring:
     wake: Callable[[], None]
 
 
-class Arrivals:
-    """Where questions come from."""
-
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
-        """The driver begins to run."""
-
-    def awaited(self) -> Iterable[AwaitedLaunches]:
-        """Launches that are on their way already, once each."""
-        return ()
-
-    @property
-    def arriving(self) -> bool:
-        """Whether more questions may come."""
-        return False
-
-    def stop(self) -> None:
-        """Take in no more questions; those that are open are asked to their end."""
-
-    def allowed(self, question: OpenQuestion, launches: int) -> int:
-        """How many of the launches that the policy wants next are allowed."""
-        return launches
-
-    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
-        """The request for launches of a question from number ``first`` on."""
-        raise NotImplementedError
-
-    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
-        """Fetch a request in a task."""
-        raise NotImplementedError
-
-    def finish(self, question: OpenQuestion) -> None:
-        """The policy wants nothing more of an idle question."""
-
-    def failed(self, question: OpenQuestion, error: SamplerError) -> None:
-        """An attempt at traces of a question failed."""
-
-    def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
-        """The ledger does not pay for an attempt."""
-
-    def refused(self, question: OpenQuestion, error: RefusedError) -> None:
-        """The server refuses a question for good."""
-
-    def turned_away(self) -> None:
-        """The server refuses the key, or knows no such model."""
-
-    def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
-        """An attempt was abandoned; what it may have cost."""
-
-
 @dataclass(frozen=True, slots=True)
 class Asking:
     """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say."""
@@ -108,19 +59,34 @@ class Asking:
         )
 
 
-class ListArrivals(Arrivals):
-    """The questions of a batch: all are there, and in the allocator; none is answered before the run ends.
+class Arrivals:
+    """Questions that are all there: a batch's, none of which is answered before the run ends.
 
-    ``launches`` of an earlier process are awaited first.
+    A stream and a gateway's submissions differ in what they override. ``launches`` of an earlier process are awaited
+    first.
     """
 
     def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
-        self._wiring, self._asking = wiring, asking
-        self._launches = list(launches)
+        self._wiring, self._asking, self._launches = wiring, asking, list(launches)
+
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
+        """The driver begins to run."""
 
     def awaited(self) -> Iterable[AwaitedLaunches]:
-        """Launches of an earlier process that are on their way, once each."""
+        """Launches that are on their way already, once each."""
         launches, self._launches = self._launches, []
+        return launches
+
+    @property
+    def arriving(self) -> bool:
+        """Whether more questions may come, or one is open that waits for its answer."""
+        return False
+
+    def stop(self) -> None:
+        """Take in no more questions; those that are open are asked to their end."""
+
+    def allowed(self, question: OpenQuestion, launches: int) -> int:
+        """How many of the launches that the policy wants next are allowed."""
         return launches
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
@@ -128,16 +94,19 @@ class ListArrivals(Arrivals):
         return self._asking.request(question, first, holds)
 
     def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
-        """Fetch a request in a task of the run."""
+        """Fetch a request in a task."""
         assert group is not None
         group.create_task(self._wiring.fetcher.fetch(request, receiver))
 
     def finish(self, question: OpenQuestion) -> None:
-        """Nothing: a batch's questions are answered when the run is over."""
+        """The policy wants nothing more of an idle question."""
 
     def failed(self, question: OpenQuestion, error: SamplerError) -> None:
-        """Remember why traces of a question did not come; the run ends where failures may have cost too much."""
+        """An attempt at traces of a question failed; the run ends where failures may have cost too much."""
         self._wiring.stops.failed(question.id, error)
+
+    def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
+        """The ledger does not pay for an attempt."""
 
     def refused(self, question: OpenQuestion, error: RefusedError) -> None:
         """The server refuses a question for good; raises where it refuses every one."""
@@ -146,6 +115,9 @@ class ListArrivals(Arrivals):
     def turned_away(self) -> None:
         """The server refuses the key, or knows no such model."""
         self._wiring.stops.turn_away()
+
+    def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
+        """An attempt was abandoned; what it may have cost."""
 
 
 class Intake:
@@ -200,7 +172,7 @@ class Intake:
             self._admitting = False
 
 
-class StreamArrivals(ListArrivals):
+class StreamArrivals(Arrivals):
     """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
 
     ``open_questions`` are open at a time. ``positions`` gives questions their place among all, which decides their

@@ -164,7 +164,7 @@ class Amount:
         return cls(number, unit)
 
     @property
-    def coin(self) -> str:
+    def ledger_unit(self) -> str:
         """The unit of the ledger: traces, tokens or picodollars."""
         return {"mean": "traces", "usd": "picodollars"}.get(self.unit, self.unit)
 
@@ -186,7 +186,7 @@ def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], pro
     That is its own ``max_tokens``, else what the servers' context leaves beside the longest prompt, else none, which
     :func:`currency_of` refuses; traces that count one each need none.
     """
-    if amount.coin == "traces" or sampling.max_tokens is not None:
+    if amount.ledger_unit == "traces" or sampling.max_tokens is not None:
         return sampling
 
     async def context_lengths() -> list[int | None]:
@@ -201,7 +201,7 @@ def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], pro
 
 def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
     """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
-    if amount.coin == "traces":
+    if amount.ledger_unit == "traces":
         return Currency()
     if amount.unit == "usd" and price is None:
         raise BudgetError("a budget in dollars needs a price: --price in=DOLLARS,out=DOLLARS per million tokens.")

@@ -270,7 +270,7 @@ def _sees(spec: str) -> Literal["counts", "traces"]:
 def topped_up(settings: RunSettings, text: str, questions: int) -> RunSettings:
     """The settings with more budget, in the currency that the run has."""
     amount = Amount.parse(text)
-    if amount.coin != settings.currency.unit:
-        units = [unit.replace("picodollars", "dollars") for unit in (settings.currency.unit, amount.coin)]
+    if amount.ledger_unit != settings.currency.unit:
+        units = [unit.replace("picodollars", "dollars") for unit in (settings.currency.unit, amount.ledger_unit)]
         raise InputError(f"this run counts {units[0]}; a top-up of {text} is in {units[1]}.")
     return replace(settings, total=settings.total + total_of(amount, questions))

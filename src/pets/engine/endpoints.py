@@ -89,7 +89,7 @@ class Endpoint:
         self._single_replies = 0  # requests for several that brought one, in a row
         self._gave_several = False
 
-    def with_health_of_its_own(self, max_n: int) -> "Endpoint":
+    def clone_for_model(self, max_n: int) -> "Endpoint":
         """The same server, under the same limits of requests and tokens, of which nothing is known yet."""
         endpoint = Endpoint(self.number, self.sampler, max_n, None, None)
         endpoint._requests, endpoint._tokens = self._requests, self._tokens
@@ -196,7 +196,7 @@ class EndpointPool:
         pool = self._by_model.pop(name, None)
         if pool is None:
             pool = EndpointPool((), self._max_n)
-            pool.endpoints = [endpoint.with_health_of_its_own(self._max_n) for endpoint in self.endpoints]
+            pool.endpoints = [endpoint.clone_for_model(self._max_n) for endpoint in self.endpoints]
             while len(self._by_model) >= MAX_MODELS:
                 del self._by_model[next(iter(self._by_model))]
         self._by_model[name] = pool

@@ -22,14 +22,14 @@ __all__ = [
     "Keys",
     "ModelShare",
     "Models",
+    "endpoints_by_model",
+    "keys_by_model",
     "mixture_name",
     "mixture_of",
     "model_name",
     "model_shares",
-    "own_endpoints",
-    "own_keys",
-    "own_values",
     "shares_from_plain",
+    "values_by_model",
     "with_prices",
 ]
 
@@ -127,10 +127,10 @@ def mixture_of(shares: Sequence[ModelShare]) -> ModelMixture:
     return ModelMixture(tuple(share.weight for share in shares) or (1,))
 
 
-def own_values(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
+def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
     """The values of an option by model: those written ``MODEL=VALUE``, else those written for all.
 
-    >>> own_values("--endpoint", ["a", "b"], ["a=http://one/v1", "http://two/v1"])
+    >>> values_by_model("--endpoint", ["a", "b"], ["a=http://one/v1", "http://two/v1"])
     {'a': ['http://one/v1'], 'b': ['http://two/v1']}
     """
     if isinstance(values, Mapping):
@@ -148,26 +148,26 @@ def own_values(option: str, names: Sequence[str], values: Endpoints | None) -> d
     return {name: own[name] or shared for name in names}
 
 
-def own_endpoints(names: Sequence[str], endpoints: Endpoints | None) -> dict[str, list[str]]:
+def endpoints_by_model(names: Sequence[str], endpoints: Endpoints | None) -> dict[str, list[str]]:
     """The servers of each model; refused where one is named for a model that is not there.
 
-    >>> own_endpoints(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
+    >>> endpoints_by_model(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
     ['http://one/v1?to=http://two/v1']
     """
-    own = own_values("--endpoint", names, endpoints)
+    own = values_by_model("--endpoint", names, endpoints)
     for url in (url for urls in own.values() for url in urls):
         if match := ANOTHER_MODELS_URL.match(url):
             raise InputError(f"--endpoint names {match[1]}, which is none of the models {', '.join(names)}.")
     return own
 
 
-def own_keys(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
+def keys_by_model(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
     """The key of each model: its own, else that of all, else none.
 
-    >>> own_keys(["a", "b"], ["a=secret", "other"]), own_keys(["a", "b"], {"b": "secret"})
+    >>> keys_by_model(["a", "b"], ["a=secret", "other"]), keys_by_model(["a", "b"], {"b": "secret"})
     ({'a': 'secret', 'b': 'other'}, {'a': None, 'b': 'secret'})
     """
-    own = own_values("key", names, _present(keys))
+    own = values_by_model("key", names, _present(keys))
     for name, several in own.items():
         if len(several) > 1:
             raise InputError(f"there are {len(several)} keys for the model {name}; give each model one.")

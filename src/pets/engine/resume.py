@@ -108,7 +108,7 @@ def bounded_config(config: RunConfig, problems: Sequence[Problem], samplers: Seq
 
 def _longest_prompt(config: RunConfig, problems: Sequence[Problem]) -> int:
     """The tokens of the longest prompt at most; 0 where traces count one each."""
-    if Amount.parse(config.budget).coin == "traces":
+    if Amount.parse(config.budget).ledger_unit == "traces":
         return 0
     return max(prompt_of(problem, config.system).max_tokens for problem in problems)
 

@@ -16,7 +16,7 @@ from pets.answers.judge import Judge
 from pets.arguments import checked
 from pets.core.allocator import Allocator
 from pets.core.cost import CostEstimator, UnitCost
-from pets.engine.arrivals import Asking, ListArrivals
+from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.batch import BatchFetcher, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
 from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
@@ -69,13 +69,13 @@ from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, RunSummary, Store, StoredTrace
 from pets.types import Launch
 
-__all__ = ["Engine", "Keys", "Questions", "Session", "question_set_of", "solve"]
+__all__ = ["Engine", "Keys", "LiveRun", "Questions", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
 
 
-class Session:
+class LiveRun:
     """What a live run or stream holds while it lasts: its samplers, and its run in a store. ``async with session:``"""
 
     def __init__(self, samplers: Sequence[Sampler], store: Store | None = None, run: Run | None = None) -> None:
@@ -137,7 +137,7 @@ class Session:
             self._store.close()
 
 
-class Engine(Session):
+class Engine(LiveRun):
     """A live run; ``async with Engine(...) as engine: await engine.run()``, then :meth:`answers`.
 
         async with Engine("questions.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B") as engine:
@@ -305,9 +305,9 @@ class Engine(Session):
         super().__init__(samplers, store, run)
         self.config, self.problems, self.settings = config, problems, settings
         self.origin = "new" if run is None else "unfinished"
-        self.left = ""
+        self.jobs_left_note = ""
         """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
-        self.lost = 0
+        self.launches_lost = 0
         """Launches that were in flight when the run was broken off, over all times that it was."""
         self.faults: Counter[str] = Counter()
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
@@ -351,7 +351,7 @@ class Engine(Session):
             over = self._over(driver)
         except JobLeftError as error:
             driver.stops.drain()
-            self.left = str(error)
+            self.jobs_left_note = str(error)
         finally:
             self._finalize(driver, over)
         return self.solution()
@@ -362,7 +362,7 @@ class Engine(Session):
             self._driver.drain()
 
     @property
-    def abandoned(self) -> int:
+    def traces_abandoned(self) -> int:
         """Traces that were in flight when the run was broken off: charged."""
         return 0 if self._driver is None else self._driver.settlement.abandoned
 
@@ -427,7 +427,7 @@ class Engine(Session):
             answered=sum(bool(allocator.tally(problem.id).counts) for problem in self.problems),
             traces=allocator.told,
             failed=self._failed,
-            lost=self.lost,
+            lost=self.launches_lost,
             tokens=self._tokens,
             prompt_tokens=self._prompt_tokens,
             cost=None if self._price is None else self._cost / 1e12,
@@ -494,7 +494,7 @@ class Engine(Session):
             allocator,
             fetcher,
             questions,
-            lambda wiring: ListArrivals(wiring, asking, held),
+            lambda wiring: Arrivals(wiring, asking, held),
             self.pace,
             stops=StopRules(
                 allocator,
@@ -559,7 +559,7 @@ class Engine(Session):
         awaited, whole_wave = self._settle_lost(run)
         self._read_again(run)
         for trace in run.traces(texts=False):
-            self.lost += trace.error == LOST
+            self.launches_lost += trace.error == LOST
             self._sum(trace)
             fetcher.remember(trace)
         first.count_stored(run, questions.type_name(self.problems[0]))

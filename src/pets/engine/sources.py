@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pets.core.mixture import ModelMixture
 from pets.engine.config import RunConfig
-from pets.engine.models import Endpoints, Keys, own_endpoints, own_keys
+from pets.engine.models import Endpoints, Keys, endpoints_by_model, keys_by_model
 from pets.errors import InputError
 from pets.registry import as_sampler
 from pets.samplers import Sampler
@@ -58,7 +58,7 @@ def sources_of(
             raise InputError("a mapping gives each of several models its own; name them: model=[...].")
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
         return endpoints, _samplers(samplers, endpoints, model, key, headers, config)
-    urls, keys = own_endpoints(names, endpoint), own_keys(names, key)
+    urls, keys = endpoints_by_model(names, endpoint), keys_by_model(names, key)
     listed = [f"{name}={url}" for name in names for url in urls[name]]
     if isinstance(samplers, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in samplers):
         return listed, _samplers(samplers, (), None, None, headers, config)

@@ -33,7 +33,7 @@ from pets.engine.pacing import Pace
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.questions import OpenQuestions
 from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end, price_in_money
-from pets.engine.run import CHOOSING_TRACES, Session
+from pets.engine.run import CHOOSING_TRACES, LiveRun
 from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans.drift import Drift
@@ -157,7 +157,7 @@ class StreamSettings:
         return cls(policy, budget, config, horizon, open_questions, settings.model, settings.endpoints, options)
 
 
-class Stream(Session):
+class Stream(LiveRun):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
@@ -180,7 +180,7 @@ class Stream(Session):
     ) -> None:
         super().__init__(samplers)
         self.settings, self.drift = settings, drift
-        self.lost = 0
+        self.launches_lost = 0
         """Launches that were in flight when the stream was broken off: charged."""
         self._on_answer, self._on_alarm = on_answer, on_alarm
         self._known: set[str] = set()  # questions of an earlier time
@@ -336,7 +336,7 @@ class Stream(Session):
         adopt_run(allocator, run, lambda id, forms: asked[id].restore(forms), self.settings.config.kind)
         for id, group in group_by_question(run.traces()):
             over = id in answered
-            self.lost += sum(trace.error == LOST for trace in group)
+            self.launches_lost += sum(trace.error == LOST for trace in group)
             for trace in group:
                 fetcher.remember(trace)
                 costs.learn(id, run.settings.currency.cost(trace.trace()))

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pets.core.patterns import K0
-from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.arrivals import Arrivals, Asking, Wiring
 from pets.engine.fetch import Batch, Receiver
 from pets.engine.places import Places
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
-from pets.errors import BudgetError, BusyError, SamplerError, first_error
+from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
-from pets.samplers import Sampling
+from pets.samplers import Sampling, Seeds
 from pets.types import Trace
 
 __all__ = ["OpenVote", "Stop", "Submissions", "VoteLimits", "VoteOutcome"]
@@ -112,7 +112,8 @@ class Submissions(Arrivals):
         self.votes: dict[str, OpenVote] = {}
         """Those under way, by id."""
         self.places = places
-        self._wiring, self._receiver = wiring, receiver
+        super().__init__(wiring, Asking(Sampling(), Seeds(0)))
+        self._receiver = receiver
 
     async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
@@ -259,6 +260,12 @@ class Submissions(Arrivals):
         """The budget of whoever pays is used up."""
         vote = self.votes[question.id]
         vote.stopped, vote.error = "budget", error
+
+    def refused(self, question: OpenQuestion, error: RefusedError) -> None:
+        """Nothing: others may be served all the same."""
+
+    def turned_away(self) -> None:
+        """Nothing: others may be served all the same."""
 
     def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
         """Charge an attempt that was abandoned; a single trace is not the plan's."""

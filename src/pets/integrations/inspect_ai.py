@@ -72,7 +72,7 @@ class TraceBudget:
         scorer: str | None = None,
     ) -> None:
         self._amount = Amount.parse(str(budget))
-        if self._amount.coin != "traces":
+        if self._amount.ledger_unit != "traces":
             raise BudgetError(f"inspect_ai counts epochs, not tokens or money; got {budget!r}. Write 8x or 5000.")
         self._policy = as_policy(policy)
         if self._policy.sees == "traces" or self._policy.waves:
