@@ -8,8 +8,9 @@ from pets.engine import Engine
 from pets.engine.batch import BatchFetcher, launches_in_jobs
 from pets.engine.sources import make_samplers
 from pets.errors import InputError, JobError
-from pets.mock import Faults, running
+from pets.mock import Faults, MockModel, running
 from pets.openai.batch import BatchJob
+from pets.openai.errors import ApiError
 from pets.samplers import Prompt, Sampling, Seeds
 from pets.samplers import batch as samplers
 from pets.store import LostLaunch, Store
@@ -135,7 +136,7 @@ def test_a_run_that_is_told_to_end_leaves_its_job_and_goes_on_with_it(begin):
             task = asyncio.create_task(first.run())
             await until(lambda: mock.stats.batches == 1, task)
             first.drain()
-            return await task, first.left
+            return await task, first.jobs_left_note
 
     solution, left = asyncio.run(interrupted())
     assert not solution.complete and "stay with the provider" in left
@@ -227,9 +228,18 @@ def test_several_models_have_jobs_of_their_own_each_at_its_price(serve, tmp_path
         assert store.view().summary().spent == pytest.approx(paid * 1e12)
 
 
+class Choosy(MockModel):
+    """Refuses two of the questions."""
+
+    def admit(self, request):
+        super().admit(request)
+        if any(prompt.endswith(("Question q1", "Question q4")) for prompt in request.prompts):
+            raise ApiError("This question is not answered here.")
+
+
 @pytest.mark.parametrize("moment", range(1, 12))
 def test_jobs_of_several_models_that_are_broken_off_are_taken_up_where_they_are(serve, tmp_path, monkeypatch, moment):
-    a, b, engine = several_models(serve, tmp_path, {"refused_questions": ["q1", "q4"]}, budget="5x")
+    a, b, engine = several_models(serve, tmp_path, {"kind": Choosy}, budget="5x")
     requests, call = 0, samplers.OpenAIBatches._call
 
     async def deadly(self, *arguments, **fields):
