@@ -1,5 +1,6 @@
-"""Classes are the connected components of `same`, whatever the order, and merges are reported as they happen."""
+"""Classes are the connected components of `same`, merges are reported at once, and gold is read as answers are."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.answers.number import Number
 from pets.answers.text import Text
+from pets.registry import make_answer_type
 
 
 def components(edges: set[frozenset[int]], nodes: set[int]) -> set[frozenset[int]]:
@@ -64,3 +66,24 @@ def test_a_type_says_whether_it_is_closed_and_whether_its_forms_merge():
 def test_labels_leave_no_answer_as_none():
     assert Text().labels(["Paris", None, "...", "paris."]) == ["paris", None, None, "paris"]
     assert Text().labels([None]) == [None] and Text().merge([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "gold", "form"),
+    [
+        ("number", "1,004", "1004"),
+        ("number", "She has 48 + 24 = <<48+24=72>>72 clips.\n#### 72", "72"),
+        ("text", "So it was Paris.\n#### Paris", "paris"),
+        ("choice", "(B)", "B"),
+        ("math", "Squaring gives $x = 3$, so the answer is $\\boxed{\\frac{1}{2}}$.", "1/2"),
+        ("number", "see the appendix", None),
+    ],
+)
+def test_gold_has_a_form(spec, gold, form):
+    assert make_answer_type(spec).gold_form(gold) == form
+
+
+def test_gold_takes_the_label_of_the_answers_that_equal_it():
+    kind = make_answer_type("math")
+    assert kind.gold_label("0.5", ["7", None, "1/2"]) == "1/2"
+    assert kind.gold_label("8", ["7"]) == "8" and kind.gold_label("", ["7"]) is None

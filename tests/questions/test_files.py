@@ -9,7 +9,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from pets.answers.gold import gold_form
 from pets.errors import InputError
 from pets.questions import Problem, named_sets, parse_fields, question_set, read_questions, write_questions
 from pets.registry import make_answer_type
@@ -218,7 +217,7 @@ def test_listed_choices_are_asked_with_letters_and_gold_is_one_of_them(tmp_path,
     (problem,) = read_questions(path).problems
     asked = Prompt.chat("Which is even?\n\nA) one\nB) two")
     assert replace(problem, gold="") == Problem("1", asked, "choice:options=2", "", options=2)
-    assert gold_form(make_answer_type(problem.answer_type), problem.gold) == "B"
+    assert make_answer_type(problem.answer_type).gold_form(problem.gold) == "B"
 
 
 @pytest.mark.parametrize("gold", ["three", "C", 2, "2", "-2", "see below"])

@@ -13,6 +13,8 @@ where the final answer stands somewhere special:
 'yes'
 >>> YesNo().labels(["Yes", None, "no", "perhaps", "yes."])
 ['yes', None, 'no', None, 'yes']
+>>> YesNo().gold_form("7 is prime.\\n#### Yes")
+'yes'
 """
 
 import time
@@ -22,9 +24,11 @@ from typing import ClassVar
 
 from pets.answers.final import places
 
-__all__ = ["AnswerType", "Classes"]
+__all__ = ["GSM8K_MARK", "AnswerType", "Classes"]
 
 QUESTION_SECONDS = 20.0
+BOX = "\\boxed"  # what MATH's worked solutions have their answer in
+GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number
 
 
 class AnswerType(ABC):
@@ -134,6 +138,23 @@ class AnswerType(ABC):
         forms = [None if answer is None else self.canonical(answer) for answer in answers]
         merged = self.merge([form for form in forms if form is not None])
         return [None if form is None else merged[form] for form in forms]
+
+    def gold_form(self, gold: str) -> str | None:
+        """The canonical form of a data set's right answer, which may stand at the end of a worked solution."""
+        final = gold.rpartition(GSM8K_MARK)[2]
+        form = None if BOX in final else self.canonical(final.strip())
+        return self.extract(final) if form is None else form
+
+    def gold_label(self, gold: str, labels: Iterable[str | None]) -> str | None:
+        """The label of the answers that equal gold, else gold's own form; ``None`` where gold cannot be read.
+
+        It joins the classes after the votes are counted: it must not make two of them one.
+        """
+        form = self.gold_form(gold)
+        if form is None:
+            return None
+        names = [name for name in dict.fromkeys(labels) if name is not None]
+        return next((name for name in names if self.same(name, form)), form)
 
 
 class Classes:

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
-from pets.answers.gold import gold_form
 from pets.core.budget import Currency
 from pets.core.certificate import Decision
 from pets.core.patterns import K0, NAMES, pattern
@@ -439,7 +438,7 @@ class OpenQuestion:
     def is_right(self, answer: str | None) -> bool | None:
         """Whether an answer is gold; ``None`` without one, and where comparing them would take long."""
         kind, gold = self.answer_type, self.problem.gold
-        form = None if gold is None else gold_form(kind, gold)
+        form = None if gold is None else kind.gold_form(gold)
         if form is None or answer is None:
             return None if form is None else False
         return answer == form or (kind.same_soon(answer, form) if kind.merges else False)

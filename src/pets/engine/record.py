@@ -15,7 +15,6 @@ from pathlib import Path
 
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import AnswerType
-from pets.answers.gold import gold_label
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -252,7 +251,7 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
                 continue
             kind = _type_of(problem, record.get("texts") or [answer for answer in record["answers"] if answer])
             labels = kind.labels(record["answers"])
-            gold = gold_label(kind, problem.gold, labels)
+            gold = kind.gold_label(problem.gold, labels)
             if gold is not None:
                 shares.append(labels.count(gold) / len(labels))
                 votes.append(majority(labels) == gold)

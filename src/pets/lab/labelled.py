@@ -12,7 +12,6 @@ from itertools import islice
 from pets.answers.auto import choose_type
 from pets.answers.base import AnswerType
 from pets.answers.final import places
-from pets.answers.gold import gold_label
 from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
 from pets.registry import answer_types, make_answer_type
@@ -171,7 +170,7 @@ def _question(question: PooledQuestion, answers: Sequence[str | None], kind: Ans
     labels: Sequence[str | None] = answers if kind is None else kind.labels(answers)
     gold = question.gold
     if kind is not None and gold is not None:
-        gold = gold_label(kind, gold, labels)
+        gold = kind.gold_label(gold, labels)
     return LabelledQuestion(question.id, tuple(labels), gold, question.tokens, question.confidence, question.models)
 
 

@@ -18,7 +18,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from pets.answers.gold import gold_form
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
@@ -196,7 +195,7 @@ def problem_from(
         prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names, texts), f"choice:options={len(texts)}"
     spec, gold = _answer_type(values.get("answer_type") or answer_type), _text({"gold": gold}, "gold")
     id = _text(values, "id") or str(number)
-    if texts and gold is not None and gold_form(make_answer_type(spec), gold) is None:
+    if texts and gold is not None and make_answer_type(spec).gold_form(gold) is None:
         raise InputError(
             f"the gold of question {id!r} is {as_json(gold)}, none of its options, {as_json(texts)}: give "
             "the letter, the place (from 0) or the text of one, or no gold."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pets.answers.gold import GSM8K_MARK
+from pets.answers.base import GSM8K_MARK
 from pets.errors import InputError, PetsError
 from pets.prompts import Prompt, Sampling
 from pets.questions.files import LETTERS, STDIN, problems_of, read_questions, stdin_records

@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import Any
 
 from pets.answers.base import AnswerType
-from pets.answers.gold import gold_label
 from pets.confidence import KINDS
 from pets.pools import PooledQuestion
 from pets.prompts import is_cut
@@ -62,7 +61,7 @@ def pooled_question(
     return PooledQuestion(
         problem.id,
         tuple(labels),
-        None if problem.gold is None else gold_label(answer_type, problem.gold, labels),
+        None if problem.gold is None else answer_type.gold_label(problem.gold, labels),
         tuple(trace.tokens for trace in traces),
         confidences.get(kind),
         confidences,
