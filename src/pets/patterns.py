@@ -112,17 +112,21 @@ class Pattern:
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
-        return self._anchored(ANCHOR_START, text, start)
+        if not text.isascii():
+            return self._anchored(ANCHOR_START, text, start)
+        data = text.encode()
+        spans = self._matched(ANCHOR_START, data, start, len(data))
+        return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
-        return self._anchored(ANCHOR_BOTH, text, 0)
+        if not text.isascii():
+            return self._anchored(ANCHOR_BOTH, text, 0)
+        data = text.encode()  # of which a character is a byte
+        spans = self._matched(ANCHOR_BOTH, data, 0, len(data))
+        return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
 
     def _anchored(self, anchor: Any, text: str, start: int) -> Match | None:
-        if text.isascii():  # a character is a byte
-            data = text.encode()
-            spans = self._matched(anchor, data, start, len(data))
-            return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
         subject = _subject(text)
         spans = self._matched(anchor, subject.data, subject.bytes(start) if start else 0, len(subject.data))
         return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))

@@ -154,7 +154,7 @@ def decision_certificate(
     parts = prior.mixture(tally)
     if not decision.weights:
         order = [place, *(k for k in range(len(tally.counts)) if k != place)]
-        first = [replace(part, alpha=tuple(part.alpha[k] for k in order)) for part in parts]
+        first = parts if not place else [replace(part, alpha=tuple([part.alpha[k] for k in order])) for part in parts]
         wins = (part.weight * _after(tally.counts, part.alpha, part.unseen, math.inf, zone) for part in first)
         return min(1.0, math.fsum(wins))
     spread = spread or ConfidenceSpread.learn(decision.weights)

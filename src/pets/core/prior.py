@@ -113,7 +113,7 @@ class LearnedPrior:
         K, seen = slots(tally), len(tally.counts)
         weights = _updated(self.kind_shares, tally.mark, _kind_evidence(tally.counts, tally.options)).tolist()
         parts = [
-            Dirichlet(weight, tuple(n + a for n in tally.counts), ((a, K - seen),))
+            Dirichlet(weight, tuple([n + a for n in tally.counts]), ((a, K - seen),))
             for weight, a in zip(weights, STRENGTHS, strict=False)
         ]
         headed = _headed(tally.counts, _tail(tally.counts, tally.options))
@@ -203,12 +203,12 @@ def _tail(counts: tuple[int, ...], options: int | None) -> int:
 @lru_cache(maxsize=1 << 17)
 def _headed(counts: tuple[int, ...], T: int) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
     """For each of HEADS log P(counts | h, t), and the posterior: a Dirichlet for each answer that may be the head."""
-    return tuple(_head(counts, h, t, T) for h, t in HEADS)
+    return tuple([_head(counts, h, t, T) for h, t in HEADS])
 
 
 def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, tuple[Dirichlet, ...]]:
     if not T:
-        return 0.0, (Dirichlet(1.0, tuple(n + h for n in counts), ()),)
+        return 0.0, (Dirichlet(1.0, tuple([n + h for n in counts]), ()),)
     seen, a = len(counts), t / T
     rising = [math.lgamma(a + n) - math.lgamma(a) for n in counts]
     base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(T + 1)
@@ -219,8 +219,8 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
     if seen <= T:
         logs.append(base - math.lgamma(T - seen + 1))
     most = max(logs)
-    log_sum = most + math.log(math.fsum(math.exp(log - most) for log in logs))
-    tail_alpha = tuple(n + a for n in counts)
+    log_sum = most + math.log(math.fsum([math.exp(log - most) for log in logs]))
+    tail_alpha = tuple([n + a for n in counts])
     parts = [
         Dirichlet(math.exp(log - log_sum), (*tail_alpha[:j], counts[j] + h, *tail_alpha[j + 1 :]), ((a, T - seen + 1),))
         for j, log in enumerate(logs[:seen])
