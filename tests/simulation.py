@@ -21,6 +21,7 @@ A law that is broken prints the seed and the command that replays it.
 import argparse
 import asyncio
 import json
+import logging
 import os
 import random
 import shutil
@@ -42,7 +43,9 @@ from pets.engine import Engine, RunConfig
 from pets.engine.assemble import assemble_submissions
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
+from pets.engine.models import model_shares
 from pets.engine.places import Places
+from pets.engine.sources import mixed
 from pets.engine.stream import Stream, StreamSettings
 from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
@@ -174,6 +177,7 @@ class World:
         self.store = folder / "store.db"
         self.concurrency = self.rng.choice([1, 4, 64])
         self.tries = self.rng.choice([1, 2, 6])
+        self.models = random.Random(f"{seed} models").choice([None, None, ["a", "b=2"]])  # several vote in some worlds
         self.problems = [
             Problem(f"q{i}", Prompt.chat(f"Question {i}"), "choice:options=4") for i in range(self.rng.randint(1, 10))
         ]
@@ -184,6 +188,9 @@ class World:
         last = life == MOST_LIVES - 1
         self.account = ServerAccount(self.folder / "account")
         self.server = Server(rng, self.account, steady=last)
+        self.servers = {"a": self.server}
+        if self.models:
+            self.servers["b"] = Server(random.Random(f"{self.seed} {life} b"), self.account, steady=last)
         killed_at = None if last else rng.choice([None, *KILLS_S])
 
         def wait(until: float) -> None:
@@ -201,7 +208,13 @@ class World:
 
     def check(self) -> None:
         """The laws that hold at every moment."""
-        hold("the width is kept", self.server.widest <= self.concurrency, widest=self.server.widest)
+        widest = max(server.widest for server in self.servers.values())
+        hold("the width is kept", widest <= self.concurrency, widest=widest)
+
+    def samplers(self) -> list[Sampler]:
+        """The server, or those of several models that vote together."""
+        models = RunConfig(models=model_shares(self.models))
+        return mixed(models, {name: [s] for name, s in self.servers.items()}) if self.models else [self.server]
 
     def check_rest(self) -> None:
         """The laws that hold when a life has ended by itself."""
@@ -276,9 +289,11 @@ class BatchWorld(RunWorld):
     async def work(self, rng: random.Random) -> bool:
         try:
             if self.has_run():
-                made = Engine.resume(self.store, sampler=self.server)
+                made = Engine.resume(self.store, sampler=self.samplers())
             else:
-                made = Engine(self.problems, sampler=self.server, store=self.store, **self.options)
+                made = Engine(
+                    self.problems, model=self.models, sampler=self.samplers(), store=self.store, **self.options
+                )
             async with made as engine:
                 running = asyncio.ensure_future(engine.run())
                 drain_s = None if self.server.steady else rng.choice([None, None, None, 0.3, 2.0])
@@ -326,9 +341,9 @@ class StreamWorld(RunWorld):
                 yield problem
 
         if self.has_run():
-            stream = Stream.resume(self.store, "last", lambda settings: [self.server], answer)
+            stream = Stream.resume(self.store, "last", lambda settings: self.samplers(), answer)
         else:
-            stream = Stream(self.settings, [self.server], answer, store=self.store)
+            stream = Stream(self.settings, self.samplers(), answer, store=self.store)
         async with stream as running:
             drain_s = None if self.server.steady else rng.choice([None, None, 0.3, 2.0])
             if drain_s is not None:
@@ -357,7 +372,7 @@ class GatewayWorld(World):
         several = rng.random() < 0.5
         driver, submissions = assemble_submissions(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
-            Fetcher([self.server], tries=self.tries, patience_s=None, rpm=rng.choice([None, 30])),
+            Fetcher(self.samplers(), tries=self.tries, patience_s=None, rpm=rng.choice([None, 30])),
             Places(self.concurrency, lambda: several),
             ledger,
         )
@@ -443,6 +458,7 @@ def simulate(seed: int) -> str | None:
 
 def warm_up() -> None:
     """Live through some undisturbed worlds in this process: its children inherit what is imported and cached."""
+    logging.disable(logging.WARNING)  # models that fail are the point
     for seed in range(4 * len(WORLDS)):
         with world_of(seed) as world:
             world.live(MOST_LIVES - 1)

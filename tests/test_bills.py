@@ -93,19 +93,19 @@ def stream(urls, folder):
 
 
 def gateway(urls, bodies):
-    """What a gateway charges for requests to each of the models."""
-    spent = 0
-    for name, url in urls.items():
-        settings = Settings(answer="choice")
-        state = build_gateway(url, OnlineGrid(), settings=settings, currency=CURRENCY, total=10**12)
-        with gateway_running(state) as front, httpx.Client(base_url=front, timeout=20, trust_env=False) as client:
-            for path, body in bodies:
+    """What a gateway charges for requests to each of the models; several vote together."""
+    models = list(urls) if len(urls) > 1 else None
+    servers = [f"{name}={url}" for name, url in urls.items()] if models else list(urls.values())
+    settings = Settings(answer="choice")
+    state = build_gateway(servers, OnlineGrid(), models=models, settings=settings, currency=CURRENCY, total=10**12)
+    with gateway_running(state) as front, httpx.Client(base_url=front, timeout=20, trust_env=False) as client:
+        for path, body in bodies:
+            for name in ["mixture"] if models and body["model"].startswith("pets/") else urls:
                 fields = {"max_tokens": MAX_TOKENS, **body, "model": body["model"].replace("NAME", name)}
                 assert client.post(path, json=fields).status_code == 200
-            wait_until(lambda state=state: not state.open_requests)
-            assert state.ledger.total.held == 0
-            spent += state.ledger.total.spent
-    return spent
+        wait_until(lambda: not state.open_requests)
+        assert state.ledger.total.held == 0
+        return state.ledger.total.spent
 
 
 def messages(id):

@@ -49,15 +49,21 @@ def test_the_turns_of_a_model_that_is_away_go_to_the_others_by_their_weights(
     weights: tuple[int, ...], data: st.DataObject
 ) -> None:
     away = data.draw(st.integers(0, len(weights) - 1))
-    mixture, gone = ModelMixture(weights), frozenset({away})
+    mixture = ModelMixture(weights)
     missed = [place for place in range(4000) if mixture.model_of(place) == away]
-    takers = [mixture.substitute_of(place, gone) for place in missed]
+    takers = [mixture.model_at(place, 1) for place in missed]
     left = sum(weights) - weights[away]
     for model, weight in enumerate(weights):
         if model != away:
             assert abs(takers.count(model) - len(missed) * weight / left) < 1
-    others = (place for place in range(200) if mixture.model_of(place) != away)
-    assert all(mixture.substitute_of(place, gone) == mixture.model_of(place) for place in others)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WEIGHTS, st.integers(0, 1000))
+def test_every_model_is_asked_once_and_then_none(weights: tuple[int, ...], place: int) -> None:
+    models = [ModelMixture(weights).model_at(place, attempt) for attempt in range(len(weights) + 2)]
+    assert models[0] == ModelMixture(weights).model_of(place)
+    assert sorted(models[: len(weights)]) == list(range(len(weights))) and models[len(weights) :] == [None, None]
 
 
 @pytest.mark.parametrize("weights", [(), (1, 0), (1, -2), (float("nan"), 1), (float("inf"), 1)])
@@ -69,8 +75,3 @@ def test_weights_that_are_none_are_refused(weights: tuple[float, ...]) -> None:
 def test_a_sequence_that_would_take_too_long_to_repeat_is_refused() -> None:
     with pytest.raises(InputError, match="too many digits"):
         ModelMixture((0.123457, 1))
-
-
-def test_with_nobody_left_there_is_no_substitute() -> None:
-    with pytest.raises(InputError, match="away"):
-        ModelMixture((1, 1)).substitute_of(0, frozenset({0, 1}))

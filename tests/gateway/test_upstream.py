@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import httpx
@@ -11,7 +12,7 @@ from pets.core.budget import Currency
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.upstream import Upstream, api_error
-from pets.mock import MockModel
+from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
 
@@ -50,6 +51,47 @@ def test_plain_requests_and_models_go_to_a_server_that_is_there():
             assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["pets/mock", "mock"]
             assert gateway.ask(model="mock").json()["choices"][0]["message"]["content"]
             assert gateway.ask("easy").json()["pets"]["answer"] == "A"
+
+
+@pytest.fixture
+def mixed():
+    """A gateway whose models a and b vote together, and the mock of each: a answers A, b answers B."""
+    mocks = {name: MockModel(DistributionAnswers({"q": {name.upper(): 1.0}}), model=name) for name in "ab"}
+    with ExitStack() as stack:
+        servers = [f"{name}={stack.enter_context(mock_running(mock))}" for name, mock in mocks.items()]
+        settings = Settings(answer="choice", max_traces=6)
+        state = build_gateway(servers, OnlineGrid(), models=["a=2", "b"], settings=settings)
+        own = stack.enter_context(running(state))
+        client = stack.enter_context(httpx.Client(base_url=own, timeout=PATIENCE_S, trust_env=False))
+        yield RunningGateway(own, state, mocks["a"], client), mocks
+
+
+def test_several_models_vote_together_under_one_name(mixed):
+    gateway, mocks = mixed
+    reply = gateway.ask("Question q", model="pets/mixture").json()
+    votes = reply["pets"]["votes"]
+    assert votes == {name.upper(): mock.stats.traces for name, mock in mocks.items()}
+    assert abs(votes["A"] - 2 * votes["B"]) < 6 and min(votes.values()) >= 1
+    listed = [model["id"] for model in gateway.client.get("/v1/models").json()["data"]]
+    assert listed == ["pets/mixture", "a"]  # and the models of the first server
+    assert gateway.client.get("/v1/models/pets/mixture").json()["id"] == "pets/mixture"
+    assert gateway.ask(model="pets/a").json()["error"]["message"] == "There is no model 'a'; this server has 'mixture'."
+
+
+def test_what_passes_through_goes_to_the_servers_of_its_model(mixed):
+    gateway, mocks = mixed
+    for name, mock in mocks.items():
+        content = gateway.ask("Question q", model=name).json()["choices"][0]["message"]["content"]
+        assert name.upper() in content and mock.stats.requests == 1
+    assert gateway.ask("Question q", model="c").status_code == 404
+
+
+def test_where_one_of_the_models_fails_the_others_vote(mixed):
+    gateway, mocks = mixed
+    assert gateway.ask("Question q", model="pets/mixture").status_code == 200
+    mocks["b"].model = "renamed"  # a 404 for every request from now on
+    votes = gateway.ask("Question q", model="pets/mixture").json()["pets"]["votes"]
+    assert set(votes) == {"A"} and gateway.state.driver.fetcher.faults["handed on by b"] >= 1
 
 
 def test_a_large_plain_request_passes_through(gateway):

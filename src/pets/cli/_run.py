@@ -21,7 +21,6 @@ from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
-from pets.engine.models import mixture_of
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.run import LiveRun
@@ -369,12 +368,12 @@ def _expected_words(zone: float) -> str:
 
 
 def _model_words(engine: Engine, solution: Solution) -> str:
-    """What each model of a mixture gave, beside the share that it was to give."""
-    shares = mixture_of(engine.config.models).shares
-    total = max(1, sum(solution.models.values()))
+    """What each of several models gave, beside the share that it was to give."""
+    models, total = engine.config.models, max(1, sum(solution.models.values()))
+    weights = sum(model.weight for model in models)
     parts = (
-        f"{name} {number:,} ({number / total:.1%} of them; its weight: {share:.1%})"
-        for (name, number), share in zip(solution.models.items(), shares, strict=True)
+        f"{model.name} {number:,} ({number / total:.1%} of them; its weight: {model.weight / weights:.1%})"
+        for model, number in zip(models, solution.models.values(), strict=True)
     )
     return f"Traces by model: {', '.join(parts)}."
 

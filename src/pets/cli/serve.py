@@ -45,7 +45,12 @@ class UpstreamOptions:
         (),
         metavar="URL",
     )
-    model: str | None = option("Without --upstream: a GGUF file; SmolLM2-135M-Instruct if not given.")
+    model: tuple[str, ...] = option(
+        "Without --upstream: a GGUF file; SmolLM2-135M-Instruct if not given. With --upstream, given several times: "
+        "models that vote together as pets/mixture, each with its weight, A=2; a server of one of them is MODEL=URL.",
+        (),
+        metavar="NAME[=WEIGHT]",
+    )
     key_env: str | None = option(
         "The environment variable that holds the upstream's key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
         metavar="NAME",
@@ -208,6 +213,7 @@ def serve(
     state = build(
         _server(upstream, local),
         policy,
+        models=upstream.model if upstream.upstream else None,
         mean_budget=mean_budget,
         window=voting.budget_window,
         store=gateway.store or ":memory:",
@@ -252,8 +258,12 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
 def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:
     """The addresses of the servers, or a local model."""
     if not upstream.upstream:
-        return LocalSampler(upstream.model, slots=local.slots, context=local.context, threads=local.threads)
-    settings = {"model": upstream.model, "slots": local.slots, "context": local.context, "threads": local.threads}
+        if len(upstream.model) > 1:
+            raise InputError("several models vote at servers: give --upstream URL, or name one --model.")
+        model = next(iter(upstream.model), None)
+        return LocalSampler(model, slots=local.slots, context=local.context, threads=local.threads)
+    single = upstream.model[0] if len(upstream.model) == 1 else None
+    settings = {"model": single, "slots": local.slots, "context": local.context, "threads": local.threads}
     if named := [name for name, value in settings.items() if value is not None]:
         raise InputError(f"--{named[0]} is for a local model; with --upstream, requests name theirs. Leave one out.")
     return list(upstream.upstream)

@@ -58,36 +58,20 @@ class ModelMixture:
         return turns[place % len(turns)]
 
     def model_at(self, place: int, attempt: int) -> int | None:
-        """The model that takes the launch when ``attempt`` others would not; ``None`` where none is left.
+        """The model that takes the launch when ``attempt`` others would not: each one's turns go round among the rest.
 
         >>> mixture = ModelMixture((1, 1, 1))
-        >>> [mixture.model_at(1, attempt) for attempt in range(4)]
-        [1, 0, 2, None]
-        """
-        model, away = self.model_of(place), frozenset[int]()
-        for _ in range(attempt):
-            away |= {model}
-            if len(away) == len(self.weights):
-                return None
-            model = self.substitute_of(place, away)
-        return model
-
-    def substitute_of(self, place: int, away: frozenset[int]) -> int:
-        """The model that takes the launch when those ``away`` take none: their turns go round among the others.
-
-        >>> mixture = ModelMixture((1, 1, 1))
-        >>> [mixture.substitute_of(place, frozenset({1})) for place in range(9)]
-        [0, 0, 2, 0, 2, 2, 0, 0, 2]
+        >>> [mixture.model_at(place, 1) for place in range(6)], [mixture.model_at(1, attempt) for attempt in range(4)]
+        ([1, 0, 0, 2, 2, 1], [1, 0, 2, None])
         """
         model = self.model_of(place)
-        if model not in away:
-            return model
-        others = [other for other in range(len(self.weights)) if other not in away]
-        if not others:
-            raise InputError("every model of the mixture is away.")
+        others = [other for other in range(len(self.weights)) if other != model]
+        if not attempt or not others:
+            return None if attempt else model
         period, number = divmod(place, len(self.turns))
-        missed = period * sum(turn in away for turn in self.turns) + sum(turn in away for turn in self.turns[:number])
-        return others[ModelMixture(tuple(self.weights[other] for other in others)).model_of(missed)]
+        missed = period * self.turns.count(model) + self.turns[:number].count(model)
+        substitute = ModelMixture(tuple(self.weights[other] for other in others)).model_at(missed, attempt - 1)
+        return None if substitute is None else others[substitute]
 
 
 def _whole(weights: tuple[float, ...]) -> tuple[int, ...]:

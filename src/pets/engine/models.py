@@ -24,8 +24,6 @@ __all__ = [
     "Models",
     "endpoints_by_model",
     "keys_by_model",
-    "mixture_name",
-    "mixture_of",
     "model_name",
     "model_shares",
     "shares_from_plain",
@@ -48,7 +46,7 @@ Keys = str | Sequence[str | None] | Mapping[str, str | None] | None
 
 @dataclass(frozen=True, slots=True)
 class ModelShare:
-    """One of the models of a mixture: its weight, and its price where it has one of its own.
+    """One of several models: its weight, and its price where it has one of its own.
 
     >>> ModelShare.parse("Qwen/Qwen3-8B=2"), ModelShare.parse("qwen3:8b").weight
     (ModelShare(name='Qwen/Qwen3-8B', weight=2, price=None), 1)
@@ -74,7 +72,7 @@ class ModelShare:
 
 
 def model_shares(models: Models | None) -> tuple[ModelShare, ...]:
-    """The models of a mixture; none where there is one model, or none.
+    """Several models with their weights; none where there is one model, or none.
 
     >>> model_shares(["a=2", "b"]) == model_shares({"a": 2, "b": 1}), model_shares("a=2")
     (True, ())
@@ -88,7 +86,7 @@ def model_shares(models: Models | None) -> tuple[ModelShare, ...]:
         raise InputError(f"the model {twice[0]} is named twice; name it once, with a weight: {twice[0]}=2.")
     if len(shares) < 2:
         return ()
-    mixture_of(shares)
+    ModelMixture(tuple(share.weight for share in shares))  # or refuses their weights
     return tuple(shares)
 
 
@@ -105,26 +103,14 @@ def with_prices(shares: Sequence[ModelShare], prices: Mapping[str, TokenPrice | 
 
 
 def model_name(models: Models | None) -> str | None:
-    """The name of the one model, or of the mixture.
+    """The name of the one model, or of all with their weights.
 
     >>> model_name("a"), model_name(["a=2", "b"]), model_name(["a"]), model_name(None)
     ('a', 'a=2, b', 'a', None)
     """
     if models is None or isinstance(models, str):
         return models
-    if shares := model_shares(models):
-        return mixture_name(shares)
-    return next((ModelShare.parse(model).name for model in models), None)
-
-
-def mixture_name(shares: Sequence[ModelShare]) -> str:
-    """The models of a mixture, with their weights."""
-    return ", ".join(map(str, shares))
-
-
-def mixture_of(shares: Sequence[ModelShare]) -> ModelMixture:
-    """Whose turn it is; of one model alone, where there are no shares."""
-    return ModelMixture(tuple(share.weight for share in shares) or (1,))
+    return ", ".join(map(str, model_shares(models))) or next((ModelShare.parse(name).name for name in models), None)
 
 
 def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:

@@ -24,14 +24,7 @@ from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import Judging, judge_of
 from pets.engine.ledger import Ledger, RunLedger
-from pets.engine.models import (
-    Endpoints,
-    Keys,
-    Models,
-    mixture_name,
-    model_name,
-    model_shares,
-)
+from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
 from pets.engine.pacing import Pace
 from pets.engine.progress import Snapshot, Solution, TargetMonitor, expected_of, expected_so_far
 from pets.engine.question import UNREAD, Answer, answer_type_of
@@ -189,7 +182,7 @@ class Engine(LiveRun):
             raise InputError("batch jobs outlive the process that hands them in: they need a store.")
         problems = tuple(map(config.asked, question_set.problems))
         config = replace(config, headers=tuple(sorted(headers or config.headers)))
-        name = mixture_name(config.models) or model_name(model)
+        name = ", ".join(map(str, config.models)) or model_name(model)
         self.endpoints, samplers = sources_of(sampler, endpoint, name, key, headers, config)
         """The servers that are asked now, whichever a stored run began with; ``MODEL=URL`` of several models."""
         if store is not None:  # what cannot be kept is refused before there is a file

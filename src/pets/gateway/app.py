@@ -24,6 +24,7 @@ from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
+from pets.engine.models import Models
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError, SamplerError, StateError
@@ -57,6 +58,7 @@ def build_gateway(
     upstream: str | Sequence[str] | LocalSampler,
     policy: Policy,
     *,
+    models: Models | None = None,
     mean_budget: float = 16.0,
     window: int = 100,
     store: str | PathLike[str] = ":memory:",
@@ -71,6 +73,7 @@ def build_gateway(
 ) -> GatewayState:
     """Build a gateway in front of the servers at ``upstream``, or of a local model; :func:`serve` serves it.
 
+    Several ``models`` of these servers vote together, as the model ``mixture``.
     ``mean_budget`` traces per question are planned over windows of ``window`` questions; ``total`` and ``rate_limit``
     are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
     """
@@ -80,7 +83,7 @@ def build_gateway(
         settings = replace(settings, max_n=min(settings.max_n, slots), concurrency=min(settings.concurrency, slots))
     cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
     allocator = _allocator(policy, mean_budget, window, settings.max_traces)
-    servers = Upstream(upstream, key=key, headers=headers, timeout=settings.timeout)
+    servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=settings.timeout)
     ledger, keys = _ledger(store, durability, allocator, currency, total, rate_limit)
     # An outage lasts as long as the requests that wait for its end: each has its own deadline.
     fetcher = Fetcher(

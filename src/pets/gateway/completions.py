@@ -41,7 +41,7 @@ class ChatCompletions(ApiEndpoint):
         state = self._state
         request = parse_request(body, exchange.headers, state.settings)
         attributes |= {"model": request.model, "voted": request.options is not None, "stream": request.stream}
-        state.upstream.check(request.model)
+        state.upstream.check(request.model, voted=request.options is not None)
         if request.options is None:
             await self._pass_through.answer(exchange, request, key, attributes["id"])
         else:

@@ -123,15 +123,16 @@ class Pages:
         """The server's models, each also with the prefix that makes it vote."""
         self._authenticate(request)
         models = await self._state.upstream.models()
-        settings = self._state.settings
-        voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in models]
+        settings, voting = self._state.settings, self._state.upstream.voting(models)
+        voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in voting]
         return JSONResponse({"object": "list", "data": voted + (models if settings.passthrough else [])})
 
     async def model(self, request: Request) -> Response:
         """One model by name."""
         self._authenticate(request)
         name, prefix = request.path_params["model"], self._state.settings.prefix
-        for model in await self._state.upstream.models():
+        models = await self._state.upstream.models()
+        for model in self._state.upstream.voting(models) if name.startswith(prefix) else models:
             if model["id"] == name.removeprefix(prefix):
                 return JSONResponse({**model, "id": name})
         raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")

@@ -104,7 +104,7 @@ class PassThrough:
         try:
             async with (
                 asyncio.timeout(self._state.settings.timeout),
-                upstream.forward(request.path, body, headers) as response,
+                upstream.forward(request.path, body, headers, request.model) as response,
             ):
                 is_success = 200 <= response.status < 300
                 if not is_success:

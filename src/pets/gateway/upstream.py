@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from pets.core.mixture import ModelMixture
+from pets.engine.models import Models, endpoints_by_model, model_shares
 from pets.errors import InputError, RefusedError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
@@ -16,15 +18,17 @@ from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
+from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Upstream", "api_error"]
+__all__ = ["MIXTURE", "Upstream", "api_error"]
 
 MODELS_TIMEOUT_S = 10.0
+MIXTURE = "mixture"  # the model that several models are when they vote
 POLL_S = 1.0  # between two looks for a server that is not there yet
 MAX_MODELS_BYTES = 4 << 20
 MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
@@ -38,12 +42,14 @@ class Upstream:
 
     ``samplers`` draw the traces of votes; what passes through goes to the first server that can be reached. ``key``
     and ``headers`` go to the servers alone: it is neither logged nor shown, and redacted where a server sends it back.
+    Several ``models`` vote together, as the model :data:`MIXTURE`; then a server may be one model's, ``MODEL=URL``.
     """
 
     def __init__(
         self,
         servers: str | Sequence[str] | LocalSampler,
         *,
+        models: Models | None = None,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float = 600.0,
@@ -52,14 +58,24 @@ class Upstream:
         self._redactor = Redactor(key, *secrets_of(self._headers))
         self._local = servers if isinstance(servers, LocalSampler) else None
         urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
-        self.urls = [url.rstrip("/") for url in urls]
-        if self._local is None and not self.urls:
+        if self._local is None and not urls:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
-        self.samplers: list[Sampler] = (
-            [OpenAISampler(url, "", key=key, headers=headers, dialect="openai", timeout=timeout) for url in self.urls]
-            if self._local is None
-            else [self._local]
-        )
+        self._mixed = model_shares(models)
+        names = [share.name for share in self._mixed]
+        own = endpoints_by_model(names, urls) if names else {"": urls}
+        self._models = [name for name in own for _ in own[name]]  # whose each server is
+        self.urls = [url.rstrip("/") for name in own for url in own[name]]
+        self.samplers: list[Sampler] = [
+            OpenAISampler(url, "", key=key, headers=headers, dialect="openai", timeout=timeout) for url in self.urls
+        ]
+        if self._local is not None:
+            self.samplers = [self._local]
+        elif self._mixed:
+            mixture = ModelMixture(tuple(share.weight for share in self._mixed))
+            self.samplers = [
+                MixtureSampler(sampler, mixture, names.index(name), name)
+                for sampler, name in zip(self.samplers, self._models, strict=True)
+            ]
         self._clients = self._new_clients()
         self._contexts: dict[str, int] = {}  # by model, as the list of models says
 
@@ -72,27 +88,33 @@ class Upstream:
         """Start the local model, if that is the server; a server elsewhere is there or not."""
         if self._local is not None:
             await self._local.__aenter__()
-            self.urls, self._key = [self._local.url], self._local.key
+            self.urls, self._models, self._key = [self._local.url], [""], self._local.key
             self._redactor = Redactor(self._key)
             self._clients = self._new_clients()
 
     def _new_clients(self) -> list[HttpClient]:
         return [HttpClient(url, key=self._key, headers=self._headers, timeout=self._timeout) for url in self.urls]
 
-    def check(self, model: str) -> None:
-        """Refuse a name that is not the local model's, which answers to any; a server elsewhere knows its own."""
-        if self._local is not None and model != self._local.weights.name:
-            message = f"There is no model {model!r}; this server has {self._local.weights.name!r}."
+    def check(self, model: str, *, voted: bool = False) -> None:
+        """Refuse a name that is not the local model's, which answers to any, or not the mixture's, which alone votes; a
+        server elsewhere knows its own."""
+        only = self._local.weights.name if self._local is not None else MIXTURE if self._mixed and voted else model
+        if model != only:
+            message = f"There is no model {model!r}; this server has {only!r}."
             raise ApiError(message, status=404, param="model", code="model_not_found")
+
+    def voting(self, models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Of the servers' models those that vote: each of them, or several together."""
+        return [{"id": MIXTURE, "object": "model"}] if self._mixed else list(models)
 
     @asynccontextmanager
     async def forward(
-        self, path: str, body: bytes, headers: Mapping[str, str]
+        self, path: str, body: bytes, headers: Mapping[str, str], model: str
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
         sent = {"content-type": "application/json"} | {name: headers[name] for name in SENT_HEADERS if name in headers}
         sent["accept-encoding"] = "identity"  # what comes back is read: counted, and searched for the key
-        async with self._request("POST", path, body, headers=sent) as response:
+        async with self._request("POST", path, body, model, headers=sent) as response:
             yield response
 
     def passed_headers(self, response: "aiohttp.ClientResponse") -> list[tuple[bytes, bytes]]:
@@ -125,8 +147,11 @@ class Upstream:
 
     def fitting_tokens(self, model: str, limit: int, prompt_tokens: int) -> int:
         """The token limit, or what the model's context leaves beside the prompt where that is known and less."""
-        context = self._contexts.get(model) if self._local is None else self._local.config.context
-        return limit if context is None else max(1, min(limit, context - prompt_tokens))
+        names = [share.name for share in self._mixed] if model == MIXTURE else [model]
+        contexts = [self._contexts[name] for name in names if name in self._contexts]
+        if self._local is not None:
+            contexts = [self._local.config.context]
+        return limit if not contexts else max(1, min(limit, min(contexts) - prompt_tokens))
 
     async def find_models(self, wait_s: float = 0.0) -> list[str]:
         """The names of the models behind, asked for before serving; waits ``wait_s`` seconds for a server to come up.
@@ -140,7 +165,7 @@ class Upstream:
         try:
             while True:
                 try:
-                    return [model["id"] for model in await self.models()]
+                    return [model["id"] for model in self.voting(await self.models())]
                 except RefusedError as error:
                     return await self._without_list(error)
                 except SamplerError as error:
@@ -175,12 +200,14 @@ class Upstream:
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: bytes | None = None, **options: Any
+        self, method: str, path: str, body: bytes | None = None, model: str = "", **options: Any
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """The response of the first server that can be reached, its head read."""
+        """The response of the first server that can be reached, its head read; of the model's own, if it has some."""
         unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
         async with AsyncExitStack() as stack:
-            for url, client in zip(self.urls, self._clients, strict=True):
+            for owner, url, client in zip(self._models, self.urls, self._clients, strict=True):
+                if model in self._models and owner != model:
+                    continue
                 try:
                     with sampler_errors(url):
                         request = client.request(method, url + path, body, **options)
