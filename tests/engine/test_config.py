@@ -61,7 +61,7 @@ def test_the_kind_of_confidence_is_worked_out_once(monkeypatch):
     monkeypatch.setattr(module, "as_policy", lambda policy: made.append(policy) or OKG())
     config = RunConfig(policy="okg:unseen=3")
     made.clear()
-    assert {config.kind for _ in range(100)} == {None} and len(made) <= 1
+    assert {config.confidence_kind for _ in range(100)} == {None} and len(made) <= 1
 
 
 def test_seeds_are_enough_for_every_question():

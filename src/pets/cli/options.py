@@ -185,7 +185,7 @@ class ModelOptions:
                 name,
                 key=key,
                 headers=self.headers,
-                stream=config.kind is not None,
+                stream=config.confidence_kind is not None,
                 timeout=self.timeout,
                 slots=local.slots,
                 context=local.context,

@@ -184,7 +184,7 @@ class RunConfig:
         return TokenPrice.dearest(prices) if prices else None
 
     @property
-    def kind(self) -> Kind | None:
+    def confidence_kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
         policy = self.policy
         sees = _sees(policy) if isinstance(policy, str) else policy.sees
@@ -193,7 +193,7 @@ class RunConfig:
     @property
     def drawn(self) -> Sampling:
         """The sampling, with log-probabilities where a confidence or soft votes are wanted."""
-        if (self.kind is None and not self.soft) or self.sampling.top_logprobs is not None:
+        if (self.confidence_kind is None and not self.soft) or self.sampling.top_logprobs is not None:
             return self.sampling
         return replace(self.sampling, top_logprobs=TOP_LOGPROBS)
 

@@ -226,9 +226,9 @@ async def _live_trace(sampler: Sampler, problem: Problem, config: RunConfig, len
     clock = asyncio.get_running_loop().time
     started = clock()
     [trace] = await sampler.sample(prompt, 1, config.seed, replace(config.sampling, max_tokens=limit))
-    kind = answer_type_of(problem, config.answer)
-    answer = None if is_cut(trace.finish) else kind.extract(trace.text)
-    name = spec_of(kind) or type(kind).__name__
+    answer_type = answer_type_of(problem, config.answer)
+    answer = None if is_cut(trace.finish) else answer_type.extract(trace.text)
+    name = spec_of(answer_type) or type(answer_type).__name__
     return LiveTrace(problem.id, answer, name, trace.finish, trace.tokens, clock() - started, excerpt_of(trace.text))
 
 

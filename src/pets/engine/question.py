@@ -66,8 +66,8 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    kind = problem.answer_type if override is None else override
-    answer_type = cached_answer_type(kind) if isinstance(kind, str) else kind
+    spec = problem.answer_type if override is None else override
+    answer_type = cached_answer_type(spec) if isinstance(spec, str) else spec
     if override is not None and isinstance(answer_type, Auto):
         own = cached_answer_type(problem.answer_type)
         answer_type = answer_type if isinstance(own, Auto) else own
@@ -216,8 +216,8 @@ class QuestionTotals:
         self.best: tuple[BestTrace, ...] = ()
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
-    def add(self, trace: StoredTrace, kind: str | None, price: Currency | None = None) -> None:
-        """Count a trace that came back, or failed; ``kind`` is the confidence by which a trace is sure."""
+    def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
+        """Count a trace that came back, or failed; ``confidence_kind`` is the confidence by which a trace is sure."""
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
         self.cost += 0 if price is None else price.cost(trace.trace())
@@ -232,10 +232,10 @@ class QuestionTotals:
             forms[trace.number] = MISSING if trace.error is not None else trace.answer
             self.warmup = _shared(tuple(forms))
         if trace.answer is not None:
-            self._keep_best(trace, trace.answer, kind)
+            self._keep_best(trace, trace.answer, confidence_kind)
 
-    def _keep_best(self, trace: StoredTrace, form: str, kind: str | None) -> None:
-        sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, kind or "tail"))
+    def _keep_best(self, trace: StoredTrace, form: str, confidence_kind: str | None) -> None:
+        sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
         self.excerpt = ""
         mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
         old = next((best for best in self.best if best.form == form), None)
@@ -251,9 +251,9 @@ class QuestionTotals:
 class OpenQuestion:
     """A question, what has come back for it, and how its texts are read.
 
-    With ``keep_traces`` every trace is kept, else the totals alone. ``kind`` is the confidence by which a trace is
-    sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the question
-    nor its answer type says. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
+    With ``keep_traces`` every trace is kept, else the totals alone. ``confidence_kind`` is the confidence by which a
+    trace is sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the
+    question nor its answer type says. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
     """
 
     def __init__(
@@ -263,14 +263,15 @@ class OpenQuestion:
         *,
         position: int = 0,
         options: int | None = None,
-        kind: str | None = None,
+        confidence_kind: str | None = None,
         price: Currency | None = None,
         totals: QuestionTotals | None = None,
         keep_traces: bool = False,
         payer: str = "",
         reader: TraceReader | None = None,
     ) -> None:
-        self.problem, self.position, self.kind, self.price = problem, position, kind, price
+        self.problem, self.position, self.price = problem, position, price
+        self.confidence_kind = confidence_kind
         self.options = problem.options or answer_type.options or options
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
@@ -377,7 +378,7 @@ class OpenQuestion:
 
     def add(self, trace: StoredTrace) -> None:
         """Count a trace that came back, or failed."""
-        self.totals.add(trace, self.kind, self.price)
+        self.totals.add(trace, self.confidence_kind, self.price)
         if self.traces is not None:
             self.traces[trace.number] = trace
 
@@ -437,11 +438,11 @@ class OpenQuestion:
 
     def is_right(self, answer: str | None) -> bool | None:
         """Whether an answer is gold; ``None`` without one, and where comparing them would take long."""
-        kind, gold = self.answer_type, self.problem.gold
-        form = None if gold is None else kind.gold_form(gold)
+        answer_type, gold = self.answer_type, self.problem.gold
+        form = None if gold is None else answer_type.gold_form(gold)
         if form is None or answer is None:
             return None if form is None else False
-        return answer == form or (kind.same_soon(answer, form) if kind.merges else False)
+        return answer == form or (answer_type.same_soon(answer, form) if answer_type.merges else False)
 
     def prefix(self) -> list[StoredTrace]:
         """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted.
@@ -464,7 +465,7 @@ class OpenQuestion:
         """
         prefix = self.prefix()
         labels = [None if trace.answer is None else self.label(trace.answer) for trace in prefix]
-        confidences = [0.0 if t.answer is None else t.trace(self.kind or "tail").confidence for t in prefix]
+        confidences = [0.0 if t.answer is None else t.trace(self.confidence_kind or "tail").confidence for t in prefix]
         weighted = weighted and None not in confidences
         weights = confidence_weights(confidences) if weighted else [1.0] * len(labels)
         groups = weights_by_answer(labels, weights) if weighted else None

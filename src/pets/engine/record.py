@@ -211,9 +211,9 @@ def pooled(
 
     Tokens that were only ``estimated`` are left out.
     """
-    kind = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)])
-    read = [replace(t, answer=None if is_cut(t.finish) else kind.extract(t.text)) for t in traces]
-    question = pooled_question(problem, kind, read, texts=keep_texts)
+    answer_type = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)])
+    read = [replace(t, answer=None if is_cut(t.finish) else answer_type.extract(t.text)) for t in traces]
+    question = pooled_question(problem, answer_type, read, texts=keep_texts)
     return replace(question, tokens=None) if estimated else question
 
 
@@ -249,9 +249,9 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
             problem = known.get(record["id"])
             if problem is None or problem.gold is None:
                 continue
-            kind = _type_of(problem, record.get("texts") or [answer for answer in record["answers"] if answer])
-            labels = kind.labels(record["answers"])
-            gold = kind.gold_label(problem.gold, labels)
+            answer_type = _type_of(problem, record.get("texts") or [answer for answer in record["answers"] if answer])
+            labels = answer_type.labels(record["answers"])
+            gold = answer_type.gold_label(problem.gold, labels)
             if gold is not None:
                 shares.append(labels.count(gold) / len(labels))
                 votes.append(majority(labels) == gold)

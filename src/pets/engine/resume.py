@@ -92,7 +92,7 @@ def run_settings(
         seed=config.seed,
         model=model,
         endpoints=tuple(endpoints),
-        confidence=config.kind,
+        confidence=config.confidence_kind,
         concurrency=config.concurrency,
         name=name,
         version=__version__,
@@ -240,7 +240,7 @@ def adopt_run(
     allocator: Allocator,
     view: RunView,
     labels: Labels,
-    kind: str | None,
+    confidence_kind: str | None,
     pending: Collection[Launch] = (),
     *,
     whole_wave: bool = False,
@@ -258,7 +258,7 @@ def adopt_run(
             names = labels(id, [trace.answer for trace in group if trace.answer is not None])
             for trace in group:
                 wasted += trace.wasted
-                core_trace = trace.trace(kind)
+                core_trace = trace.trace(confidence_kind)
                 yield core_trace if core_trace.answer is None else replace(core_trace, answer=names[core_trace.answer])
 
     wave = view.load("wave")
@@ -279,7 +279,7 @@ def restored(view: RunView) -> Allocator:
         return OpenQuestion(by_id[id], answer_type_of(by_id[id], config.answer)).restore(forms)
 
     allocator = new_allocator(config, view.settings, problems)
-    adopt_run(allocator, view, labels, config.kind)
+    adopt_run(allocator, view, labels, config.confidence_kind)
     return allocator
 
 
@@ -287,7 +287,7 @@ def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Itera
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
     config = config_of(view.settings, view.code)
     price = price_in_money(config, view.settings.model)
-    totals = stored_totals(view.traces(texts=texts), config.kind, price)
+    totals = stored_totals(view.traces(texts=texts), config.confidence_kind, price)
     over = view.summary().state == "finished"
     return answers(list(view.problems()), allocator, totals, config, price, over=over)
 
@@ -299,13 +299,13 @@ def price_in_money(config: RunConfig, model: str) -> Currency | None:
 
 
 def stored_totals(
-    traces: Iterable[StoredTrace], kind: str | None, price: Currency | None
+    traces: Iterable[StoredTrace], confidence_kind: str | None, price: Currency | None
 ) -> Iterator[tuple[str, QuestionTotals]]:
     """Totals of traces that come question by question."""
     for id, group in group_by_question(traces):
         totals = QuestionTotals()
         for trace in group:
-            totals.add(trace, kind, price)
+            totals.add(trace, confidence_kind, price)
         yield id, totals
 
 

@@ -306,7 +306,7 @@ class Engine(LiveRun):
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
         self._on_trace = on_trace
         self._price = price_in_money(config, settings.model)
-        self._kind = config.kind
+        self._confidence_kind = config.confidence_kind
         self._driver: Driver | None = None
         self._ledger = Ledger()
         self._set_pace()
@@ -368,7 +368,7 @@ class Engine(LiveRun):
         """Every question's answer, in their order."""
         driver = self._running()
         if self.stored_run is not None:
-            totals = stored_totals(self.stored_run.traces(), self._kind, self._price)
+            totals = stored_totals(self.stored_run.traces(), self._confidence_kind, self._price)
         else:
             kept = driver.questions.totals
             totals = ((p.id, kept[p.id]) for p in self.problems if p.id in kept)
@@ -459,7 +459,7 @@ class Engine(LiveRun):
         questions = OpenQuestions(
             problems=self.problems,
             answer=config.answer,
-            confidence=self._kind,
+            confidence=self._confidence_kind,
             price=self._price,
             keep_totals=self._store is None,
         )
@@ -501,7 +501,7 @@ class Engine(LiveRun):
             costs=costs,
             choice=self.type_choice(first),
             judging=self.judging(fetcher, judge_of(self.problems, config.answer), self.settings.model),
-            confidence=self._kind,
+            confidence=self._confidence_kind,
             soft_temperature=config.drawn.temperature if config.soft else None,
             tells_tokens=bool(config.drawn.top_logprobs),
             on_trace=self._count,
@@ -558,7 +558,7 @@ class Engine(LiveRun):
         first.count_stored(run, questions.type_name(self.problems[0]))
         self.faults.update(run.load("faults") or {})
         pending = [Launch(id, number) for id, numbers in awaited for number in numbers]
-        adopt_run(allocator, run, questions.labels_of, self._kind, pending, whole_wave=whole_wave)
+        adopt_run(allocator, run, questions.labels_of, self._confidence_kind, pending, whole_wave=whole_wave)
         return awaited
 
     def _read_again(self, run: Run) -> None:

@@ -100,7 +100,7 @@ def _samplers(
             model,
             key=key,
             headers=check_resent(config, headers),
-            stream=config.kind is not None,
+            stream=config.confidence_kind is not None,
             timeout=config.timeout,
             batch_api=config.batch_api,
         )

@@ -136,7 +136,7 @@ class StreamSettings:
             seed=config.seed,
             model=self.model,
             endpoints=self.endpoints,
-            confidence=config.kind,
+            confidence=config.confidence_kind,
             concurrency=config.concurrency,
             name=self.name,
             version=__version__,
@@ -265,7 +265,7 @@ class Stream(LiveRun):
         questions = OpenQuestions(
             answer=config.answer,
             options=settings.options,
-            confidence=config.kind,
+            confidence=config.confidence_kind,
             price=price_in_money(config, settings.model),
         )
         first = FirstTraces.of(
@@ -297,7 +297,7 @@ class Stream(LiveRun):
             costs=costs,
             choice=self.type_choice(first),
             judging=self.judging(fetcher, judge_of((), config.answer), settings.model),
-            confidence=config.kind,
+            confidence=config.confidence_kind,
             tells_tokens=bool(config.drawn.top_logprobs),
         )
 
@@ -333,7 +333,7 @@ class Stream(LiveRun):
         self._known = {problem.id for problem in problems}
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(problems)}
         allocator.add(*(question.question for question in asked.values()))
-        adopt_run(allocator, run, lambda id, forms: asked[id].restore(forms), self.settings.config.kind)
+        adopt_run(allocator, run, lambda id, forms: asked[id].restore(forms), self.settings.config.confidence_kind)
         for id, group in group_by_question(run.traces()):
             over = id in answered
             self.launches_lost += sum(trace.error == LOST for trace in group)

@@ -572,5 +572,5 @@ def _invalid(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
     words = "; ".join(
         f"{line}{error.get('message') or error.get('code')}" for line, error in zip(lines, errors, strict=True)
     )
-    kind = JobQueueFullError if errors[0].get("code") == QUEUE_FULL else JobError
-    return kind(f"batch job {job.id} failed validation, and nothing of it was executed: {words[:500]}")
+    error_type = JobQueueFullError if errors[0].get("code") == QUEUE_FULL else JobError
+    return error_type(f"batch job {job.id} failed validation, and nothing of it was executed: {words[:500]}")

@@ -171,13 +171,15 @@ class StoredTrace:
         """The launch that this trace answers."""
         return Launch(self.question, self.number)
 
-    def trace(self, kind: str | None = None) -> Trace:
-        """What the allocator is told; ``kind`` is the confidence that votes are weighted by.
+    def trace(self, confidence_kind: str | None = None) -> Trace:
+        """What the allocator is told; ``confidence_kind`` is the confidence that votes are weighted by.
 
         >>> StoredTrace("q", 0, "7", tokens=9).trace() == Trace("q", 0, "7", tokens=9)
         True
         """
-        confidence = None if kind is None or self.confidences is None else getattr(self.confidences, kind)
+        confidence = (
+            None if confidence_kind is None or self.confidences is None else getattr(self.confidences, confidence_kind)
+        )
         counted = (self.tokens, self.prompt_tokens, self.cost, self.cached_tokens)
         return Trace(self.question, self.number, self.answer, confidence, *counted, self.soft)
 

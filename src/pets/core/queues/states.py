@@ -193,11 +193,11 @@ class StateQueue(Queue[IndexPolicy]):
         else:
             pending -= 1
             mark = (event - CANCEL) // MARK_STRIDE
-            kind = event - MARK_STRIDE * mark
-            if kind == NULL:
+            vote = event - MARK_STRIDE * mark
+            if vote == NULL:
                 nulls += 1
-            elif kind >= 0:
-                counts = add_vote(counts, kind)
+            elif vote >= 0:
+                counts = add_vote(counts, vote)
         after = self._state((counts, nulls, pending, options, mark))
         self._after[state][event] = after
         return after
