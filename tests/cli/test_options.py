@@ -7,7 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, StoredRunOptions
+from pets.cli.options import (
+    AnswerOptions,
+    LocalModelOptions,
+    ModelOptions,
+    QuestionOptions,
+    SamplingOptions,
+    StoredRunOptions,
+    run_config,
+)
 from pets.engine import RunConfig, TokenPrice
 from pets.errors import InputError, PetsError
 from pets.mock import MockModel, running, synthetic
@@ -63,9 +71,21 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
 
 
 def test_a_local_model_has_fewer_traces_in_flight():
+    def concurrency(model, *groups):
+        return run_config(model, SamplingOptions(), *groups, drawn=Sampling()).concurrency
+
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
-    assert [StoredRunOptions().in_flight(model) for model in (server, local)] == [64, 16]
-    assert StoredRunOptions(concurrency=3).in_flight(local) == 3
+    assert [concurrency(server), concurrency(local), concurrency(local, StoredRunOptions(concurrency=3))] == [64, 16, 3]
+
+
+def test_an_option_with_the_name_of_a_runs_setting_is_that_setting():
+    model, sampling = ModelOptions(rpm=3, tries=2, timeout=5.0), SamplingOptions(temperature=0.5, seed=7)
+    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), StoredRunOptions(texts=False))
+    config = run_config(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
+    assert config == RunConfig(
+        policy="asc", concurrency=16, sampling=Sampling(max_tokens=9, temperature=0.5), answer="number", instruct=False,
+        system="Be brief.", price=TokenPrice(1, 2), tries=2, rpm=3, timeout=5.0, keep_texts=False, seed=7,
+    )  # fmt: skip
 
 
 def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(monkeypatch):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ from pets.cli.options import (
     CODE,
     HEADER,
     KEY_ENV,
+    NEW,
     AnswerOptions,
     KeptRunOptions,
     ModelOptions,
     OutputOptions,
     QuestionOptions,
     SamplingOptions,
-    StoredRunOptions,
     read_keys,
+    run_config,
 )
-from pets.cli.solve import BudgetOptions, PaceOptions, run_config
+from pets.cli.solve import BudgetOptions, PaceOptions
 from pets.engine import Engine
 from pets.engine.batch import batch_samplers
 from pets.engine.resume import config_of
@@ -60,7 +61,7 @@ class WaveOptions:
 
     model: str = option("The model, as the engine calls it.", required=True)
     output: Path = option("The file of requests to write.", flags=("-o", "--output"), required=True)
-    new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+    new: bool = NEW
 
 
 @option_group("Run")
@@ -100,16 +101,15 @@ def write(
     """
     check_output(wave.output)
     question_set = selection.load(questions)
-    storage = StoredRunOptions(**asdict(kept))
-    config = run_config(question_set, budget, ModelOptions(model=(wave.model,)), sampling, answers, storage)
-    files = FileBatches(wave.output)
+    model, files = ModelOptions(model=(wave.model,)), FileBatches(wave.output)
+    groups, own = (budget, pace, selection, answers, kept), {"policy": budget.spec, "batch_api": True}
     engine = Engine(
         question_set,
         model=wave.model,
         sampler=BatchSampler(NO_SERVER, wave.model, files),
         store=kept.store or DEFAULT_STORE,
         new=wave.new,
-        config=replace(config, batch_api=True, instruct=selection.instruct, waves=pace.waves, patience=pace.patience),
+        config=run_config(model, sampling, *groups, drawn=question_set.sampling, prices=budget.price, **own),
     )
     asyncio.run(_run(engine))
     if not files.requests:

@@ -17,6 +17,7 @@ from pets.cli.options import (
     ModelOptions,
     QuestionOptions,
     SamplingOptions,
+    run_config,
 )
 from pets.core.budget import amount_words
 from pets.engine import RunConfig, TokenPrice
@@ -31,7 +32,6 @@ from pets.samplers import Sampler, Sampling
 
 FAULTY = 1  # the exit code
 LIMIT_STEP = 500  # tokens
-SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16
 MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 
@@ -80,17 +80,8 @@ def doctor(
     question_set = None if questions is None else selection.load(questions)
     price, shares = model.priced(examination.price)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    config = RunConfig(
-        budget=examination.budget,
-        sampling=sampling.merge(own),
-        seed=sampling.seed,
-        concurrency=SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY,
-        price=price,
-        answer=answers.answer,
-        system=answers.system,
-        confidence=answers.confidence,
-        instruct=selection.instruct,
-    )
+    groups = (examination, selection, answers)
+    config = run_config(model, sampling, *groups, drawn=own, price=price, models=())
     problems = _chosen(question_set, examination.traces)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
@@ -122,8 +113,8 @@ def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:
     """Questions from all over the set: the first, the last, and some between."""
     problems = [] if question_set is None else list(question_set.problems)
     count = min(count, len(problems))
-    places = {round(i * (len(problems) - 1) / max(1, count - 1)) for i in range(count)}
-    return [problems[place] for place in sorted(places)]
+    indices = {round(i * (len(problems) - 1) / max(1, count - 1)) for i in range(count)}
+    return [problems[index] for index in sorted(indices)]
 
 
 class ServedModel(NamedTuple):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ CODE: Any = option(
     "The code that reads the run's answers, named again; a store alone names none.", metavar="python:MODULE:FUNCTION"
 )
 KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
+NEW: Any = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
 HEADER: Any = option(
     "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
 )
@@ -69,8 +70,7 @@ class QuestionOptions:
     )
     first: int | None = option("Take only this many questions, from the first on.", at_least=1)
     instruct: bool = option(
-        "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.",
-        True,
+        "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.", True
     )
 
     def load(self, name: str) -> QuestionSet:
@@ -158,6 +158,11 @@ class ModelOptions:
         return self.endpoint if name is None else tuple(endpoints_by_model([name], self.endpoint)[name])
 
     @property
+    def in_flight(self) -> int:
+        """How many traces are in flight where --concurrency is not given."""
+        return SERVER_CONCURRENCY if self.servers else LOCAL_CONCURRENCY
+
+    @property
     def keys(self) -> str | Sequence[str | None] | None:
         """The key of all servers, or of each."""
         return read_keys(self.key_env)
@@ -241,20 +246,32 @@ class SamplingOptions:
 
     def merge(self, own: Sampling) -> Sampling:
         """A question set's own sampling, with what the user named instead."""
-        return replace(
-            own,
-            temperature=own.temperature if self.temperature is None else self.temperature,
-            max_tokens=self.max_tokens or own.max_tokens,
-            top_p=own.top_p if self.top_p is None else self.top_p,
-            top_k=own.top_k if self.top_k is None else self.top_k,
-            min_p=own.min_p if self.min_p is None else self.min_p,
-            reasoning_effort=self.reasoning_effort or own.reasoning_effort,
-            extra_body=own.extra_body
-            if self.extra_body is None
-            else parse_json_option("--extra-body", self.extra_body, '{"top_a": 0.1}'),
-            stop=self.stop or own.stop,
-            window=self.confidence_window or own.window,
-        )
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["window"] = values.pop("confidence_window")
+        if self.extra_body is not None:
+            values["extra_body"] = parse_json_option("--extra-body", self.extra_body, '{"top_a": 0.1}')
+        del values["seed"]
+        return replace(own, **{name: value for name, value in values.items() if value not in (None, (), "")})
+
+
+def run_config(
+    model: ModelOptions,
+    sampling: SamplingOptions,
+    *groups: Any,
+    drawn: Sampling,
+    prices: Sequence[str] = (),
+    **own: Any,
+) -> RunConfig:
+    """The settings of a run: every option that has the name of a field, those that take work, and the verb's ``own``.
+
+    ``drawn`` is how the question set has its traces drawn.
+    """
+    price, models = model.priced(prices)
+    values = {field.name: getattr(group, field.name) for group in (model, sampling, *groups) for field in fields(group)}
+    values |= {"price": price, "models": models, "sampling": sampling.merge(drawn)}
+    values |= {"concurrency": values.get("concurrency") or model.in_flight, "keep_texts": values.get("texts", True)}
+    names = {field.name for field in fields(RunConfig)}
+    return RunConfig(**{name: value for name, value in (values | own).items() if name in names})
 
 
 def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
@@ -288,10 +305,6 @@ class StoredRunOptions(KeptRunOptions):
     concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
     resume: bool = option("Go on with a run of the store; its own settings hold.", False)
     run: str = option('Which run to resume: its number, or "last".', "last", needs="resume")
-
-    def in_flight(self, model: ModelOptions) -> int:
-        """How many traces are in flight."""
-        return self.concurrency or (SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY)
 
     def check_resume(self, allowed: set[str], hint: str = "") -> str:
         """The store of the run to resume; refuses options that a run has settled already."""

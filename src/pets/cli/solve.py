@@ -16,6 +16,7 @@ from pets.cli.options import (
     HEADER,
     KEEP_GOING,
     KEY_ENV,
+    NEW,
     NO_DIALECT,
     AnswerOptions,
     LocalModelOptions,
@@ -26,6 +27,7 @@ from pets.cli.options import (
     SoftVoteOptions,
     StoredRunOptions,
     read_keys,
+    run_config,
 )
 from pets.core.budget import amount_words
 from pets.engine import Engine, RunConfig
@@ -122,7 +124,7 @@ class DryRunOptions:
 class NewRunOptions:
     """Whether the run is kept, and whether it is another one."""
 
-    new: bool = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+    new: bool = NEW
     no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
 
     def store(self, storage: StoredRunOptions) -> str | None:
@@ -177,16 +179,16 @@ def solve(
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    config = run_config(question_set, budget, model, sampling, answers, storage)
-    config = replace(config, instruct=selection.instruct, waves=pace.waves, patience=pace.patience, soft=votes.soft)
-    config = batched(replace(config, batch_api=jobs.batch_api), model.name or "")
+    groups, drawn = (budget, pace, selection, answers, votes, storage, jobs), question_set.sampling
+    config = run_config(model, sampling, *groups, drawn=drawn, prices=budget.price, policy=budget.spec)
+    config = batched(config, model.name or "")
     samplers: Sequence[Sampler]
     if ray.ray is None:
         samplers = model.samplers(local, config)
     else:
         samplers = ray.samplers(model.name, local, soft=config.soft)
-    if ray.ray is not None and storage.concurrency is None:
-        config = replace(config, concurrency=ray.in_flight(model.name, len(samplers)))
+        concurrency = storage.concurrency or ray.in_flight(model.name, len(samplers))
+        config = replace(config, concurrency=concurrency)
     if preview.dry_run:
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
         _print_estimate(question_set, config, model.name or "", storage.store or DEFAULT_STORE, preview.expect)
@@ -215,38 +217,6 @@ def _print_origin(engine: Engine) -> None:
     elif engine.origin == "finished":
         more = f"`pets top-up {engine.stored_run.id} --budget +AMOUNT` adds to it"
         echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
-
-
-def run_config(
-    question_set: QuestionSet,
-    budget: BudgetOptions,
-    model: ModelOptions,
-    sampling: SamplingOptions,
-    answers: AnswerOptions,
-    storage: StoredRunOptions,
-) -> RunConfig:
-    price, models = model.priced(budget.price)
-    return RunConfig(
-        budget=budget.budget,
-        policy=budget.spec,
-        max_traces=budget.max_traces,
-        target_consistency=budget.target_consistency,
-        price=price,
-        models=models,
-        overshoot=budget.overshoot,
-        concurrency=storage.in_flight(model),
-        tries=model.tries,
-        rpm=model.rpm,
-        tpm=model.tpm,
-        timeout=model.timeout,
-        keep_texts=storage.texts,
-        keep_going=storage.keep_going,
-        sampling=sampling.merge(question_set.sampling),
-        seed=sampling.seed,
-        answer=answers.answer,
-        system=answers.system,
-        confidence=answers.confidence,
-    )
 
 
 def _print_estimate(

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from pets.answers.base import AnswerType
 from pets.answers.recorded import Recorded
 from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_rows_output, count, growing_output
@@ -41,6 +40,7 @@ from pets.cli.options import (
     QuestionOptions,
     SamplingOptions,
     StoredRunOptions,
+    run_config,
 )
 from pets.core.budget import amount_words
 from pets.core.tally import majority
@@ -286,12 +286,11 @@ class _RunningStream:
 
 def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
     """A model, asked."""
-    answer = options.answers.answer
-    if answer is not None:
-        make_answer_type(answer)
+    if options.answers.answer is not None:
+        make_answer_type(options.answers.answer)
     question_set = _loaded(questions, options.selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    config = _config(options, answer, options.sampling.merge(own))
+    config = _config(options, drawn=own, headers=tuple(sorted(options.model.headers)))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     samplers = options.model.samplers(options.local, config)
     problems = None if question_set is None else [config.asked(problem) for problem in question_set.problems]
@@ -328,8 +327,9 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     problems = None if questions == STDIN else [_named(id) for id in targets]
     # Whatever pets.toml says of a model is said of none here.
     limits = replace(options.budget, max_traces=min(cap, traces.size))
-    options = replace(options, budget=limits, model=ModelOptions(), answers=AnswerOptions())
-    config = replace(_config(options, Recorded(), Sampling()), keep_going=True)  # nothing is paid for
+    sampling = SamplingOptions(seed=options.sampling.seed)
+    options = replace(options, budget=limits, model=ModelOptions(), sampling=sampling, answers=AnswerOptions())
+    config = _config(options, drawn=Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     settings = _settings(plan, config, options, problems, {"text": pool.options})
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
     return _RunningStream(
@@ -393,27 +393,9 @@ def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
     return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
-def _config(options: _Options, answer: str | AnswerType | None, sampling: Sampling) -> RunConfig:
-    model, answers = options.model, options.answers
-    price, models = model.priced(options.budget.price)
-    return RunConfig(
-        answer=answer,
-        instruct=options.selection.instruct,
-        sampling=sampling,
-        price=price,
-        models=models,
-        concurrency=options.storage.in_flight(model),
-        system=answers.system,
-        confidence=answers.confidence,
-        tries=model.tries,
-        rpm=model.rpm,
-        tpm=model.tpm,
-        headers=tuple(sorted(model.headers)),
-        timeout=model.timeout,
-        keep_texts=options.storage.texts,
-        keep_going=options.storage.keep_going,
-        seed=options.sampling.seed,
-    )
+def _config(options: _Options, **own: Any) -> RunConfig:
+    groups = (options.selection, options.answers, options.storage)
+    return run_config(options.model, options.sampling, *groups, prices=options.budget.price, **own)
 
 
 def _settings(
