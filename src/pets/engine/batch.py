@@ -143,11 +143,11 @@ class JobLedger(RunLedger):
         await super().drop(launches)
 
     def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
-        """Nobody waits any more: the job is read again by whoever goes on with the run."""
+        """Leave the job: the process that goes on with the run reads it."""
         self._forget(batch.launches)
 
     def _give_back(self) -> None:
-        """Nothing: launches that are in no job are given back by whoever goes on with the run."""
+        """Nothing: the process that goes on with the run gives back launches that are in no job."""
 
     async def write_job(self, job: BatchJob) -> None:
         """As :meth:`pets.samplers.batch.JobJournal.write_job`."""

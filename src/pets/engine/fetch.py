@@ -243,7 +243,7 @@ class Fetcher:
         return self._served_at > -math.inf
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
-        """Why a run need not wait for what is in flight: it is told to end, and nobody is there to answer."""
+        """The error to raise when draining and no server can be reached; else ``None``."""
         return self.outage if draining else None
 
     def pool_for(self, prompt: Prompt) -> EndpointPool:
@@ -298,7 +298,7 @@ class Fetcher:
                 del self._active[batch.question]
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
-        """One trace beside those of questions, tried once; whoever asks has paid for it."""
+        """Fetch one trace beside those of questions, tried once; the caller has paid for it."""
         outcome = await self.attempt(await self.pool.pick(), Batch("", 0, 1, prompt, seed, sampling))
         if isinstance(outcome, SamplerError):
             raise outcome

@@ -233,7 +233,7 @@ class RunLedger(Ledger):
                 await asyncio.wait([done])
                 error = done.exception()
             if error is not None:
-                transaction.durable.set_exception(error)  # whoever waits hears of it
+                transaction.durable.set_exception(error)  # those who wait are told
                 transaction.durable.exception()  # heard, also if every waiter is gone
                 continue
             transaction.durable.set_result(None)

@@ -1,6 +1,6 @@
 """``Places``: so many at once, shared by those who pay for them.
 
-Places that are given to whoever comes first are all taken by one client with many slow requests. Here a payer may have
+First come, first served would give all places to one client with many slow requests. Here a payer may have
 FREE_MULTIPLE times as many as are left free: alone, seven eighths of all; of two that want everything, each the same.
 So the next payer finds a place at once, however long the others keep theirs, and nobody's is taken away (dynamic
 thresholds: Choudhury and Hahne, 1998).
@@ -65,7 +65,7 @@ class Places:
             raise
 
     def give_back(self, payer: str, number: int = 1) -> None:
-        """Free places, for whoever waits."""
+        """Free places, for payers that wait."""
         self._add(payer, -number)
         self._serve()
 

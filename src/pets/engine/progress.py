@@ -161,7 +161,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How a run went; of its ``questions`` so many were ``answered``.
+    """How a run went; ``answered`` of ``questions`` got a vote.
 
     ``consistency`` is the expected self-consistency and its 95 % interval, for the ``zone`` where there is one.
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was

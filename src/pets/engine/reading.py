@@ -332,7 +332,7 @@ class _Job(Generic[T]):
         self._thread = threading.get_ident()
         try:
             value = self._work()
-        except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
+        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
             with suppress(InvalidStateError):
                 self.outcome.set_exception(error)
         else:

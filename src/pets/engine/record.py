@@ -125,7 +125,7 @@ async def record(
     """Sample what the file does not hold yet, appending a line per question; how many questions were sampled.
 
     ``on_progress`` hears how many questions of how many are recorded, first before any is sampled. What fails for good
-    ends the recording, and raises when the questions that were in flight beside it have come home. Refused while
+    ends the recording, and raises when the questions that were in flight beside it are back. Refused while
     another process records into the file.
     """
     for spec in {problem.answer_type for _, problem in recording.numbered}:

@@ -329,7 +329,7 @@ class Engine(LiveRun):
     async def run(self, *, drain: bool = False) -> Solution:
         """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
 
-        With ``drain`` what is out comes home, and nothing more is asked: so it is where the run was found finished.
+        With ``drain`` the run waits for requests in flight and asks nothing more.
         """
         driver = self._driver or self._start()
         driver.check_ready()
@@ -350,7 +350,7 @@ class Engine(LiveRun):
         return self.solution()
 
     def drain(self) -> None:
-        """Ask for nothing more; :meth:`run` returns when what is in flight has come home."""
+        """Ask for nothing more; :meth:`run` returns when requests in flight are back."""
         if self._driver is not None:
             self._driver.drain()
 
@@ -573,7 +573,7 @@ class Engine(LiveRun):
 
     def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""
-        driver.allocator.learn_worth()  # from all traces, as whoever reads the store will
+        driver.allocator.learn_worth()  # from all traces, as readers of the store do
         run = self.stored_run
         if run is not None:
             note_end(run, driver)

@@ -1,6 +1,6 @@
-"""Where the traces of a run come from: the samplers of its endpoints, or the caller's own, and the name of all that.
+"""Build a run's samplers and the string that identifies its model.
 
-Several models become one mixture here, and whoever asks the samplers need not know.
+Several models become one mixture here, and callers of the samplers need not know.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """A stream of questions through the driver: several on their way at once, each answered as soon as it stops.
 
 Laws: every question that is taken in gets one answer; after :meth:`Stream.drain` nothing more is asked for, what is in
-flight comes home, and every open question is answered with what it has. A stream by windows may never end: a question
+flight comes back, and every open question is answered with what it has. A stream by windows may never end: a question
 that was answered is forgotten, all but its spend. With a store, a stream that was broken off is taken up where it
 stopped: what was paid for is not asked again, and a question whose answer may not have been handed over is answered
 again.

@@ -257,7 +257,7 @@ class Submissions(Arrivals):
         vote.retries += 1
 
     def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
-        """The budget of whoever pays is used up."""
+        """The payer's budget is used up."""
         vote = self.votes[question.id]
         vote.stopped, vote.error = "budget", error
 

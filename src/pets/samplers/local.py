@@ -74,7 +74,7 @@ class LocalSampler(Sampler):
 
     async def __aenter__(self) -> Self:
         if self._child is not None:
-            return self  # entered again, by whoever it was handed to: one child is enough
+            return self  # entered again by its user: one child is enough
         if self._port:
             check_free(self._port)
         try:

@@ -18,7 +18,7 @@ class MixtureSampler(Sampler):
     ``model`` is the model's place among those of ``mixture``, ``name`` what it is called, ``currency`` what its traces
     cost where prices differ. Which model takes a launch depends on nothing but the launch and the attempt
     (:meth:`~pets.core.mixture.ModelMixture.model_at`), so a run that is resumed asks the same model. Health, rate
-    limits and the choices of one request stay each server's own: whoever asks them keeps these.
+    limits and the choices of one request stay each server's own: the caller keeps these.
 
     >>> from pets.samplers.recorded import RecordedSampler
     >>> mixture, recording = ModelMixture((2, 1)), RecordedSampler({})

@@ -235,7 +235,7 @@ class OpenAISampler(Sampler):
     def _error(
         self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
     ) -> SamplerError:
-        """What an error response means; one that names fields of the request as what it will not take says which."""
+        """What an error response means: ``FieldsRefusedError`` if it names request fields that the server rejects."""
         error = error_from(status, headers, content)
         if status in FIELD_STATUSES and (names := named_fields(content, body.keys())):
             return FieldsRefusedError(str(error), names, status)

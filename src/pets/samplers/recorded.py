@@ -13,9 +13,9 @@ __all__ = ["RecordedSampler"]
 
 
 class RecordedSampler(Sampler):
-    """``traces`` of each prompt, in an order of their own that ``shuffle`` decides; seeds in a row walk along it.
+    """Answers from recorded ``traces``: consecutive seeds return consecutive traces of an order that ``shuffle`` decides.
 
-    Of t recorded traces any t seeds in a row give each once, so that draws are without replacement until all were
+    Of t recorded traces any t consecutive seeds give each once, so that draws are without replacement until all were
     seen. ``sampling`` has been decided when they were recorded.
 
     >>> sampler = RecordedSampler({Prompt("2 + 2 ="): [Completion("4", "stop", 1), Completion("5", "stop", 1)]})

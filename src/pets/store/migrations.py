@@ -26,7 +26,7 @@ def _runs_and_questions(transaction: Transaction) -> None:
 
 
 def _launches_and_traces(transaction: Transaction) -> None:
-    """A trace points at its launch. Texts stand apart: whoever counts votes does not page through gigabytes."""
+    """A trace points at its launch. Texts stand apart: counting votes reads no gigabytes."""
     transaction.execute(
         "CREATE TABLE launches (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
         "held INTEGER NOT NULL, PRIMARY KEY (run, question, number)) WITHOUT ROWID"
@@ -160,7 +160,7 @@ def _costs_of_traces(transaction: Transaction) -> None:
             rates = json.loads(settings)["currency"].get("rates", ())
             rows = [(output, prompt, cached[-1] if cached else prompt) for output, prompt, *cached in rates]
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # damaged: whoever reads the run is told
+            continue  # damaged: readers of the run are told
         for model, prices in enumerate(rows):
             transaction.execute(
                 "UPDATE traces SET cost = tokens * ?1 + (prompt_tokens - cached) * ?2 + cached * ?3 "
