@@ -13,7 +13,7 @@ __all__ = ["RecordedSampler"]
 
 
 class RecordedSampler(Sampler):
-    """Answers from recorded ``traces``: consecutive seeds return consecutive traces of an order that ``shuffle`` decides.
+    """Answers from recorded ``traces``: consecutive seeds give consecutive ones of an order that ``shuffle`` decides.
 
     Of t recorded traces any t consecutive seeds give each once, so that draws are without replacement until all were
     seen. ``sampling`` has been decided when they were recorded.
