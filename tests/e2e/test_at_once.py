@@ -19,28 +19,51 @@ from pets.store import Store
 from ..waiting import PATIENCE_S
 
 QUESTIONS, TRACES = 5, 4
-AT_ONCE = 4
-# Forks the command so many times when all is imported: they begin within milliseconds, and imports are paid once.
+AT_ONCE = 3
+# Forks a command so many times for each line that it reads: they begin within milliseconds, and imports are paid once.
 FORKS = """
-import os, sys
+import json, os, sys
+import aiohttp, httpx_aiohttp, psycopg
 from pets.cli import batch, sample, solve, stream
 from pets.cli.main import main
-times, stdin = int(sys.argv[1]), sys.argv[2]
-del sys.argv[1:3]
-for _ in range(times):
-    pid = os.fork()
-    if pid == 0:
-        os.dup2(os.open(stdin, os.O_RDONLY), 0)
-        words = os.open(f"words-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
-        os.dup2(words, 1)
-        os.dup2(words, 2)
-        sys.exit(main())
-    print(pid, flush=True)
-for _ in range(times):
-    pid, status = os.wait()
-    print(pid, os.waitstatus_to_exitcode(status), flush=True)
+from pets.registry import make_answer_type, policies
+from pets.store import postgres
+
+policies(), make_answer_type("choice").extract("The answer is A.")  # what is found and compiled once
+
+def command(stdin, words):
+    told = os.open(f"words-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
+    for file, descriptor in enumerate((os.open(stdin, os.O_RDONLY), told, told)):
+        os.dup2(descriptor, file)
+    sys.stdin, sys.argv = os.fdopen(0), ["pets", *words]
+    try:
+        main()
+    except SystemExit as end:
+        sys.stdout.flush()
+        os._exit(end.code)  # without the last collection of all that was imported
+
+for line in sys.stdin:
+    folder, ends, times, stdin, words = json.loads(line)
+    if os.fork():
+        continue
+    os.chdir(folder)
+    with open(ends, "w", buffering=1) as ends:
+        for _ in range(times):
+            if (pid := os.fork()) == 0:
+                command(stdin, words)
+            print(pid, file=ends)
+        for _ in range(times):
+            pid, status = os.wait()
+            print(pid, os.waitstatus_to_exitcode(status), file=ends)
+    break
+else:
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
 """
-SOLVE = ("solve", "questions.jsonl", "--budget", f"{TRACES}x")
+SOLVE = ("solve", "questions.jsonl", "--budget", f"{TRACES}x", "--policy", "uniform")
 SAMPLE = ("sample", "questions.jsonl", "-o", "pool.jsonl", "--traces", TRACES)
 STREAM = ("--cold", "--budget", f"{TRACES}x", "--max-traces", TRACES, "--horizon", QUESTIONS, "--answer", "choice")
 
@@ -71,21 +94,34 @@ def store(request, tmp_path):
     return tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
+@pytest.fixture(scope="module")
+def forks():
+    """A process that forks commands."""
+    command = [sys.executable, "-c", FORKS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as parent:
+        yield parent.stdin
+        parent.stdin.close()
+
+
 @pytest.fixture
-def begin(tmp_path, popen):
+def begin(tmp_path, forks):
     """``begin(times, *arguments, stdin=None)`` starts the command so many times, all at once."""
     rows = ({"id": f"q{n}", "question": f"Question q{n}", "answer_type": "choice:options=4"} for n in range(QUESTIONS))
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def start(times, *arguments, stdin=os.devnull):
-        parent = popen([sys.executable, "-c", FORKS, times, stdin, *arguments], cwd=tmp_path, stdout=subprocess.PIPE)
-        started.append(Processes(parent.stdout, {int(parent.stdout.readline()) for _ in range(times)}, tmp_path))
+        ends = tmp_path / f"ends-{len(started)}"
+        os.mkfifo(ends)
+        print(json.dumps([str(tmp_path), str(ends), times, stdin, [*map(str, arguments)]]), file=forks)
+        lines = ends.open()
+        started.append(Processes(lines, {int(lines.readline()) for _ in range(times)}, tmp_path))
         return started[-1]
 
     started = []
     yield start
     for processes in started:
         processes.kill()
+        processes.lines.close()
 
 
 @dataclass
@@ -130,7 +166,9 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("verb", "store"), [*((verb, "sqlite") for verb in VERBS), ("solve", "postgres")], indirect=["store"]
+)
 def test_a_run_that_is_begun_several_times_at_once_is_paid_for_once(begin, mock, store, verb):
     arguments, stdin = VERBS[verb]
     processes = begin(AT_ONCE, *arguments, *mock.at, "--store", store, stdin=stdin)
@@ -187,7 +225,7 @@ def test_kill_9_frees_a_pool(begin, mock, tmp_path):
 
 
 def test_a_wave_that_is_written_several_times_at_once_belongs_to_one_run(begin, store, tmp_path):
-    write = ("batch", "write", "questions.jsonl", "--model", "mock", "--budget", f"{TRACES}x", "-o", "wave.jsonl")
+    write = ("batch", "write", *SOLVE[1:], "--model", "mock", "-o", "wave.jsonl")
     processes = begin(AT_ONCE, *write, "--store", store)
     for code, words in [processes.end_of_one() for _ in range(AT_ONCE)]:
         assert code == 0 or (code == 2 and "another process" in words and "Traceback" not in words), words
