@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.engine import solve
-from pets.engine.fetch import Batch, Fetcher, TokenEstimator
+from pets.engine.fetch import Fetcher, TokenEstimator, TraceRequest
 from pets.errors import BusyError, RefusedError, UnreachableError
 from pets.mock import Faults
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -82,17 +82,17 @@ class Noting:
     def __init__(self):
         self.abandoned = []
 
-    async def open(self, batch):
+    async def open(self, request):
         return True
 
-    async def release(self, batch, error):
+    async def release(self, request, error):
         pass
 
-    async def receive(self, batch, completions, endpoint, seconds):
+    async def receive(self, request, completions, endpoint, seconds):
         pass
 
-    def abandon(self, batch):
-        self.abandoned += [launch.number for launch in batch.launches]
+    def abandon(self, request):
+        self.abandoned += [launch.number for launch in request.launches]
 
 
 def cut_off(sampler, waiting, size, max_n):
@@ -100,8 +100,8 @@ def cut_off(sampler, waiting, size, max_n):
 
     async def run():
         receiver, fetcher = Noting(), Fetcher([sampler], max_n=max_n)
-        batch = Batch("q", 0, size, Prompt("?"), 0, Sampling(), (1,) * size)
-        task = asyncio.create_task(fetcher.fetch(batch, receiver))
+        request = TraceRequest("q", 0, size, Prompt("?"), 0, Sampling(), (1,) * size)
+        task = asyncio.create_task(fetcher.fetch(request, receiver))
         await until(waiting, task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -132,9 +132,9 @@ def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
 
     async def run():
         receiver = Noting()
-        batch = Batch("q", 0, 2, Prompt("?"), 0, Sampling(), (1, 1))
+        request = TraceRequest("q", 0, 2, Prompt("?"), 0, Sampling(), (1, 1))
         with pytest.raises(RefusedError):
-            await Fetcher([Unknown()]).fetch(batch, receiver)
+            await Fetcher([Unknown()]).fetch(request, receiver)
         return receiver.abandoned
 
     assert asyncio.run(run()) == []
@@ -149,17 +149,17 @@ def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
             return await super().sample(prompt, n, seed, sampling)
 
     class Slow(Noting):
-        async def open(self, batch):
+        async def open(self, request):
             await asyncio.sleep(0.1)
             return True
 
-        async def receive(self, batch, completions, endpoint, seconds):
+        async def receive(self, request, completions, endpoint, seconds):
             pass
 
     async def run():
         fetcher = Fetcher([Timed()], rpm=10)
-        batches = [Batch(f"q{i}", 0, 1, Prompt("?"), 0, Sampling(), (1,)) for i in range(30)]
-        await asyncio.gather(*(fetcher.fetch(batch, Slow()) for batch in batches))
+        requests = [TraceRequest(f"q{i}", 0, 1, Prompt("?"), 0, Sampling(), (1,)) for i in range(30)]
+        await asyncio.gather(*(fetcher.fetch(request, Slow()) for request in requests))
 
     run_simulated(run())
     assert len(times) == 30 and sum(time < 60.0 for time in times) == 10
@@ -175,8 +175,8 @@ def test_a_server_that_answers_with_errors_alone_is_told_like_an_outage():
             return "A"
 
         fetcher, receiver = Fetcher([Scripted(answer)]), Noting()
-        batches = [Batch(f"q{i}", 0, 1, Prompt("?"), i, Sampling(), (1,)) for i in range(2)]
-        both = asyncio.gather(*(fetcher.fetch(batch, receiver) for batch in batches))
+        requests = [TraceRequest(f"q{i}", 0, 1, Prompt("?"), i, Sampling(), (1,)) for i in range(2)]
+        both = asyncio.gather(*(fetcher.fetch(request, receiver) for request in requests))
         states = []
         for seconds in (1.0, 99.0):
             await asyncio.sleep(seconds)
@@ -197,7 +197,7 @@ def test_no_time_is_told_for_an_address_that_never_answered_since_its_tries_end_
 
     async def scenario():
         fetcher = Fetcher([Scripted(answer)])
-        task = asyncio.create_task(fetcher.fetch(Batch("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), Noting()))
+        task = asyncio.create_task(fetcher.fetch(TraceRequest("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), Noting()))
         await until(lambda: fetcher.outage_state is not None, task)
         state = fetcher.outage_state
         with pytest.raises(UnreachableError):
@@ -218,10 +218,10 @@ def test_an_outage_says_since_when_it_lasts_when_the_next_try_comes_and_when_it_
     async def scenario():
         nonlocal up
         fetcher, receiver = Fetcher([Scripted(answer)]), Noting()
-        await fetcher.fetch(Batch("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), receiver)
+        await fetcher.fetch(TraceRequest("q", 0, 1, Prompt("?"), 0, Sampling(), (1,)), receiver)
         states = [fetcher.outage_state]
         up = False
-        second = asyncio.create_task(fetcher.fetch(Batch("q", 1, 1, Prompt("?"), 1, Sampling(), (1,)), receiver))
+        second = asyncio.create_task(fetcher.fetch(TraceRequest("q", 1, 1, Prompt("?"), 1, Sampling(), (1,)), receiver))
         await asyncio.sleep(100.0)
         states.append(fetcher.outage_state)
         up = True

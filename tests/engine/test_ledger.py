@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from pets.core.budget import Currency
-from pets.engine.fetch import Batch
+from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import RunLedger
 from pets.errors import InputError, StateError
 from pets.questions import Problem
@@ -16,8 +16,8 @@ from pets.store.records import LOST
 from pets.types import Trace
 
 
-def batch(number, size=1):
-    return Batch("q", number, size, Prompt("?"), 0, Sampling(), (1,) * size)
+def request(number, size=1):
+    return TraceRequest("q", number, size, Prompt("?"), 0, Sampling(), (1,) * size)
 
 
 class Recorder:
@@ -40,11 +40,11 @@ def test_writes_share_transactions_and_failures_are_told():
 
     async def write():
         async with RunLedger(run) as ledger:
-            await asyncio.gather(*(ledger.open(batch(number)) for number in range(50)))
-            await ledger.open(batch(50))
+            await asyncio.gather(*(ledger.open(request(number)) for number in range(50)))
+            await ledger.open(request(50))
             with pytest.raises(sqlite3.OperationalError):
-                await asyncio.gather(*(ledger.open(batch(number)) for number in (51, 52)))
-            await ledger.open(batch(53))
+                await asyncio.gather(*(ledger.open(request(number)) for number in (51, 52)))
+            await ledger.open(request(53))
 
     asyncio.run(write())
     assert sum(len(launched) for launched, *_ in run.writes) == 54
@@ -58,12 +58,12 @@ def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
 
     async def write():
         async with RunLedger(run) as ledger:
-            attempt = batch(0, size=2)
+            attempt = request(0, size=2)
             await ledger.open(attempt)
             await ledger.close(attempt, charged=[1, 1])
             await ledger.open(attempt)  # tried again
             await ledger.close(attempt, [StoredTrace("q", 0, "A"), StoredTrace("q", 1, "A")])
-            other = batch(2)
+            other = request(2)
             await ledger.open(other)
             await ledger.drop(other.launches)
             ledger.answered("q")
@@ -79,7 +79,7 @@ def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
 def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
     async def write(run):
         async with RunLedger(run) as ledger:
-            attempt = batch(0)
+            attempt = request(0)
             await ledger.open(attempt)
             return await asyncio.gather(
                 ledger.close(attempt, [StoredTrace("q", 0, "A")]),
@@ -97,7 +97,7 @@ def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
 def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_charged(tmp_path):
     async def write(run):
         async with RunLedger(run) as ledger:
-            waiting, retried, out = batch(0), batch(1), batch(2)
+            waiting, retried, out = request(0), request(1), request(2)
             for attempt in (waiting, retried, out):
                 await ledger.open(attempt)
             await ledger.close(retried, charged=[1])
@@ -112,7 +112,7 @@ def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_ch
 def test_traces_that_nobody_counts_any_more_are_kept_at_what_they_cost_without_a_vote(tmp_path):
     async def write(run):
         async with RunLedger(run) as ledger:
-            attempt = Batch("q", 0, 2, Prompt("?"), 0, Sampling(), (1000, 1000))
+            attempt = TraceRequest("q", 0, 2, Prompt("?"), 0, Sampling(), (1000, 1000))
             await ledger.open(attempt)
             ledger.abandon(attempt, [StoredTrace("q", 0, text="It is A.", tokens=9, prompt_tokens=5)])
 
@@ -131,7 +131,7 @@ def test_what_comes_when_the_run_has_ended_is_not_written_and_says_so():
         async with RunLedger(run) as ledger:
             pass
         with pytest.raises(StateError, match="ended"):
-            await ledger.open(batch(1))
+            await ledger.open(request(1))
 
     asyncio.run(late())
     assert run.writes == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pets.core.budget import Currency
-from pets.engine.fetch import Batch
+from pets.engine.fetch import TraceRequest
 from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount, SpendRateLimit
@@ -68,18 +68,18 @@ def stored(writer, sql):
 def attempt(size, key=BOB, kind="vote"):
     """An attempt of the driver's: a request with the account that pays."""
     account = RequestAccount(key, "r", 1, kind)
-    return account, Batch("q", 0, size, Prompt("?"), 0, Sampling(), context=account)
+    return account, TraceRequest("q", 0, size, Prompt("?"), 0, Sampling(), context=account)
 
 
 def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(writer):
     async def work(ledger):
-        account, batch = attempt(4)
-        await ledger.open(batch)
+        account, request = attempt(4)
+        await ledger.open(request)
         assert (ledger.total.held, ledger.total.spent) == (4, 0)
         traces = [StoredTrace("q", number, tokens=8) for number in range(3)]  # fewer than asked for
-        await ledger.close(batch, traces)
-        await ledger.close(batch, traces)
-        assert (ledger.total.held, ledger.total.spent, batch.entry) == (0, 3, None)
+        await ledger.close(request, traces)
+        await ledger.close(request, traces)
+        assert (ledger.total.held, ledger.total.spent, request.entry) == (0, 3, None)
         assert (account.delivered, account.lost) == (3, 0) == (ledger.delivered, ledger.lost)
 
     run(writer, work, total=5)
@@ -87,10 +87,10 @@ def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(writer):
 
 def test_choices_that_came_unasked_are_charged(writer):
     async def work(ledger):
-        account, batch = attempt(1)
-        await ledger.open(batch)
-        batch.surplus = 3
-        await ledger.close(batch, [StoredTrace("q", 0, tokens=8)])
+        account, request = attempt(1)
+        await ledger.open(request)
+        request.surplus = 3
+        await ledger.close(request, [StoredTrace("q", 0, tokens=8)])
         assert (ledger.total.held, ledger.total.spent, account.spent, account.delivered) == (0, 4, 4, 4)
 
     run(writer, work, total=5)
@@ -99,17 +99,17 @@ def test_choices_that_came_unasked_are_charged(writer):
 def test_an_attempt_that_may_have_been_sampled_costs_what_was_held_and_one_that_was_not_nothing(writer):
     async def work(ledger):
         for charged, spent, lost in [((), 0, 0), ([1, 1], 2, 2)]:
-            account, batch = attempt(2)
-            await ledger.open(batch)
-            await ledger.close(batch, [StoredTrace("q", 0, error="broken")] if charged else [], charged)
+            account, request = attempt(2)
+            await ledger.open(request)
+            await ledger.close(request, [StoredTrace("q", 0, error="broken")] if charged else [], charged)
             assert (ledger.total.spent, account.lost, ledger.total.held) == (spent, lost, 0)
-        account, batch = attempt(3)
-        await ledger.open(batch)
-        ledger.abandon(batch)
+        account, request = attempt(3)
+        await ledger.open(request)
+        ledger.abandon(request)
         assert (ledger.total.spent, account.lost, ledger.lost) == (5, 3, 5)
-        account, batch = attempt(3)
-        await ledger.open(batch)
-        ledger.abandon(batch, [StoredTrace("q", number) for number in range(3)])  # they came, and nobody waits
+        account, request = attempt(3)
+        await ledger.open(request)
+        ledger.abandon(request, [StoredTrace("q", number) for number in range(3)])  # they came, and nobody waits
         assert (ledger.total.spent, account.delivered, account.lost) == (8, 3, 0)
 
     run(writer, work)
@@ -117,10 +117,10 @@ def test_an_attempt_that_may_have_been_sampled_costs_what_was_held_and_one_that_
 
 def test_an_attempt_that_cannot_be_paid_for_is_not_opened(writer):
     async def work(ledger):
-        _, batch = attempt(6)
+        _, request = attempt(6)
         with pytest.raises(BudgetError, match="this gateway's budget"):
-            await ledger.open(batch)
-        assert batch.entry is None and stored(writer, "SELECT count(*) FROM ledger") == (0,)
+            await ledger.open(request)
+        assert request.entry is None and stored(writer, "SELECT count(*) FROM ledger") == (0,)
 
     run(writer, work, total=5)
 
@@ -243,11 +243,11 @@ def test_another_unit_does_not_forget_what_was_spent(tmp_path, first):
         cost = ledger.max_trace_cost(prompt_tokens=50, max_tokens=100)
         for size, came in [(4, [StoredTrace("q", n, tokens=8, prompt_tokens=3) for n in range(2)]), (3, []), (5, None)]:
             account = RequestAccount(ApiKey("alice"), "r", cost, max_tokens=100, prompt_tokens=50)
-            batch = attempt(size)[1]
-            batch.context = account
-            await ledger.open(batch)
+            request = attempt(size)[1]
+            request.context = account
+            await ledger.open(request)
             if came is not None:
-                await ledger.close(batch, came, charged=() if came else [1] * size)
+                await ledger.close(request, came, charged=() if came else [1] * size)
         free = attempt(1)[1]
         await ledger.open(free)
         await ledger.close(free)  # bob's, and nothing was sampled
@@ -317,11 +317,11 @@ def test_no_claim_costs_more_than_was_held_and_the_ledger_says_so(claims):
         cost = ledger.max_trace_cost(prompt_tokens=50, max_tokens=100)
         over = 0
         for size, tokens, prompt_tokens in claims:
-            account, batch = attempt(size)
-            account.trace_cost, batch.estimated = cost, 1
-            await ledger.open(batch)
+            account, request = attempt(size)
+            account.trace_cost, request.estimated = cost, 1
+            await ledger.open(request)
             before, held = ledger.total.spent, size * cost
-            await ledger.close(batch, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
+            await ledger.close(request, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
             claimed = ledger.currency.cost(Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens))
             assert ledger.total.spent - before == min(claimed, held)
             assert account.claimed_more == (claimed > held)

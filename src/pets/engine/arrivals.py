@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 
 from pets.core.allocator import Allocator
-from pets.engine.fetch import Batch, Fetcher, Receiver
+from pets.engine.fetch import Fetcher, Receiver, TraceRequest
 from pets.engine.ledger import Ledger
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, prompt_of
@@ -49,12 +49,12 @@ class Asking:
     seeds: Seeds
     system: str | None = None
 
-    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on."""
         seed = self.seeds.at(question.position % self.seeds.questions, first % self.seeds.cap)
         prompt = prompt_of(question.problem, self.system)
         position = question.position
-        return Batch(
+        return TraceRequest(
             question.id, first, len(holds), prompt, seed, self.sampling, holds, owner=question, position=position
         )
 
@@ -89,11 +89,11 @@ class Arrivals:
         """How many of the launches that the policy wants next are allowed."""
         return launches
 
-    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on."""
         return self._asking.request(question, first, holds)
 
-    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task."""
         assert group is not None
         group.create_task(self._wiring.fetcher.fetch(request, receiver))

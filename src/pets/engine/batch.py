@@ -15,7 +15,7 @@ from pets.core.policy import IndexPolicy, QuotaPolicy
 from pets.engine.budget import TokenPrice, price_of
 from pets.engine.config import RunConfig
 from pets.engine.endpoints import Endpoint
-from pets.engine.fetch import Batch, Fetcher, Receiver, fault_name, may_have_sampled
+from pets.engine.fetch import Fetcher, Receiver, TraceRequest, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
 from pets.errors import InputError, JobLeftError, RefusedError, SamplerError
 from pets.openai.batch import BatchJob, NotExecutedError
@@ -132,19 +132,19 @@ class JobLedger(RunLedger):
             sampler.begin(self, self._run.jobs())
         return await super().__aenter__()
 
-    async def open(self, batch: Batch) -> None:
+    async def open(self, request: TraceRequest) -> None:
         """As :meth:`Ledger.open`; what is in the store is not written again."""
-        if not self._known.issuperset(batch.launches):
-            await super().open(batch)
+        if not self._known.issuperset(request.launches):
+            await super().open(request)
 
     async def drop(self, launches: Sequence[Launch]) -> None:
         """As :meth:`Ledger.drop`."""
         self._opened.update((launch, 0) for launch in launches if launch in self._known)
         await super().drop(launches)
 
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
         """Leave the job: the process that goes on with the run reads it."""
-        self._forget(batch.launches)
+        self._forget(request.launches)
 
     def _give_back(self) -> None:
         """Nothing: the process that goes on with the run gives back launches that are in no job."""
@@ -163,7 +163,7 @@ class JobLedger(RunLedger):
 
 
 class BatchFetcher(Fetcher):
-    """Fetches batches of traces by jobs: what is free to fail is handed in again, up to ``tries`` times.
+    """Fetches traces by jobs: what is free to fail is handed in again, up to ``tries`` times.
 
     ``leaves``: a run that is told to end leaves its jobs where they are; else it waits for them, and nothing is handed
     in again.
@@ -193,9 +193,9 @@ class BatchFetcher(Fetcher):
         """Refused: a job is for traces, whose numbers tell its requests apart."""
         raise InputError(NO_JUDGE)
 
-    async def fetch(self, batch: Batch, receiver: Receiver) -> None:
+    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
         """As :meth:`Fetcher.fetch`."""
-        parts = [batch]
+        parts = [request]
         while parts:
             if len(parts) > 1:
                 async with asyncio.TaskGroup() as group:
@@ -204,67 +204,67 @@ class BatchFetcher(Fetcher):
                 return
             parts = await self._try(parts[0], receiver)
 
-    async def _try(self, batch: Batch, receiver: Receiver) -> list[Batch]:
+    async def _try(self, request: TraceRequest, receiver: Receiver) -> list[TraceRequest]:
         """One request to its reply; what is to be asked for again."""
-        endpoint = self._endpoint(batch)
-        outcome = await self.attempt(endpoint, batch, receiver)
+        endpoint = self._endpoint(request)
+        outcome = await self.attempt(endpoint, request, receiver)
         if outcome is None:
-            await receiver.fail(batch, None, charged=False)
+            await receiver.fail(request, None, charged=False)
             return []
         if isinstance(outcome, SamplerError):
-            return await self._failed(batch, outcome, receiver)
-        return await self._received(batch, outcome, receiver, endpoint.number)
+            return await self._failed(request, outcome, receiver)
+        return await self._received(request, outcome, receiver, endpoint.number)
 
-    async def _open(self, batch: Batch, receiver: Receiver) -> bool:
+    async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
         """Have an attempt paid for; a job waits for all that are about to be."""
         self._opening += 1
         try:
-            return await receiver.open(batch)
+            return await receiver.open(request)
         finally:
             self._opening -= 1
 
-    def _endpoint(self, batch: Batch) -> Endpoint:
+    def _endpoint(self, request: TraceRequest) -> Endpoint:
         """Where a request goes: to the provider whose job holds it, else to one that takes its launches."""
-        line = (batch.seed, batch.size)
+        line = (request.seed, request.size)
         awaiting = (e for e, p in zip(self.pool.endpoints, self._providers, strict=True) if p.awaits(line))
-        return next(awaiting, None) or self.pool.takers(batch.turn, batch.attempt)[0]
+        return next(awaiting, None) or self.pool.takers(request.turn, request.attempt)[0]
 
     async def _received(
-        self, batch: Batch, completions: Sequence[Completion], receiver: Receiver, endpoint: int
-    ) -> list[Batch]:
+        self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver, endpoint: int
+    ) -> list[TraceRequest]:
         self._receiving += 1
         try:
-            await receiver.receive(batch, completions, endpoint, batch.seconds)
+            await receiver.receive(request, completions, endpoint, request.seconds)
         finally:
             self._receiving -= 1
-        if len(completions) == batch.size:
+        if len(completions) == request.size:
             return []
         self.faults["fewer choices"] += 1
-        return [batch.part(len(completions), batch.size - len(completions))]
+        return [request.part(len(completions), request.size - len(completions))]
 
-    async def _failed(self, batch: Batch, error: SamplerError, receiver: Receiver) -> list[Batch]:
+    async def _failed(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
         """Settle a request that brought nothing: charged where it may have been sampled, else tried again."""
         self.faults[error.reason if isinstance(error, NotExecutedError) else fault_name(error)] += 1
-        LOGGER.info("%s: %s", batch.question, error)
+        LOGGER.info("%s: %s", request.question, error)
         if may_have_sampled(error):
-            await receiver.fail(batch, error, charged=True)
+            await receiver.fail(request, error, charged=True)
             return []
         if isinstance(error, RefusedError):
-            if batch.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
-                return await self._handed_on(batch, error, receiver)
-            return list(batch.split(-(-batch.size // 2)))
-        batch.tries += 1
-        if batch.tries >= self._tries:
-            return await self._handed_on(batch, error, receiver)
-        await receiver.release(batch, error)
-        return [batch]
+            if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
+                return await self._handed_on(request, error, receiver)
+            return list(request.split(-(-request.size // 2)))
+        request.tries += 1
+        if request.tries >= self._tries:
+            return await self._handed_on(request, error, receiver)
+        await receiver.release(request, error)
+        return [request]
 
-    async def _handed_on(self, batch: Batch, error: SamplerError, receiver: Receiver) -> list[Batch]:
+    async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
         """What its model will not take goes to the next; given up where none is left, or nothing is handed in again."""
         if not self._leaves:
-            await receiver.fail(batch, error, charged=False)
+            await receiver.fail(request, error, charged=False)
             return []
-        return [batch] if await self._declined(batch, error, receiver) else []
+        return [request] if await self._declined(request, error, receiver) else []
 
 
 def left_words(jobs: Sequence[BatchJob]) -> str:

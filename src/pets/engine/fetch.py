@@ -48,11 +48,11 @@ from pets.types import Launch
 
 __all__ = [
     "MAX_CHOICES",
-    "Batch",
     "Fetcher",
     "Outage",
     "Receiver",
     "TokenEstimator",
+    "TraceRequest",
     "backoff_seconds",
     "fault_name",
     "may_have_sampled",
@@ -77,16 +77,11 @@ MOST_BYTES_PER_TOKEN = 4.0  # that estimates go by, whatever servers told
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class TraceRequest:
     """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
 
-    ``tries`` have failed so far, ``lost`` of them were charged. ``refused_n`` is a larger n that the server would not
-    take. ``owner`` is the receiver's own, ``entry`` the ledger's while an attempt is out,
-    ``context`` what the ledger is to know of whoever pays. Of the traces that came,
-    ``estimated`` have tokens that no server told, ``claimed_more`` were said to have more than the request allows;
-    ``surplus`` came unasked.
-    ``position`` is that of its question among all; ``attempt`` models would not take it. ``lost_cost`` is what the
-    tokens of attempts that were charged cost, for each launch. The last attempt was out for ``seconds``.
+    The reply says how many traces came unasked, or without their tokens; the ledger keeps its ``entry`` here while an
+    attempt is out.
     """
 
     question: str
@@ -96,19 +91,19 @@ class Batch:
     seed: int
     sampling: Sampling
     holds: tuple[int, ...] = ()
-    tries: int = 0
-    lost: int = 0
-    lost_cost: int = 0
-    refused_n: int = 0
-    owner: Any = None
-    context: object = None
-    entry: Any = None
-    estimated: int = 0
-    claimed_more: int = 0
-    surplus: int = 0
-    position: int = 0
-    attempt: int = 0
-    seconds: float = 0.0
+    tries: int = 0  # that have failed, at the present model
+    lost: int = 0  # tries that were charged
+    lost_cost: int = 0  # what the tokens of those cost, for each launch
+    refused_n: int = 0  # a larger n that the server would not take
+    owner: Any = None  # the receiver's own
+    context: object = None  # what the ledger is to know of the payer
+    entry: Any = None  # the ledger's own
+    estimated: int = 0  # traces whose tokens no server told
+    claimed_more: int = 0  # traces that were said to have more tokens than the request allows
+    surplus: int = 0  # traces that came unasked
+    position: int = 0  # of the question among all
+    attempt: int = 0  # models that would not take it
+    seconds: float = 0.0  # that the last attempt was out
 
     @property
     def turn(self) -> int:
@@ -120,16 +115,16 @@ class Batch:
         """What the allocator asked for."""
         return [Launch(self.question, self.first + offset) for offset in range(self.size)]
 
-    def part(self, start: int, size: int) -> "Batch":
+    def part(self, start: int, size: int) -> "TraceRequest":
         """Some of it, with the same history."""
         holds = self.holds[start : start + size]
         return replace(self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, entry=None)
 
-    def split(self, size: int) -> Iterator["Batch"]:
+    def split(self, size: int) -> Iterator["TraceRequest"]:
         """In parts of at most ``size``.
 
-        >>> batch = Batch("q", first=3, size=5, prompt=Prompt("?"), seed=70, sampling=Sampling())
-        >>> [(part.first, part.size, part.seed) for part in batch.split(2)]
+        >>> request = TraceRequest("q", first=3, size=5, prompt=Prompt("?"), seed=70, sampling=Sampling())
+        >>> [(part.first, part.size, part.seed) for part in request.split(2)]
         [(3, 2, 70), (5, 2, 72), (7, 1, 74)]
         """
         if self.size <= size:
@@ -155,29 +150,31 @@ class Outage:
 
 
 class Receiver(Protocol):
-    """Who pays for a batch and takes what comes; see :class:`~pets.engine.driver.Driver`."""
+    """Who pays for a request and takes what comes; see :class:`~pets.engine.driver.Driver`."""
 
-    async def open(self, batch: Batch) -> bool:
+    async def open(self, request: TraceRequest) -> bool:
         """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
 
-    async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
-        """Traces that came back for the first launches of the batch."""
+    async def receive(
+        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
+    ) -> None:
+        """Traces that came back for the first launches of the request."""
 
-    async def release(self, batch: Batch, error: SamplerError) -> None:
+    async def release(self, request: TraceRequest, error: SamplerError) -> None:
         """An attempt that was not sampled: nothing is charged, and it will be tried again."""
 
-    async def lose(self, batch: Batch, error: SamplerError) -> bool:
+    async def lose(self, request: TraceRequest, error: SamplerError) -> bool:
         """An attempt that may have been sampled: charged. Whether the budget pays for another one."""
 
-    async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
+    async def fail(self, request: TraceRequest, error: SamplerError | None, *, charged: bool) -> None:
         """The launches are given up; ``charged`` where the last attempt may have been sampled."""
 
-    def abandon(self, batch: Batch) -> None:
+    def abandon(self, request: TraceRequest) -> None:
         """Nobody waits any more for an attempt that is out: charged."""
 
 
 class Fetcher:
-    """Fetches batches of traces from one or several servers.
+    """Fetches traces from one or several servers, request by request.
 
     A trace is given up after ``tries``, the second of which waits about ``backoff`` seconds, every further one twice
     as long. Without ``patience_s`` an outage lasts as long as the caller waits.
@@ -207,20 +204,20 @@ class Fetcher:
         """The latest error while no server can be reached."""
         self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
         self._random = random.Random(seed)
-        self._active: Counter[str] = Counter()  # batches under way, by question
+        self._active: Counter[str] = Counter()  # requests under way, by question
         self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
         self._failing: tuple[float, SamplerError] | None = None  # since when servers answer with errors alone
         self._lengths = TokenEstimator()
         self._draining = False
-        self._waits: set[asyncio.Timeout] = set()  # of batches of which no attempt is out
+        self._waits: set[asyncio.Timeout] = set()  # of requests of which no attempt is out
         self._failing_models: set[str] = set()  # of which it was said that others take their launches
 
-    def requests(self, batch: Batch, max_n: int) -> Iterator[Batch]:
-        """The batch in requests of at most ``max_n`` traces, each for those who take all of its launches."""
-        for _, group in groupby(range(batch.size), lambda offset: self.pool.takers(batch.turn + offset)):
+    def requests(self, request: TraceRequest, max_n: int) -> Iterator[TraceRequest]:
+        """The request in parts of at most ``max_n`` traces, each for those who take all of its launches."""
+        for _, group in groupby(range(request.size), lambda offset: self.pool.takers(request.turn + offset)):
             offsets = list(group)
-            yield from batch.part(offsets[0], len(offsets)).split(max_n)
+            yield from request.part(offsets[0], len(offsets)).split(max_n)
 
     @property
     def outage_state(self) -> Outage | None:
@@ -287,68 +284,68 @@ class Fetcher:
         while on and self._waits:
             self._waits.pop().reschedule(0.0)
 
-    async def fetch(self, batch: Batch, receiver: Receiver) -> None:
-        """Ask until every launch of the batch has come back or is given up."""
-        self._active[batch.question] += 1
+    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
+        """Ask until every launch of the request has come back or is given up."""
+        self._active[request.question] += 1
         try:
-            await self._attempts(batch, receiver)
+            await self._attempts(request, receiver)
         finally:
-            self._active[batch.question] -= 1
-            if not self._active[batch.question]:
-                del self._active[batch.question]
+            self._active[request.question] -= 1
+            if not self._active[request.question]:
+                del self._active[request.question]
 
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """Fetch one trace beside those of questions, tried once; the caller has paid for it."""
-        outcome = await self.attempt(await self.pool.pick(), Batch("", 0, 1, prompt, seed, sampling))
+        outcome = await self.attempt(await self.pool.pick(), TraceRequest("", 0, 1, prompt, seed, sampling))
         if isinstance(outcome, SamplerError):
             raise outcome
         assert outcome
         return outcome[0]
 
-    async def _attempts(self, batch: Batch, receiver: Receiver) -> None:
+    async def _attempts(self, request: TraceRequest, receiver: Receiver) -> None:
         last: Endpoint | None = None
         reason: SamplerError | None
         clock = asyncio.get_running_loop().time
         waiting_since, failures, reason = clock(), 0, None
         while True:
-            pool = self.pool_for(batch.prompt)
+            pool = self.pool_for(request.prompt)
             if (refusal := self.refusal(pool)) is not None:
-                return await receiver.fail(batch, reason or refusal, charged=False)
-            endpoint = await self._unless_drained(pool.pick(batch.turn, batch.attempt, last))
+                return await receiver.fail(request, reason or refusal, charged=False)
+            endpoint = await self._unless_drained(pool.pick(request.turn, request.attempt, last))
             if endpoint is None:
-                return await receiver.fail(batch, reason or BusyError(DRAINED), charged=False)
-            if batch.size > (max_n := endpoint.max_n_for(batch.prompt.sender, clock())):
-                return await self._fetch_parts(batch, max_n, receiver)
+                return await receiver.fail(request, reason or BusyError(DRAINED), charged=False)
+            if request.size > (max_n := endpoint.max_n_for(request.prompt.sender, clock())):
+                return await self._fetch_parts(request, max_n, receiver)
             begun = clock()
-            outcome = await self.attempt(endpoint, batch, receiver)
+            outcome = await self.attempt(endpoint, request, receiver)
             if outcome is None:
-                if batch.size == 1:
-                    return await receiver.fail(batch, None, charged=False)
-                return await self._fetch_parts(batch, 1, receiver)
+                if request.size == 1:
+                    return await receiver.fail(request, None, charged=False)
+                return await self._fetch_parts(request, 1, receiver)
             if not isinstance(outcome, SamplerError):
-                seconds = batch.seconds
-                LOGGER.info("%s: %d of %d traces after %.2f s", batch.question, len(outcome), batch.size, seconds)
-                self._learn(endpoint, batch, len(outcome), seconds)
-                self._note_substitute(endpoint, batch, len(outcome), reason)
-                if len(outcome) == batch.size:
-                    return await receiver.receive(batch, outcome, endpoint.number, seconds)
+                seconds = request.seconds
+                LOGGER.info("%s: %d of %d traces after %.2f s", request.question, len(outcome), request.size, seconds)
+                self._learn(endpoint, request, len(outcome), seconds)
+                self._note_substitute(endpoint, request, len(outcome), reason)
+                if len(outcome) == request.size:
+                    return await receiver.receive(request, outcome, endpoint.number, seconds)
                 self.faults["fewer choices"] += 1
-                rest = batch.part(len(outcome), batch.size - len(outcome))
+                rest = request.part(len(outcome), request.size - len(outcome))
                 rest.tries = 0  # the server is well
                 async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
                     group.create_task(self._attempts(rest, receiver))
-                    await receiver.receive(batch, outcome, endpoint.number, seconds)  # no task: one may never begin
+                    await receiver.receive(request, outcome, endpoint.number, seconds)  # no task: one may never begin
                 return None
             reason = outcome
             self.faults[fault_name(outcome)] += 1
-            LOGGER.info("%s: %s", batch.question, outcome)
+            LOGGER.info("%s: %s", request.question, outcome)
             if isinstance(outcome, RefusedError):
-                if not await self._on_refused(batch, outcome, endpoint, receiver):
+                if not await self._on_refused(request, outcome, endpoint, receiver):
                     return None
                 continue
             unreachable = isinstance(outcome, UnreachableError)
             endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
-            if not await self._may_retry(batch, outcome, receiver, begun, waiting_since):
+            if not await self._may_retry(request, outcome, receiver, begun, waiting_since):
                 return None
             last, failures = endpoint, failures + 1
             if not unreachable:  # an endpoint that cannot be reached rests
@@ -371,7 +368,7 @@ class Fetcher:
             return None
 
     async def attempt(
-        self, endpoint: Endpoint, batch: Batch, receiver: Receiver | None = None
+        self, endpoint: Endpoint, request: TraceRequest, receiver: Receiver | None = None
     ) -> list[Completion] | SamplerError | None:
         """One attempt: what came, or what went wrong in a way that may pass or concerns this request alone.
 
@@ -379,99 +376,103 @@ class Fetcher:
         others pick theirs meanwhile.
         """
         clock = asyncio.get_running_loop().time
-        entry, tokens, out, sent = endpoint.begin(batch.size, clock()), None, False, math.inf
+        entry, tokens, out, sent = endpoint.begin(request.size, clock()), None, False, math.inf
         try:
-            if receiver is not None and not await self._open(batch, receiver):
+            if receiver is not None and not await self._open(request, receiver):
                 return None
             out, sent = True, clock()
-            completions = await endpoint.sampler.sample(batch.prompt, batch.size, batch.seed, batch.sampling)
+            completions = await endpoint.sampler.sample(request.prompt, request.size, request.seed, request.sampling)
             if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
             if over := sum(completion.claimed_more for completion in completions):
                 self.faults["usage over the limit"] += over
-            batch.estimated, batch.claimed_more = untold, over
+            request.estimated, request.claimed_more = untold, over
             if surplus := sum(completion.surplus for completion in completions):
                 self.faults["choices that nobody asked for"] += surplus
-            batch.surplus = surplus
-            completions = self._lengths.counted(completions, batch.prompt, batch.sampling.token_limit)
+            request.surplus = surplus
+            completions = self._lengths.counted(completions, request.prompt, request.sampling.token_limit)
             tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
             return error
         except BaseException:  # cancelled, or an error that ends the run
             if out and receiver is not None:
-                receiver.abandon(batch)
+                receiver.abandon(request)
             raise
         finally:
-            batch.seconds = max(0.0, clock() - sent)
-            endpoint.end(batch.size, entry, tokens, clock())
+            request.seconds = max(0.0, clock() - sent)
+            endpoint.end(request.size, entry, tokens, clock())
 
-    async def _open(self, batch: Batch, receiver: Receiver) -> bool:
+    async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
         """Have an attempt paid for."""
-        return await receiver.open(batch)
+        return await receiver.open(request)
 
-    async def _fetch_parts(self, batch: Batch, size: int, receiver: Receiver) -> None:
+    async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:
-            for part in batch.split(size):
+            for part in request.split(size):
                 group.create_task(self._attempts(part, receiver))
 
-    def _note_substitute(self, endpoint: Endpoint, batch: Batch, traces: int, reason: SamplerError | None) -> None:
+    def _note_substitute(
+        self, endpoint: Endpoint, request: TraceRequest, traces: int, reason: SamplerError | None
+    ) -> None:
         """Count traces that another model gave than the one whose turn it was, and say so when it begins."""
-        if endpoint.sampler.takes(batch.turn):
+        if endpoint.sampler.takes(request.turn):
             self._failing_models.discard(endpoint.sampler.name)
             return
-        name = self.pool_for(batch.prompt).takers(batch.turn)[0].sampler.name
+        name = self.pool_for(request.prompt).takers(request.turn)[0].sampler.name
         self.faults[f"handed on by {name}"] += traces
         if name not in self._failing_models:
             self._failing_models.add(name)
             why = "" if reason is None else f" ({reason})"
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
 
-    def _learn(self, endpoint: Endpoint, batch: Batch, received: int, seconds: float) -> None:
+    def _learn(self, endpoint: Endpoint, request: TraceRequest, received: int, seconds: float) -> None:
         """A smaller request that succeeds proves the limit that a larger one was refused for."""
-        endpoint.succeeded(batch.size, received, seconds)
-        self.pool_for(batch.prompt).delivered(seconds)
+        endpoint.succeeded(request.size, received, seconds)
+        self.pool_for(request.prompt).delivered(seconds)
         self._failing = None
-        if batch.refused_n:
-            endpoint.prove_n(max(batch.size, received), batch.prompt.sender, asyncio.get_running_loop().time())
+        if request.refused_n:
+            endpoint.prove_n(max(request.size, received), request.prompt.sender, asyncio.get_running_loop().time())
         self._outage_since = self.outage = None
         self._served_at = asyncio.get_running_loop().time()
 
-    async def _on_refused(self, batch: Batch, error: RefusedError, endpoint: Endpoint, receiver: Receiver) -> bool:
+    async def _on_refused(
+        self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: Receiver
+    ) -> bool:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
 
         Whether there is another try: at another model.
         """
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
-            await receiver.release(batch, error)
-            if not self.pool_for(batch.prompt).stand_down(endpoint, asyncio.get_running_loop().time()):
+            await receiver.release(request, error)
+            if not self.pool_for(request.prompt).stand_down(endpoint, asyncio.get_running_loop().time()):
                 raise error
             return True
-        if batch.size == 1:
-            return await self._declined(batch, error, receiver)
-        await receiver.release(batch, error)
-        batch.refused_n = batch.size
-        await self._fetch_parts(batch, -(-batch.size // 2), receiver)
+        if request.size == 1:
+            return await self._declined(request, error, receiver)
+        await receiver.release(request, error)
+        request.refused_n = request.size
+        await self._fetch_parts(request, -(-request.size // 2), receiver)
         return False
 
     async def _may_retry(
-        self, batch: Batch, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
+        self, request: TraceRequest, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
     ) -> bool:
         """Settle a failed attempt; False where there is no other."""
-        if self.failed(self.pool_for(batch.prompt), error, batch.seconds, batch.size):
-            batch.tries += 1
-            enough = batch.tries >= self._tries or batch.lost + 1 >= self._tries
-            if enough or not await receiver.lose(batch, error):
-                await receiver.fail(batch, error, charged=True)
+        if self.failed(self.pool_for(request.prompt), error, request.seconds, request.size):
+            request.tries += 1
+            enough = request.tries >= self._tries or request.lost + 1 >= self._tries
+            if enough or not await receiver.lose(request, error):
+                await receiver.fail(request, error, charged=True)
                 return False
-            batch.lost += 1
+            request.lost += 1
             return True
         waited = asyncio.get_running_loop().time() - waiting_since
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
-            await receiver.release(batch, error)
-            self._check_outage(error, batch)
+            await receiver.release(request, error)
+            self._check_outage(error, request)
             return True
         self._outage_since = self.outage = None
         if self._failing is not None:
@@ -479,30 +480,30 @@ class Fetcher:
         elif self._served_at < begun and not any(e.requests_in_flight for e in self.pool.endpoints):
             self._failing = begun, error
         if self._served_at >= begun or len(self._active) == 1:
-            batch.tries += 1
-        if batch.tries >= self._tries or exhausted:
-            return await self._declined(batch, error, receiver)
-        await receiver.release(batch, error)
+            request.tries += 1
+        if request.tries >= self._tries or exhausted:
+            return await self._declined(request, error, receiver)
+        await receiver.release(request, error)
         return True
 
-    async def _declined(self, batch: Batch, error: SamplerError, receiver: Receiver) -> bool:
-        """The model will not take this batch, and nothing was paid: whether another model can; else it is given up."""
-        if not self.pool.takers(batch.turn, batch.attempt + 1):
-            await receiver.fail(batch, error, charged=False)
+    async def _declined(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> bool:
+        """The model will not take a request, and nothing was paid: whether another one can; else it is given up."""
+        if not self.pool.takers(request.turn, request.attempt + 1):
+            await receiver.fail(request, error, charged=False)
             return False
-        batch.attempt, batch.tries = batch.attempt + 1, 0
-        await receiver.release(batch, error)
+        request.attempt, request.tries = request.attempt + 1, 0
+        await receiver.release(request, error)
         return True
 
-    def _check_outage(self, error: UnreachableError, batch: Batch) -> None:
+    def _check_outage(self, error: UnreachableError, request: TraceRequest) -> None:
         """Nobody is there: wrong from the start, or gone for too long."""
-        now, pool = asyncio.get_running_loop().time(), self.pool_for(batch.prompt)
+        now, pool = asyncio.get_running_loop().time(), self.pool_for(request.prompt)
         self._outage_since = now if self._outage_since is None else self._outage_since
         if all(endpoint.failures for endpoint in pool.endpoints):
             self.outage = error
         if self._patience_s is None:
             return
-        endpoints = pool.present_takers(batch.turn, batch.attempt, now)
+        endpoints = pool.present_takers(request.turn, request.attempt, now)
         if not any(endpoint.answered for endpoint in endpoints):
             if all(e.failures >= FIRST_CONTACT_FAILURES and not e.requests_in_flight for e in endpoints):
                 raise error

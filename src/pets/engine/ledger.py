@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from pets.engine.fetch import Batch
+from pets.engine.fetch import TraceRequest
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
@@ -40,17 +40,19 @@ class Ledger:
     async def admit(self, problem: Problem) -> None:
         """A question arrived; traces of it will follow."""
 
-    async def open(self, batch: Batch) -> None:
+    async def open(self, request: TraceRequest) -> None:
         """An attempt is about to be sent; ``BudgetError`` where it cannot be paid for, and then nothing is written."""
 
-    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+    async def close(
+        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
+    ) -> None:
         """An attempt is over: its traces, or what is charged for each launch of one that came to nothing; or neither,
         where nothing was sampled."""
 
     async def drop(self, launches: Sequence[Launch]) -> None:
         """Launches that were never paid for are given up."""
 
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
         """Nobody waits any more for an attempt that is out, or for the traces that it brought: charged."""
 
     async def choose(self, answer_type: str) -> None:
@@ -151,9 +153,9 @@ class RunLedger(Ledger):
         transaction.problems.append(problem)
         await asyncio.shield(transaction.durable)
 
-    async def open(self, batch: Batch) -> None:
+    async def open(self, request: TraceRequest) -> None:
         """As :meth:`Ledger.open`; the allocator has reserved what is written here."""
-        fresh = [(launch, hold) for launch, hold in zip(batch.launches, batch.holds, strict=True)
+        fresh = [(launch, hold) for launch, hold in zip(request.launches, request.holds, strict=True)
                  if launch not in self._opened]  # fmt: skip
         if not fresh:
             return
@@ -164,13 +166,15 @@ class RunLedger(Ledger):
             self._opened[launch] = hold
         await asyncio.shield(transaction.durable)
 
-    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+    async def close(
+        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
+    ) -> None:
         """As :meth:`Ledger.close`."""
         if not traces and not charged:
             return
         transaction = self._transaction()
         transaction.traces += traces
-        charges = list(zip(batch.launches, charged, strict=False))
+        charges = list(zip(request.launches, charged, strict=False))
         transaction.charged += charges
         self._charged.update(launch for launch, _ in charges)
         self._forget([trace.launch for trace in traces])
@@ -185,12 +189,12 @@ class RunLedger(Ledger):
             transaction.cancelled += opened
             await asyncio.shield(transaction.durable)
 
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
         """As :meth:`Ledger.abandon`: traces are kept at what they cost, without a vote; launches of an attempt that is
         out stay in the store, at all that is held for them."""
         if traces:
             self._transaction().traces += [replace(trace, error=LOST) for trace in traces]
-        self._forget([trace.launch for trace in traces] or batch.launches)
+        self._forget([trace.launch for trace in traces] or request.launches)
 
     async def choose(self, answer_type: str) -> None:
         """As :meth:`Ledger.choose`: once, before any trace that was read by it."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pets.core.cost import CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import FATAL_STATUSES, Batch
+from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.pacing import Pacing
 from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading
@@ -57,117 +57,121 @@ class Settlement:
             launches.append((launched[0], self.costs.reserve(launched[0].question)))
         return launches
 
-    async def open(self, batch: Batch) -> bool:
+    async def open(self, request: TraceRequest) -> bool:
         """As :meth:`~pets.engine.fetch.Receiver.open`."""
         try:
-            await self._ledger.open(batch)
+            await self._ledger.open(request)
         except BudgetError as error:
-            self._arrivals.unpaid(batch.owner, error)
+            self._arrivals.unpaid(request.owner, error)
             return False
         return True
 
     # -- when it is back ------------------------------------------------------------------------------------------
 
-    async def receive(self, batch: Batch, completions: Sequence[Completion], endpoint: int, seconds: float) -> None:
+    async def receive(
+        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
+    ) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
-        question: OpenQuestion = batch.owner
+        question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
             forms = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
             self.abandoned += len(completions)
-            self._ledger.abandon(batch, self._stored(batch, completions, [None] * len(completions), endpoint, seconds))
-            self._arrivals.charge_abandoned(question, self._attempt(batch))
+            self._ledger.abandon(
+                request, self._stored(request, completions, [None] * len(completions), endpoint, seconds)
+            )
+            self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
-        traces = self._stored(batch, completions, forms, endpoint, seconds)
+        traces = self._stored(request, completions, forms, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
-        await self._ledger.close(batch, traces)
-        question.keep_raw(batch.first, completions)
-        for trace, hold in zip(traces, batch.holds, strict=False):
-            self._tell(question, trace, hold, self._lost_before(batch))
-        self._charge_surplus(batch)
+        await self._ledger.close(request, traces)
+        question.keep_raw(request.first, completions)
+        for trace, hold in zip(traces, request.holds, strict=False):
+            self._tell(question, trace, hold, self._lost_before(request))
+        self._charge_surplus(request)
         self._stops.delivered()
         if self._confidence is not None and completions[0].confidence is None:
             self._faults["no log-probabilities"] += 1
         self._wake()
 
-    async def release(self, batch: Batch, error: SamplerError) -> None:
+    async def release(self, request: TraceRequest, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.release`."""
-        self._arrivals.failed(batch.owner, error)
+        self._arrivals.failed(request.owner, error)
         if error.status in FATAL_STATUSES:
             self._arrivals.turned_away()
-        await self._ledger.close(batch)
+        await self._ledger.close(request)
 
-    async def lose(self, batch: Batch, error: SamplerError) -> bool:
+    async def lose(self, request: TraceRequest, error: SamplerError) -> bool:
         """As :meth:`~pets.engine.fetch.Receiver.lose`."""
-        self._arrivals.failed(batch.owner, error)
-        lost = self._attempt(batch)
-        if batch.question in self._questions.by_id and not self._allocator.charge(lost):
+        self._arrivals.failed(request.owner, error)
+        lost = self._attempt(request)
+        if request.question in self._questions.by_id and not self._allocator.charge(lost):
             return False
         currency = self._allocator.budget.currency
-        batch.lost_cost += currency.cost(lost[0]) - currency.per_trace
-        await self._ledger.close(batch, charged=[currency.cost(trace) for trace in lost])
+        request.lost_cost += currency.cost(lost[0]) - currency.per_trace
+        await self._ledger.close(request, charged=[currency.cost(trace) for trace in lost])
         return True
 
-    async def fail(self, batch: Batch, error: SamplerError | None, *, charged: bool) -> None:
+    async def fail(self, request: TraceRequest, error: SamplerError | None, *, charged: bool) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
-        question: OpenQuestion = batch.owner
+        question: OpenQuestion = request.owner
         if error is not None:
             self._arrivals.failed(question, error)
         if charged or not self._stops.may_resume:  # else a run that goes on asks again
-            self._faults["trace given up after its last try"] += batch.size
-        lost, attempt = self._lost_before(batch), self._attempt(batch)
-        if charged or batch.lost:
+            self._faults["trace given up after its last try"] += request.size
+        lost, attempt = self._lost_before(request), self._attempt(request)
+        if charged or request.lost:
             traces = [
                 StoredTrace(
-                    batch.question,
+                    request.question,
                     own.number,
                     tokens=lost.tokens + charged * own.tokens,
                     prompt_tokens=lost.prompt_tokens + charged * own.prompt_tokens,
                     error=str(error),
-                    tries=max(1, batch.tries),
-                    wasted=batch.lost if charged else batch.lost - 1,
+                    tries=max(1, request.tries),
+                    wasted=request.lost if charged else request.lost - 1,
                     model=0 if error is None else error.model,
                 )
                 for own in attempt
             ]
             cost = self._allocator.budget.currency.cost
-            await self._ledger.close(batch, traces, list(map(cost, attempt)) if charged else ())
+            await self._ledger.close(request, traces, list(map(cost, attempt)) if charged else ())
         else:
             traces = []
-            await self._ledger.close(batch)
-            await self._ledger.drop(batch.launches)
+            await self._ledger.close(request)
+            await self._ledger.drop(request.launches)
         if charged:
-            for trace, hold in zip(traces, batch.holds, strict=True):
+            for trace, hold in zip(traces, request.holds, strict=True):
                 self._tell(question, trace, hold, lost)
         else:
-            self._give_up(question, batch, traces)
+            self._give_up(question, request, traces)
             if isinstance(error, RefusedError):
                 self._arrivals.refused(question, error)
         self._wake()
 
-    def abandon(self, batch: Batch) -> None:
+    def abandon(self, request: TraceRequest) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
         if not self._stops.turned_away:
-            self.abandoned += batch.size
-            self._ledger.abandon(batch)
-            self._arrivals.charge_abandoned(batch.owner, self._attempt(batch))
+            self.abandoned += request.size
+            self._ledger.abandon(request)
+            self._arrivals.charge_abandoned(request.owner, self._attempt(request))
 
     # -- how that counts ------------------------------------------------------------------------------------------
 
     def _stored(
         self,
-        batch: Batch,
+        request: TraceRequest,
         completions: Sequence[Completion],
         forms: Sequence[str | None],
         endpoint: int,
         seconds: float,
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
-        lost = self._lost_before(batch)
+        lost = self._lost_before(request)
         return [
             StoredTrace(
-                batch.question,
+                request.question,
                 number,
                 form,
                 completion.text,
@@ -177,13 +181,13 @@ class Settlement:
                 completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
-                tries=batch.tries + 1,
-                wasted=batch.lost + (batch.surplus if number == batch.first else 0),
+                tries=request.tries + 1,
+                wasted=request.lost + (request.surplus if number == request.first else 0),
                 model=completion.model,
                 cached_tokens=completion.cached_tokens,
                 cost=_own_cost(completion, lost),
             )
-            for number, (completion, form) in enumerate(zip(completions, forms, strict=True), batch.first)
+            for number, (completion, form) in enumerate(zip(completions, forms, strict=True), request.first)
         ]
 
     def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Trace) -> None:
@@ -212,14 +216,14 @@ class Settlement:
             first.count(trace, self._questions.type_name(question.problem))
         self._on_trace(trace)
 
-    def _give_up(self, question: OpenQuestion, batch: Batch, traces: Sequence[StoredTrace]) -> None:
+    def _give_up(self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Take back launches that will not be paid for, but for attempts before (``traces``); their question is asked
         no more, unless the run was only told to end."""
         for trace in traces:
             question.add(trace)
             self._on_trace(trace)
         if question.id in self._questions.by_id:
-            for launch, hold in zip(batch.launches, batch.holds, strict=True):
+            for launch, hold in zip(request.launches, request.holds, strict=True):
                 self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
                 self.costs.release(hold)
                 self._back(question)
@@ -230,28 +234,28 @@ class Settlement:
         if not self._pacing.in_flight.of(question.id):
             self._questions.rest(question)
 
-    def _charge_surplus(self, batch: Batch) -> None:
+    def _charge_surplus(self, request: TraceRequest) -> None:
         """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with
         the trace that they came with."""
-        budget, surplus = self._allocator.budget, [Trace(batch.question, batch.first)] * batch.surplus
+        budget, surplus = self._allocator.budget, [Trace(request.question, request.first)] * request.surplus
         if budget.window is not None:
             self._allocator.charge(surplus)
         elif budget.currency.flat:
             for trace in surplus:
                 budget.charge(trace)
 
-    def _attempt(self, batch: Batch) -> list[Trace]:
+    def _attempt(self, request: TraceRequest) -> list[Trace]:
         """What an attempt that came to nothing may have cost, for each of its launches."""
         currency = self._allocator.budget.currency
-        tokens, prompt_tokens = currency.tokens_worth(self.costs.expected(batch.question))
-        return [Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens) for launch in batch.launches]
+        tokens, prompt_tokens = currency.tokens_worth(self.costs.expected(request.question))
+        return [Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens) for launch in request.launches]
 
-    def _lost_before(self, batch: Batch) -> Trace:
+    def _lost_before(self, request: TraceRequest) -> Trace:
         """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
         currency = self._allocator.budget.currency
-        tokens, prompt_tokens = currency.tokens_worth(batch.lost_cost)
-        cost = batch.lost_cost if currency.unit == "picodollars" else None
-        return Trace(batch.question, batch.first, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
+        tokens, prompt_tokens = currency.tokens_worth(request.lost_cost)
+        cost = request.lost_cost if currency.unit == "picodollars" else None
+        return Trace(request.question, request.first, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
 
 
 def _own_cost(completion: Completion, lost: Trace) -> int | None:

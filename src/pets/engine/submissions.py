@@ -10,7 +10,7 @@ from typing import Literal
 
 from pets.core.patterns import K0
 from pets.engine.arrivals import Arrivals, Asking, Wiring
-from pets.engine.fetch import Batch, Receiver
+from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.places import Places
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
@@ -161,7 +161,7 @@ class Submissions(Arrivals):
         finally:
             self._wiring.in_flight.back(vote.question.id)
 
-    async def _fetch(self, vote: OpenVote, request: Batch, receiver: Receiver) -> None:
+    async def _fetch(self, vote: OpenVote, request: TraceRequest, receiver: Receiver) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
         payer = vote.limits.payer
         size = await self.places.acquire(payer, request.size, rank=request.first)
@@ -218,11 +218,11 @@ class Submissions(Arrivals):
         vote.launched += allowed
         return allowed
 
-    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> Batch:
+    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on."""
         limits = self.votes[question.id].limits
         prompt, seed = question.problem.prompt, limits.seed + first
-        return Batch(
+        return TraceRequest(
             question.id,
             first,
             len(holds),
@@ -235,7 +235,7 @@ class Submissions(Arrivals):
             position=question.position,
         )
 
-    def start(self, request: Batch, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None

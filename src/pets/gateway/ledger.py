@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pets.core.budget import Currency, amount_words
-from pets.engine.fetch import Batch
+from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import ApiKey
@@ -286,12 +286,12 @@ class GatewayLedger(Ledger):
             should_retry=refills is not None,
         )
 
-    async def open(self, batch: Batch) -> None:
+    async def open(self, request: TraceRequest) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
-        account = _account(batch)
+        account = _account(request)
         reservation = await self.reserve(
             account.key,
-            batch.size,
+            request.size,
             account.trace_cost,
             account.request,
             account.kind,
@@ -301,31 +301,33 @@ class GatewayLedger(Ledger):
         )
         if reservation is None:
             raise BudgetError(self.refusal(account.key, account.trace_cost).message)
-        batch.entry = reservation
+        request.entry = reservation
         account.attempt_begins(asyncio.get_running_loop().time())
 
-    async def close(self, batch: Batch, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()) -> None:
+    async def close(
+        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
+    ) -> None:
         """Settle an attempt at the cost of its traces; at all that was held where none came but it is charged."""
-        self._end_attempt(batch, [trace for trace in traces if trace.error is None], charged=bool(charged))
+        self._end_attempt(request, [trace for trace in traces if trace.error is None], charged=bool(charged))
 
-    def abandon(self, batch: Batch, traces: Sequence[StoredTrace] = ()) -> None:
+    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
         """Charge an attempt whose client has gone."""
-        self._end_attempt(batch, traces, charged=True)
+        self._end_attempt(request, traces, charged=True)
 
-    def _end_attempt(self, batch: Batch, traces: Sequence[StoredTrace], *, charged: bool) -> None:
-        reservation: Reservation | None = batch.entry
+    def _end_attempt(self, request: TraceRequest, traces: Sequence[StoredTrace], *, charged: bool) -> None:
+        reservation: Reservation | None = request.entry
         if reservation is None:
             return
-        batch.entry = None
-        account = _account(batch)
+        request.entry = None
+        account = _account(request)
         account.attempt_ends(asyncio.get_running_loop().time())
         if traces:
-            counted = [trace.trace() for trace in traces] + [Trace("", 0)] * batch.surplus
-            claimed_more = max(batch.claimed_more, int(sum(map(self.currency.cost, counted)) > reservation.held))
+            counted = [trace.trace() for trace in traces] + [Trace("", 0)] * request.surplus
+            claimed_more = max(request.claimed_more, int(sum(map(self.currency.cost, counted)) > reservation.held))
             account.delivered += len(counted)
-            account.estimated += batch.estimated
+            account.estimated += request.estimated
             account.claimed_more += claimed_more
-            account.spent += self.settle_traces(reservation, counted, batch.estimated, claimed_more)
+            account.spent += self.settle_traces(reservation, counted, request.estimated, claimed_more)
         elif charged:
             account.lost += reservation.traces
             account.spent += reservation.held
@@ -494,7 +496,7 @@ def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
     return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
 
 
-def _account(batch: Batch) -> RequestAccount:
-    account = batch.context
+def _account(request: TraceRequest) -> RequestAccount:
+    account = request.context
     assert isinstance(account, RequestAccount)  # every submission of a gateway brings one
     return account
