@@ -144,5 +144,5 @@ def peak(length):
 
 
 def test_memory_does_not_grow_with_the_trace():
-    short, long = peak(20_000), peak(200_000)
+    short, long = peak(10_000), peak(60_000)
     assert long < short * 1.1 and long < 500_000

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pets.confidence import Confidence
@@ -147,6 +147,7 @@ def test_a_body_with_too_many_parts_is_refused_before_it_is_read(body):
         check_size(body)
 
 
+@settings(max_examples=30)
 @given(st.recursive(st.text() | st.integers(), lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts)))
 def test_a_text_may_say_whatever_it_likes(value):
     check_size(json.dumps(value).encode())

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pets.errors import InputError, PoolError
@@ -31,6 +31,7 @@ pooled = st.lists(pooled_questions(), min_size=1, max_size=4, unique_by=lambda q
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
+@settings(max_examples=40)
 @given(questions=pooled)
 def test_what_is_written_is_read_back_equal(tmp_path_factory, suffix, questions):
     path = tmp_path_factory.mktemp("pools") / f"gpqa.some-model-v1.5{suffix}"

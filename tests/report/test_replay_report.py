@@ -86,16 +86,16 @@ def test_nothing_is_compared_with_zero_traces(tmp_path):
 
 
 @pytest.mark.parametrize("others", [(), ("online_grid",), ("online_grid", "asc", "okg:waves=4")])
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_headline_compares_okg_with_the_uniform_of_its_own_setting(pool, others, turned):
-    (result,) = replay([pool], ["okg", "uniform", *others], config=ReplayConfig(3, 16, train=4))
+def test_the_headline_compares_okg_with_the_uniform_of_its_own_setting(pool, others):
+    (result,) = replay([pool], ["okg", "uniform", *others], config=ReplayConfig(2, 16, train=4))
     table = rows([result])
     ours, equal = (traces_at_mean(result.result(policy, "offline"), 0.95) for policy in ("okg", "uniform"))
     if others:
         assert traces_at_mean(result.result("uniform", "online"), 0.95) != equal
-    page = replay_page(table[::-1] if turned else table)
-    assert f"{ours:.1f} per question with okg, {equal:.1f} with uniform" in page
-    assert f"{ours / equal:.0%} of the traces" in page
+    for ordered in (table, table[::-1]):
+        page = replay_page(ordered)
+        assert f"{ours:.1f} per question with okg, {equal:.1f} with uniform" in page
+        assert f"{ours / equal:.0%} of the traces" in page
 
 
 def test_the_command_that_makes_it_again_names_the_files(tmp_path):
