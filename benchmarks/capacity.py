@@ -40,8 +40,8 @@ from benchmarks import gateway_load, okg_scale
 from benchmarks._postgres import postgres
 from benchmarks._slow_upstream import slow_upstream
 from pets.core.budget import Currency
-from pets.gateway.ledger_function import Entry, Operation
-from pets.gateway.shared_store import TOTAL, SharedWriter, StoreSnapshot
+from pets.gateway.ledger_backend import TOTAL, Charge, Reservation
+from pets.gateway.shared_store import Operation, SharedStore
 from pets.registry import make_policy
 from pets.store.postgres import connect
 
@@ -145,31 +145,31 @@ def measure_gateway() -> tuple[float, float, float, float]:
 
 def measure_ledger() -> tuple[float, float]:
     """Seconds of a transaction, and of each reservation in it: what 25 % of the transactions do not exceed."""
-    with postgres() as server, closing(SharedWriter(server.url)) as writer:
-        writer.register(Currency())
-        few, many = (float(np.percentile(transaction_seconds(writer, batch), 25)) for batch in BATCHES)
+    with postgres() as server, closing(SharedStore(server.url)) as store:
+        store.register(Currency())
+        few, many = (float(np.percentile(transaction_seconds(store, batch), 25)) for batch in BATCHES)
     reservation_s = max(0.0, (many - few) / (BATCHES[1] - BATCHES[0]))
     return few - reservation_s * BATCHES[0], reservation_s
 
 
-def transaction_seconds(writer: SharedWriter, batch: int) -> list[float]:
+def transaction_seconds(store: SharedStore, batch: int) -> list[float]:
     """Seconds of each transaction that makes ``batch`` reservations, and settles as many."""
-    seconds, held = list[float](), list[Entry]()
+    seconds, held = list[float](), list[Reservation]()
     for number in range(TRANSACTIONS):
-        entries = [entry_of(batch * (TRANSACTIONS + number) + place) for place in range(batch)]
-        operations = [Operation(entry, (3, 3, 0, 0, 0, 0)) for entry in held] + [Operation(entry) for entry in entries]
+        made = [reservation_of(batch * (TRANSACTIONS + number) + place) for place in range(batch)]
+        operations = [Operation(old, Charge(3, 3)) for old in held] + [Operation(new) for new in made]
         begun = time.perf_counter()
-        writer.commit(operations, StoreSnapshot())
+        store.commit(operations)
         seconds.append(time.perf_counter() - begun)
-        held = entries
+        held = made
     return seconds
 
 
-def entry_of(number: int) -> Entry:
+def reservation_of(number: int) -> Reservation:
     """A reservation of 4 traces, without a limit."""
     key = f"key{number % KEYS}"
     balances = ((f"key {key}", None), (TOTAL, None))
-    return Entry(number, key, f"r{number}", "vote", "traces", 4, 4, 0, 0, None, balances)
+    return Reservation(number, key, f"r{number}", "vote", "m", "traces", 4, 4, 0, 0, balances)
 
 
 def measure_rate() -> int:

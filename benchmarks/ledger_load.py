@@ -22,7 +22,10 @@ import numpy as np
 
 from benchmarks._postgres import postgres
 from pets.gateway.auth import ApiKey
-from pets.gateway.shared_ledger import SharedLedger, SharedWriter
+from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.ledger_backend import Charge
+from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.shared_store import SharedStore
 from pets.store.postgres import Connection, connect
 
 RESERVATIONS, REPLICAS, CLIENTS, KEYS = 100_000, 4, 16, 20
@@ -32,9 +35,7 @@ REFUSED = 100  # reservations that the total does not pay for
 
 async def work(url: str, reservations: int, clients: int, total: int) -> dict[str, object]:
     """One replica: its reservations, how long each took, and how many were refused."""
-    writer = SharedWriter(url)
-    ledger = SharedLedger(writer, total=total)
-    writer.start()
+    ledger = GatewayLedger(PostgresBackend(SharedStore(url)), total=total)
     await ledger.begin()
     left, seconds, made, refused = iter(range(reservations)), list[float](), list[int](), 0
     print("ready", flush=True)
@@ -45,13 +46,13 @@ async def work(url: str, reservations: int, clients: int, total: int) -> dict[st
         nonlocal refused
         for number in left:
             start = time.perf_counter()
-            reservation = await ledger.reserve(ApiKey(f"key{number % KEYS}"), TRACES, 1, f"r{number}")
+            reservation = await ledger.reserve(RequestAccount(ApiKey(f"key{number % KEYS}"), f"r{number}"), TRACES)
             seconds.append(time.perf_counter() - start)
             if reservation is None:
                 refused += 1
                 continue
             made.append(reservation.id)
-            ledger.settle(reservation, 3, delivered=3)
+            ledger.settle(reservation, Charge(3, 3))
 
     await asyncio.gather(*(client() for _ in range(clients)))
     ended = time.time()

@@ -51,7 +51,7 @@ from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
@@ -366,9 +366,7 @@ class GatewayWorld(World):
         self.ledger: GatewayLedger | None = None
 
     async def work(self, rng: random.Random) -> bool:
-        writer = LedgerWriter(self.store)
-        self.ledger = ledger = GatewayLedger(writer, total=self.limit)
-        writer.start()
+        self.ledger = ledger = GatewayLedger(SQLiteBackend(self.store), total=self.limit)
         several = rng.random() < 0.5
         driver, submissions = assemble_submissions(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
@@ -380,7 +378,7 @@ class GatewayWorld(World):
         async def submit(problem: Problem) -> None:
             loop = asyncio.get_running_loop()
             await asyncio.sleep(rng.choice([0.0, 0.5, 3.0]))
-            account = RequestAccount(ApiKey("key", None), problem.id, 1)
+            account = RequestAccount(ApiKey("key", None), problem.id)
             deadline = loop.time() + rng.choice([0.0, 0.1, 3.0, 1000.0])
             single, rounds = rng.random() < 0.2, rng.choice([None, 0, 1])
             limits = VoteLimits(

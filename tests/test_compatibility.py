@@ -9,6 +9,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,16 @@ from pets.errors import StateError
 from pets.gateway import shared_store
 from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.shared_ledger import SharedLedger, SharedWriter
+from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.shared_store import SharedStore
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.mock import MockModel, running, synthetic
 from pets.openai.batch import BatchReplies, custom_id
 from pets.plans import read_plan
 from pets.samplers import Completion, Sampler
 from pets.samplers.batch import BatchLimits, BatchSampler, JobOutcome
 from pets.store import Store
+from pets.store.store import open_database
 
 from .waiting import until
 
@@ -99,13 +102,10 @@ def test_an_old_run_that_is_finished_takes_a_top_up(path):
 
 
 def test_an_old_gateways_spend_and_key_count(path):
-    writer = LedgerWriter(path)
-    try:
-        assert KeyStore(writer.database).find(SECRET) == ApiKey("alice", budget=500)
-        ledger = GatewayLedger(writer, total=5000)
+    with closing(SQLiteBackend(path)) as backend:
+        assert backend.keys.find(SECRET) == ApiKey("alice", budget=500)
+        ledger = GatewayLedger(backend, total=5000)
         assert ledger.total.spent == 19 + 4  # what was in flight when it was killed counts as spent
-    finally:
-        writer.close()
 
 
 def test_an_old_plan_is_read():
@@ -279,32 +279,25 @@ def test_the_command_of_a_golden_run_that_is_finished_pays_for_nothing(golden, s
 
 def test_the_keys_and_the_spend_of_a_golden_gateway_count(golden):
     held = HELD["gateway"]
-    writer = LedgerWriter(golden("gateway"))
-    try:
-        keys, ledger = KeyStore(writer.database), GatewayLedger(writer, total=5000)
-        check_gateway(held, keys, ledger)
-    finally:
-        writer.close()
+    with closing(SQLiteBackend(golden("gateway"))) as backend:
+        check_gateway(held, backend.keys, GatewayLedger(backend, total=5000))
 
 
 def test_the_keys_and_the_spend_of_a_golden_shared_ledger_count(golden, monkeypatch):
     monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
     held, url = HELD["shared gateway"], golden("postgres")
-    writer = SharedWriter(url, "the next")
-    ledger = SharedLedger(writer, total=5000)
-    assert ledger.total.spent == sum(spent for spent, _ in held["spent and held"].values())
-    assert ledger.total.held == sum(on_its_way for _, on_its_way in held["spent and held"].values())
-    writer.start()
+    with closing(PostgresBackend(SharedStore(url, "the next"))) as backend:
+        ledger = GatewayLedger(backend, total=5000)
+        assert ledger.total.spent == sum(spent for spent, _ in held["spent and held"].values())
+        assert ledger.total.held == sum(on_its_way for _, on_its_way in held["spent and held"].values())
 
-    async def find_the_killed_replica_dead():
-        await ledger.begin()
-        await until(lambda: ledger.total.held == 0)
+        async def find_the_killed_replica_dead():
+            await ledger.begin()
+            await until(lambda: ledger.total.held == 0)
 
-    try:
         asyncio.run(find_the_killed_replica_dead())
-        check_gateway(held, KeyStore(writer.database), ledger)
-    finally:
-        writer.close()
+    with closing(open_database(url, create=False)) as database:
+        check_gateway(held, KeyStore(database), ledger)
 
 
 def check_gateway(held, keys, ledger):

@@ -16,7 +16,7 @@ from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.policies.price import Price
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling
@@ -180,9 +180,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
     limit = rng.choice([None, 5, 40])
 
     async def serve():
-        writer = LedgerWriter()
-        ledger = GatewayLedger(writer, total=limit)
-        writer.start()
+        ledger = GatewayLedger(SQLiteBackend(), total=limit)
         concurrency, shared = rng.choice([1, 4, 64]), rng.random() < 0.5
         driver, submissions = assemble_submissions(
             Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
@@ -194,7 +192,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         async def submit(problem):
             await asyncio.sleep(rng.choice([0.0, 0.5, 3.0]))
             deadline_s, single = rng.choice([0.0, 0.1, 3.0, 1000.0]), rng.random() < 0.2
-            account = RequestAccount(ApiKey("key", None), problem.id, 1)
+            account = RequestAccount(ApiKey("key", None), problem.id)
             deadline = asyncio.get_running_loop().time() + deadline_s
             rounds, payer = rng.choice([None, 0, 1]), rng.choice("ab")
             limits = VoteLimits(Sampling(), 0, 8, deadline, rounds=rounds, single=single, context=account, payer=payer)

@@ -3,20 +3,25 @@
 import asyncio
 import contextlib
 import threading
+import time
+from collections import Counter
 
 import httpx
 import pytest
 
-from pets.core.budget import Currency
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.app import app
 from pets.gateway.auth import KeyStore
-from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.shared_store import SharedWriter
+from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.shared_store import SharedStore
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
 from pets.samplers import Completion, Sampler
+from pets.store.database import is_shared
+from pets.store.store import open_database
 
 from ..waiting import PATIENCE_S
 
@@ -24,15 +29,28 @@ BOOK = DistributionAnswers({"easy": {"A": 1.0}, "torn": {"A": 0.55, "B": 0.45}, 
 
 
 class RunningGateway:
-    """A running gateway, its mock, and a client."""
+    """A running gateway, its mock, a client, and what it has settled."""
 
     def __init__(self, url, state, mock, client):
         self.url, self.state, self.mock, self.client = url, state, mock, client
-        self.ledger = state.ledger
+        self.ledger, self.settled = state.ledger, sum_settlements(state.ledger)
 
     def ask(self, question="easy", *, model="pets/mock", headers=None, **fields):
         body = {"model": model, "messages": [{"role": "user", "content": question}], **fields}
         return self.client.post("/v1/chat/completions", json=body, headers=headers)
+
+
+def sum_settlements(ledger):
+    """The sums of all that a ledger settles from now on, and of the traces that were charged and ``lost``."""
+    sums, then = Counter(), ledger.on_settled
+
+    def count(reservation, charge):
+        sums.update(charge._asdict())
+        sums["lost"] += reservation.traces if charge.spent and not charge.delivered else 0
+        then(reservation, charge)
+
+    ledger.on_settled = count
+    return sums
 
 
 @contextlib.contextmanager
@@ -52,12 +70,9 @@ def gateway():
 
 
 def add_key(store, name, **options):
-    """A key in a store that no gateway has open."""
-    writer = LedgerWriter(store)
-    try:
-        return KeyStore(writer.database).add(name, **options)
-    finally:
-        writer.close()
+    """A key in a store."""
+    with contextlib.closing(open_database(store, create=True)) as database:
+        return KeyStore(database).add(name, **options)
 
 
 def hold_upstream(state, released):
@@ -118,9 +133,18 @@ async def ask_in_process(state, pets=None, headers=None, **fields):
         return await client.post("/v1/chat/completions", json=body, headers=headers, timeout=None)
 
 
-@pytest.fixture
-def replica_writer(postgres_url):
-    """The writer of a replica whose thread was never started: transactions are the test's own."""
-    with contextlib.closing(SharedWriter(postgres_url)) as writer:
-        writer.register(Currency())
-        yield writer
+@contextlib.contextmanager
+def open_ledger(location, clock=time.time, **options):
+    """The ledger of a store, a file's or a server's; what is left is written at the end."""
+    backend = (
+        PostgresBackend(SharedStore(location), clock=clock)
+        if is_shared(location)
+        else SQLiteBackend(location, clock=clock)
+    )
+    with contextlib.closing(backend):
+        yield GatewayLedger(backend, **options)
+
+
+async def reserve(ledger, key, traces, request="r", **account):
+    """Reserve for traces of a request; ``account`` says more of it."""
+    return await ledger.reserve(RequestAccount(key, request, **account), traces)

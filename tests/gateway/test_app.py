@@ -153,7 +153,7 @@ def test_forty_pipelines_that_nobody_reads_cost_little_and_hold_up_no_other(gate
 def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_store, "RETRY_S", 0.01)
     with run_gateway(store=tmp_path / "g.db", mean_budget=4) as gateway, ThreadPoolExecutor(8) as pool:
-        database = gateway.ledger._writer.database
+        database = gateway.ledger.backend.writer.database
 
         def ask_many(count):
             return list(pool.map(lambda _: gateway.ask("easy"), range(count)))
@@ -170,7 +170,7 @@ def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatc
         database.one("PRAGMA max_page_count = 1000000")
         wait_until(lambda: gateway.client.get("/readyz").status_code == 200)
         assert {reply.status_code for reply in ask_many(16)} == {200}
-        wait_until(lambda: not gateway.state.open_requests)
+        wait_until(lambda: gateway.ledger.total.held == 0)
         spent, mock = gateway.ledger.total.spent, gateway.mock
         assert gateway.ledger.total.held == 0 and spent == mock.stats.traces
     again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")

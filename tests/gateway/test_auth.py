@@ -11,7 +11,7 @@ import pytest
 from pets.errors import InputError
 from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import KeyStore
-from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.policies.online_grid import OnlineGrid
 from pets.store.store import open_database
 
@@ -58,7 +58,7 @@ def test_a_first_key_keeps_a_clients_own_from_the_server_behind(tmp_path):
     with run_gateway(store=store) as gateway, beside(store) as keys:
         upstream = gateway.state.upstream
         forward = upstream.forward
-        upstream.forward = lambda *sent: (seen.append(sent[-1].get("authorization")), forward(*sent))[1]
+        upstream.forward = lambda *sent: (seen.append(sent[2].get("authorization")), forward(*sent))[1]
         gateway.ask(model="mock", headers=bearer("sk-own"))
         gateway.ask(model="mock", headers=bearer(keys.add("alice")))
     assert seen == ["Bearer sk-own", None]
@@ -173,9 +173,8 @@ def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
     secret = add_key(store, "bob", budget=5 * 10**12, unit="picodollars")
     with pytest.raises(InputError, match="budget of key 'bob' is in dollars, this gateway counts traces"):
         build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=store)
-    writer = LedgerWriter(store)  # nothing keeps the store
-    KeyStore(writer.database).revoke("bob")
-    writer.close()
+    with contextlib.closing(SQLiteBackend(store)) as backend:  # nothing keeps the store
+        backend.keys.revoke("bob")
     with run_gateway(store=store) as gateway, beside(store) as keys:
         late = keys.add("carol", budget=5, unit="tokens")
         reply = gateway.ask(headers=bearer(late))

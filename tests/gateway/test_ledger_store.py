@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-import threading
 
 import pytest
 
@@ -11,7 +10,7 @@ from pets.errors import StateError
 from pets.gateway import ledger_store
 from pets.gateway.ledger_store import LedgerWriter
 
-from ..waiting import until
+from ..waiting import until, wait_until
 
 INSERT = (
     "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, 0, 'k', 'r', 'vote', 't', 1, 1)"
@@ -61,23 +60,26 @@ def test_what_is_pending_is_written_at_the_end(writer):
     again.close()
 
 
-def test_another_writer_is_waited_for_and_holds_up_nobody_else(writer, monkeypatch):
-    in_thread, commit = threading.Event(), writer._commit_patiently
-    monkeypatch.setattr(writer, "_commit_patiently", lambda batch: (in_thread.set(), commit(batch)))
+async def turns():
+    """Let the event loop turn, a few times."""
+    for _ in range(4):
+        await asyncio.sleep(0)
 
+
+def test_another_writer_is_waited_for_and_holds_up_nobody_else(writer):
     async def work():
         other.execute("BEGIN IMMEDIATE")
         waiting = [asyncio.create_task(writer.durable(INSERT, id)) for id in (1, 2)]
-        assert await asyncio.to_thread(in_thread.wait, WAIT_S)  # the loop goes on
+        await turns()  # the loop goes on
         waiting.append(asyncio.create_task(writer.durable(INSERT, 3)))
-        await asyncio.sleep(0)
+        await turns()
         assert not any(task.done() for task in waiting)
         other.execute("COMMIT")
         await asyncio.gather(*waiting)
         assert rows(writer) == [1, 2, 3] and writer.failure is None
-        in_thread.clear()
-        await writer.durable(INSERT, 4)
-        assert not in_thread.is_set()  # the loop commits by itself again
+        last = asyncio.create_task(writer.durable(INSERT, 4))
+        await turns()
+        assert last.done()  # the loop commits by itself again, and waits for no thread
 
     with contextlib.closing(sqlite3.connect(writer.database.path, isolation_level=None)) as other:
         run(writer, work)
@@ -99,18 +101,22 @@ def test_rows_survive_with_power_cut_safety_too(tmp_path):
 
 def test_the_write_ahead_log_is_checkpointed(writer, monkeypatch):
     monkeypatch.setattr(ledger_store, "CHECKPOINT_TRANSACTIONS", 3)
-    done, checkpoint = threading.Event(), writer._checkpoint
-    monkeypatch.setattr(writer, "_checkpoint", lambda: (checkpoint(), done.set()))
 
     async def work():
         for id in range(4):
             await writer.durable(INSERT, id)
 
+    def in_the_file():
+        file = f"file:{writer.database.path}?immutable=1"  # the file alone, without the log
+        with (
+            contextlib.suppress(sqlite3.DatabaseError),  # no table yet, or half of it
+            contextlib.closing(sqlite3.connect(file, uri=True)) as reader,
+        ):
+            return reader.execute("SELECT count(*) FROM ledger").fetchone()[0]
+        return 0
+
     run(writer, work)
-    assert done.wait(WAIT_S)
-    file = f"file:{writer.database.path}?immutable=1"  # the file alone, without the log
-    with contextlib.closing(sqlite3.connect(file, uri=True)) as reader:
-        assert reader.execute("SELECT count(*) FROM ledger").fetchone()[0] >= 3
+    wait_until(lambda: in_the_file() >= 3)
 
 
 def test_a_number_that_the_store_cannot_hold_fails_alone_and_hangs_nobody(writer):
@@ -147,16 +153,15 @@ def test_a_full_disk_refuses_what_cannot_be_durable_and_heals_by_itself(tmp_path
         assert "full" in writer.failure
         with pytest.raises(StateError, match="full"):
             await writer.durable(INSERT, 3)  # at once, however small
-        assert len(writer._pending) <= 1  # and nothing of it is kept
-        await until(lambda: len(probes) > 2)
+        await until(lambda: sum("probe" in statement for statement in statements) > 2)
         assert writer.failure is not None
         limit_pages(writer, 10_000)
         await until(lambda: writer.failure is None)
         assert writer.reader.all("SELECT id, spent FROM ledger") == [(1, 1)]  # what was in memory is written
         await writer.durable(INSERT, 4)
 
-    probes, commit = [], writer._commit
-    monkeypatch.setattr(writer, "_commit", lambda batch: (batch.probe and probes.append(batch), commit(batch))[1])
+    statements = []
+    writer.database.connection.set_trace_callback(statements.append)
     with caplog.at_level("WARNING", "pets.gateway"):
         run(writer, work)
     writer.close()

@@ -2,6 +2,10 @@
 
 import json
 import math
+from dataclasses import replace
+
+from ..simulated_time import run_simulated
+from .conftest import ScriptedSampler, ask_in_process, build_scripted
 
 
 def events(gateway, question="torn", **fields):
@@ -40,13 +44,25 @@ def test_log_probabilities_come_only_where_they_were_asked_for(gateway):
     assert gateway.ask("torn", pets=weighted, logprobs=True).json()["choices"][0]["logprobs"]["content"]
 
 
-def test_what_json_has_no_word_for_is_null(gateway, monkeypatch):
-    choice = {"message": {"content": "A"}, "logprobs": {"content": [{"logprob": math.nan, "bytes": (math.inf, 1.5)}]}}
-    monkeypatch.setattr("pets.gateway.responses._choice", lambda vote: choice)
-    for stream in (False, True):
-        text = gateway.ask(stream=stream).text
-        assert "NaN" not in text and "Infinity" not in text
-    assert gateway.ask().json()["choices"][0]["logprobs"] == {"content": [{"logprob": None, "bytes": [None, 1.5]}]}
+class NoNumbers(ScriptedSampler):
+    """Log-probabilities that are no numbers."""
+
+    async def sample(self, prompt, n, seed, sampling):
+        logprobs = {"content": [{"logprob": math.nan, "bytes": (math.inf, 1.5)}]}
+        completions = await super().sample(prompt, n, seed, sampling)
+        return [replace(completion, raw={**completion.raw, "logprobs": logprobs}) for completion in completions]
+
+
+def test_what_json_has_no_word_for_is_null():
+    async def work():
+        state = build_scripted(NoNumbers())
+        replies = [await ask_in_process(state, logprobs=True, stream=stream) for stream in (False, True)]
+        await state.close()
+        return replies
+
+    whole, streamed = run_simulated(work())
+    assert whole.json()["choices"][0]["logprobs"] == {"content": [{"logprob": None, "bytes": [None, 1.5]}]}
+    assert streamed.status_code == 200 and "NaN" not in streamed.text and "Infinity" not in streamed.text
 
 
 def test_traces_that_are_all_cut_are_told_and_no_more_are_bought(gateway):

@@ -20,8 +20,8 @@ def test_a_stopping_gateway_is_not_ready_and_opens_no_request(state):
     assert state.readiness() == {"ledger": True, "queue": True, "running": True}
     state.stopping = True
     assert not state.readiness()["running"]
-    with pytest.raises(ApiError) as error, state.open_request():
-        pass
+    with pytest.raises(ApiError) as error:
+        state.check_running()
     assert (error.value.status, error.value.code) == (503, "stopping")
 
 

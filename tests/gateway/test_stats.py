@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pets.gateway.ledger import Reservation
+from pets.gateway.ledger_backend import Charge, Reservation
 from pets.gateway.metrics import (
     GAUGES,
     LATEST_ROWS,
@@ -16,7 +16,7 @@ from pets.gateway.metrics import (
 )
 from pets.gateway.stats import COLUMNS
 
-SETTLEMENT = (40, 4, 90, 12, 0, 0)
+CHARGE = Charge(40, 4, 90, 12)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def finished(status=200, kind="vote", seconds=0.2, **fields):
 
 
 def reservation(model="m"):
-    return Reservation(1, "alice", 4, 100, (), model=model)
+    return Reservation(1, "alice", "r", "vote", model, "traces", 4, 100, 0, 0, ())
 
 
 def vote(share, warmup="3-1", certificate=0.93, traces=5, id="q"):
@@ -71,7 +71,7 @@ def test_the_columns_add_up_to_the_totals(share, clock):
     for number in range(50):
         share.record_request(finished(500 if number % 9 == 0 else 200, retries=number % 2))
         vote(share)
-        share.record_settlement(reservation(), SETTLEMENT, 0.25)
+        share.record_settlement(reservation(), CHARGE, 0.25)
         clock.now += 37.0
     for span in ("hour", "day"):
         columns = share.columns(span)
@@ -124,7 +124,7 @@ def test_lists_and_models_are_bounded(share):
     for number in range(500):
         vote(share, id=str(number))
         share.record_request(finished(500, reason=f"reason {number}"))
-        share.record_settlement(reservation(f"m{number}"), SETTLEMENT, 1)
+        share.record_settlement(reservation(f"m{number}"), CHARGE, 1)
     assert len(share.questions) == len(share.errors) == LATEST_ROWS and share.questions[-1]["id"] == "499"
     models = {row["model"]: row for row in share.now()["models"]}
     assert len(models) == MAX_MODELS + 1 and sum(row["spent"] for row in models.values()) == 500
@@ -133,5 +133,5 @@ def test_lists_and_models_are_bounded(share):
 
 def test_a_models_name_is_a_label_whatever_a_client_calls_it(share):
     for name in ("x\udfff", 'a "quoted"\nname', "long" * 1000):
-        share.record_settlement(reservation(name), SETTLEMENT, 1)
+        share.record_settlement(reservation(name), CHARGE, 1)
     assert b'pets_model_spent_total{model="x?"} 1.0' in share.text() and len(share.text()) < 20_000

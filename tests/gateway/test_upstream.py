@@ -15,6 +15,8 @@ from pets.gateway.upstream import Upstream, api_error
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.online_grid import OnlineGrid
+from pets.samplers.local import LocalSampler
+from pets.samplers.openai import OpenAISampler
 
 from ..network import answered_by
 from ..simulated_time import run_simulated
@@ -99,15 +101,31 @@ def test_a_large_plain_request_passes_through(gateway):
     assert reply.status_code == 200 and reply.json()["choices"]
 
 
+class OwnMock(LocalSampler):
+    """A mock that a gateway takes for a model of its own."""
+
+    def __init__(self, url):
+        self.url, self.key = url, None
+        self.weights, self.config = SimpleNamespace(name="mock"), SimpleNamespace(slots=8, context=None)
+        self.sampler = OpenAISampler(url, "", dialect="openai")
+
+    async def __aenter__(self):
+        return self
+
+    async def sample(self, prompt, n, seed, sampling):
+        return await self.sampler.sample(prompt, n, seed, sampling)
+
+    async def close(self):
+        await self.sampler.close()
+
+
 @pytest.fixture
-def local(gateway):
-    """A gateway over a mock that it takes for a model of its own."""
-
-    async def close():
-        pass
-
-    gateway.state.upstream._local = SimpleNamespace(weights=SimpleNamespace(name="mock"), close=close)
-    return gateway
+def local():
+    mock = MockModel(BOOK)
+    with mock_running(mock) as url:
+        state = build_gateway(OwnMock(url), OnlineGrid(), settings=Settings(answer="choice"))
+        with running(state) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
+            yield RunningGateway(url, state, mock, client)
 
 
 @pytest.mark.parametrize("model", ["pets/nosuch", "nosuch", "pets/pets/mock"])

@@ -22,7 +22,7 @@ from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
-from pets.gateway.ledger import SpendRateLimit
+from pets.gateway.ledger_backend import SpendRateLimit
 from pets.gateway.telemetry import log_to
 from pets.openai.headers import parse_headers
 from pets.plans import Drift, read_plan

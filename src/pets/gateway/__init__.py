@@ -11,9 +11,9 @@ responses.py      responses: JSON and server-sent events
 openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
-ledger_store.py   the ledger's rows in the store, durable when awaited
-shared_ledger.py  the same budget for replicas on one PostgreSQL; shared_store.py its transactions, ledger_function.py
-                  what the server decides in them
+ledger_backend.py the store under it: rows, balances, and what a store of them does
+sqlite_backend.py a file's or memory's, for one gateway; ledger_store.py its rows, durable when awaited
+postgres_backend.py  one budget for replicas on one PostgreSQL; shared_store.py its transactions
 metrics.py        what is counted, in all and for each key: a Prometheus registry each
 stats.py          the dashboard's numbers, read from a registry; timeseries.py its snapshots of an hour and a day
 recent_questions.py  the latest votes in full

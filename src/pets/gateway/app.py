@@ -30,12 +30,13 @@ from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import ChatCompletions
-from pets.gateway.ledger import GatewayLedger, SpendRateLimit
-from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.ledger import GatewayLedger
+from pets.gateway.ledger_backend import LedgerBackend, SpendRateLimit
 from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
 from pets.gateway.passthrough import PassThrough, PlainEndpoint
 from pets.gateway.plain_requests import PLAIN_PATHS
 from pets.gateway.settings import Settings
+from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
@@ -84,7 +85,14 @@ def build_gateway(
     cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
     allocator = _allocator(policy, mean_budget, window, settings.max_traces)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=settings.timeout)
-    ledger, keys = _ledger(store, durability, allocator, currency, total, rate_limit)
+    backend = _backend(store, durability, allocator)
+    keys = backend.keys
+    try:
+        keys.check_units((currency or Currency()).unit)
+        ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit)
+    except PetsError:
+        backend.close()
+        raise
     # An outage lasts as long as the requests that wait for its end: each has its own deadline.
     fetcher = Fetcher(
         servers.samplers,
@@ -109,37 +117,14 @@ def build_gateway(
     )
 
 
-def _ledger(
-    store: str | PathLike[str],
-    durability: Durability,
-    allocator: Allocator,
-    currency: Currency | None,
-    total: int | None,
-    rate_limit: SpendRateLimit | None,
-) -> tuple[GatewayLedger, KeyStore]:
-    """The ledger and the keys of a store, which in a PostgreSQL other gateways share."""
-    if is_shared(store):
-        from pets.gateway.shared_ledger import SharedLedger, SharedWriter  # an extra
+def _backend(store: str | PathLike[str], durability: Durability, allocator: Allocator) -> LedgerBackend:
+    """What the ledger is kept in; a PostgreSQL is shared with other gateways, with whose allocators this one plans."""
+    if not is_shared(store):
+        return SQLiteBackend(store, durability)
+    from pets.gateway.postgres_backend import PostgresBackend  # an extra
+    from pets.gateway.shared_store import SharedStore
 
-        shared_writer = SharedWriter(str(store))
-        try:
-            shared_writer.keys.check_units((currency or Currency()).unit)
-            shared = SharedLedger(shared_writer, currency, total=total, rate_limit=rate_limit)
-        except PetsError:
-            shared_writer.close()
-            raise
-        shared.steer(allocator)
-        shared_writer.start()
-        return shared, shared_writer.keys
-    writer = LedgerWriter(store, durability)
-    ledger, keys = GatewayLedger(writer, currency, total=total, rate_limit=rate_limit), KeyStore(writer.reader)
-    try:
-        keys.check_units(ledger.unit)
-    except InputError:
-        writer.close()
-        raise
-    writer.start()
-    return ledger, keys
+    return PostgresBackend(SharedStore(str(store)), allocator)
 
 
 def _allocator(policy: Policy, mean_budget: float, window: int, max_traces: int) -> Allocator:

@@ -87,8 +87,11 @@ class ChatCompletions(ApiEndpoint):
             longest = Prompt.of_body(request.upstream_fields(limit)).max_tokens
             max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)
         prompt = Prompt.of_body(request.upstream_fields(max_tokens), sender=key.name)
-        account = self._account(options, key, id, prompt.max_tokens, max_tokens or state.settings.limits.max_tokens)
-        account.model = request.model
+        most = max_tokens or state.settings.limits.max_tokens, prompt.max_tokens
+        account = RequestAccount(key, id, request.model, "vote", *most)
+        least = min(state.least_traces, options.max_traces) * state.ledger.trace_cost(account)
+        if not state.ledger.affords(key, least):
+            self._give_way(account, least)
         while True:
             limits = VoteLimits(
                 Sampling(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
@@ -107,22 +110,10 @@ class ChatCompletions(ApiEndpoint):
             if outcome.answer is not None:
                 return Vote(request, outcome, account, outcome.answer, clock() - begun)
             if isinstance(outcome.error, BudgetError):  # others were faster
-                self._give_way(account, account.trace_cost)
+                self._give_way(account, state.ledger.trace_cost(account))
             else:
                 error = outcome.error or BusyError("no trace came back in time.")
                 raise api_error(error, outcome.timed_out) from outcome.error
-
-    def _account(
-        self, options: VoteOptions, key: ApiKey, id: str, prompt_tokens: int, max_tokens: int
-    ) -> RequestAccount:
-        """Who pays for a request; refuses one that the budget does not pay for."""
-        state = self._state
-        trace_cost = state.ledger.max_trace_cost(prompt_tokens, max_tokens)
-        account = RequestAccount(key, id, trace_cost, max_tokens=max_tokens, prompt_tokens=prompt_tokens)
-        least = min(state.least_traces, options.max_traces)
-        if state.ledger.affordable_traces(key, trace_cost) < least:
-            self._give_way(account, least * trace_cost)
-        return account
 
     def _give_way(self, account: RequestAccount, amount: int) -> None:
         """The budget does not pay for a vote: one trace without it, or a 429."""

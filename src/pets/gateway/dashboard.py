@@ -10,7 +10,7 @@ from typing import Any
 
 from pets.engine.endpoints import Endpoint
 from pets.gateway.auth import ApiKey
-from pets.gateway.ledger import Balance
+from pets.gateway.ledger_backend import Balance
 from pets.gateway.state import GatewayState
 from pets.gateway.timeseries import RESOLUTIONS
 from pets.openai.errors import ApiError
@@ -38,7 +38,7 @@ class Dashboard:
             "viewer": {"name": key.name, "admin": key.admin},
             "of_key": name,
             "replica": self._replica(key),
-            "unit": self._state.ledger.shown_unit,
+            "unit": self._state.ledger.currency.shown(0)[1],
             "budget": self._budget(key, name, spent_per_second),
             "mean_budget": self._state.mean_budget,
             "drift": None if metrics.drift is None else metrics.drift.to_plain(),
@@ -88,21 +88,21 @@ class Dashboard:
         rows = []
         if limit is not None:
             rows.append(self._limit("key" if name else "total", balance, limit, per_second))
-        if name is None and (window := ledger.window(key)) is not None:
+        if name is None and (window := ledger.window()) is not None:
             in_window, rate, seconds_left = window
             times = {"seconds": rate.seconds, "refills_in_s": seconds_left}
             rows.append(self._limit("window", in_window, rate.amount, per_second) | times)
         left = ledger.left(key) if name in (None, key.name) else None
         return {
-            "spent": ledger.shown(balance.spent),
-            "held": ledger.shown(balance.held),
-            "left": min((row["left"] for row in rows), default=None) if left is None else ledger.shown(left),
+            "spent": self._shown(balance.spent),
+            "held": self._shown(balance.held),
+            "left": min((row["left"] for row in rows), default=None) if left is None else self._shown(left),
             "per_hour": 3600 * per_second,
             "limits": rows,
         }
 
     def _limit(self, name: str, balance: Balance, limit: int, per_second: float) -> dict[str, Any]:
-        shown = self._state.ledger.shown
+        shown = self._shown
         left = shown(max(0, limit - balance.spent - balance.held))
         return {
             "name": name,
@@ -112,6 +112,10 @@ class Dashboard:
             "left": left,
             "ends_in_s": left / per_second if per_second > 0 else None,
         }
+
+    def _shown(self, amount: float) -> float:
+        """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
+        return self._state.ledger.currency.shown(amount)[0]
 
     def _limits(self) -> dict[str, int | None]:
         """The budget of each key that is in use."""
@@ -126,9 +130,9 @@ class Dashboard:
             balance, limit = ledger.balance_of(name), limits.get(name)
             rows.append({
                 "name": name,
-                "spent": ledger.shown(balance.spent),
-                "held": ledger.shown(balance.held),
-                "limit": None if limit is None else ledger.shown(limit),
+                "spent": self._shown(balance.spent),
+                "held": self._shown(balance.held),
+                "limit": None if limit is None else self._shown(limit),
             })  # fmt: skip
         return {"rows": rows, "number": len(names)}
 

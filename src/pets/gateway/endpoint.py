@@ -37,7 +37,8 @@ class ApiEndpoint(ABC):
         exchange = Exchange(scope, receive, send, id)
         attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
         try:
-            with self._state.open_request(), span(self.span_name, exchange.headers, attributes):
+            self._state.check_running()
+            with span(self.span_name, exchange.headers, attributes):
                 key = self._authenticate(exchange, attributes)
                 limits = self._state.settings.limits
                 body = await exchange.body(limits.body, limits.body_seconds)
@@ -65,7 +66,7 @@ class ApiEndpoint(ABC):
     def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
         key = authenticate(self._state.keys, exchange.headers)
         attributes["key"] = key.name
-        unit = self._state.ledger.unit
+        unit = self._state.ledger.currency.unit
         if not key.is_in(unit):  # it was added while the gateway runs
             words = f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}."
             raise ApiError(words, status=403, code="wrong_unit")

@@ -18,118 +18,42 @@ back, whatever the clock does.
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 from pets.core.budget import Currency, amount_words
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
-from pets.errors import BudgetError, InputError, StateError
+from pets.errors import BudgetError, StateError
 from pets.gateway.auth import ApiKey
-from pets.gateway.ledger_store import LedgerWriter
-from pets.gateway.telemetry import LOGGER
+from pets.gateway.ledger_backend import (
+    KEY,
+    TOTAL,
+    WINDOW,
+    Balance,
+    Charge,
+    LedgerBackend,
+    Reservation,
+    SpendRateLimit,
+)
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
 from pets.types import Trace
 
-__all__ = [
-    "SPENT_SINCE",
-    "TOTALS",
-    "Balance",
-    "GatewayLedger",
-    "RequestAccount",
-    "Reservation",
-    "Settlement",
-    "SpendRateLimit",
-    "prices_of",
-]
+__all__ = ["GatewayLedger", "RequestAccount"]
 
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
-UNLIMITED_TRACES = 1 << 30
-MAX_AMOUNT = (1 << 63) - 1  # that SQLite keeps
-
-# What a row has cost in the present unit: as it was charged; by the tokens that were charged where that was another
-# unit; as the longest trace where they were not kept.
-COST_NOW = (
-    "CASE WHEN unit = ?1 THEN spent WHEN spent = 0 AND delivered = 0 THEN 0 "
-    "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
-    "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
-)
-TOTALS = (
-    f"SELECT key, sum({COST_NOW}), sum(delivered), "
-    "sum(CASE WHEN spent > 0 AND delivered = 0 THEN traces ELSE 0 END), sum(estimated), sum(claimed_more), "
-    "sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END) "
-    "FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL GROUP BY key"
-)
-SPENT_SINCE = (
-    f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL AND at >= ?6"
-)
-
-
-Settlement = tuple[int, int, int, int, int, int]
-"""A row's spent, delivered, tokens, prompt_tokens, estimated and claimed_more."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpendRateLimit:
-    """At most ``amount`` in every window of ``seconds``; windows are counted from the epoch."""
-
-    amount: int
-    seconds: float
-
-    def __post_init__(self) -> None:
-        if self.amount < 0 or self.seconds <= 0:
-            found = f"got {self.amount} in {self.seconds:g} seconds"
-            raise InputError(f"an allowance is 0 or more in a window of more than 0 seconds; {found}.")
-
-    def window(self, now: float) -> int:
-        """The number of the window at this time."""
-        return int(now // self.seconds)
-
-    def seconds_left(self, now: float) -> float:
-        """How long the window at this time still lasts."""
-        return self.seconds - now % self.seconds
-
-
-@dataclass(slots=True)
-class Balance:
-    """One limit (``None``: no limit), what was spent of it and what is held.
-
-    ``is_known`` says whether ``spent`` is all that was spent: not before a store that others share has told.
-    """
-
-    limit: int | None = None
-    spent: int = 0
-    held: int = 0
-    is_known: bool = True
-
-    @property
-    def free(self) -> float:
-        """What may still be held."""
-        return math.inf if self.limit is None else self.limit - self.spent - self.held
-
-
-@dataclass(slots=True)
-class Reservation:
-    """What is held for one upstream request, and the balances in which it is held; its tokens are the most."""
-
-    id: int
-    key: str
-    traces: int
-    held: int
-    balances: tuple[Balance, ...]
-    tokens: int = 0
-    prompt_tokens: int = 0
-    model: str = ""
-    open: bool = True
+MAX_AMOUNT = (1 << 63) - 1  # that a store keeps
+NOT_SAMPLED = Charge()
+WHOSE = {TOTAL: "this gateway's", KEY: "this key's", WINDOW: "this window's"}
 
 
 @dataclass(slots=True, eq=False)
 class RequestAccount:
-    """Who pays for one voted request, the most that a trace of it may cost, and what came of it so far.
+    """Who pays for one request, the most that a trace of it may take, and what came of it so far.
 
     ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
     back, ``lost`` ones were paid for and did not; ``estimated`` ones came without their tokens, ``claimed_more`` with
@@ -139,11 +63,10 @@ class RequestAccount:
 
     key: ApiKey
     request: str
-    trace_cost: int
+    model: str = ""
     kind: Literal["vote", "plain", "fallback"] = "vote"
     max_tokens: int = 0
     prompt_tokens: int = 0
-    model: str = ""
     delivered: int = 0
     lost: int = 0
     estimated: int = 0
@@ -171,43 +94,19 @@ class GatewayLedger(Ledger):
 
     def __init__(
         self,
-        writer: LedgerWriter,
+        backend: LedgerBackend,
         currency: Currency | None = None,
         *,
         total: int | None = None,
         rate_limit: SpendRateLimit | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.currency = currency or Currency()
-        self._writer, self._rate_limit, self._clock = writer, rate_limit, clock
-        self.total = Balance(total)
-        self._by_key: dict[str, Balance] = {}
-        self._window = Balance()
-        self._window_number = -1
-        self.delivered = self.lost = 0  # traces, since the store was created
-        self.estimated = self.claimed_more = 0  # of these
-        self.on_settled: Callable[[Reservation, Settlement], None] = lambda reservation, settlement: None
-        self._latest = -math.inf
-        self._next_id = 1
-        self._load()
-
-    @property
-    def unit(self) -> str:
-        """The unit of every amount."""
-        return self.currency.unit
-
-    @property
-    def shown_unit(self) -> str:
-        """The unit in which amounts are shown: dollars are, their smallest parts are not."""
-        return self.currency.shown(0)[1]
-
-    def shown(self, amount: float) -> float:
-        """An amount in the unit in which it is shown."""
-        return self.currency.shown(amount)[0]
-
-    def words(self, amount: int) -> str:
-        """An amount with its unit, for messages."""
-        return amount_words(amount, self.unit)
+        self.backend, self._rate_limit = backend, rate_limit
+        self._ids = count(backend.open(self.currency, rate_limit))
+        self.total = backend.balance(TOTAL)
+        self.total.limit = total
+        self._open: dict[int, Reservation] = {}
+        self.on_settled: Callable[[Reservation, Charge], None] = lambda reservation, charge: None
 
     @property
     def limited(self) -> bool:
@@ -217,90 +116,83 @@ class GatewayLedger(Ledger):
     @property
     def failure(self) -> str | None:
         """Why the ledger cannot be written now; None where it can."""
-        return self._writer.failure
+        return self.backend.failure
 
-    def max_trace_cost(self, prompt_tokens: int, max_tokens: int) -> int:
-        """What one trace may cost at most."""
-        return max(1, self.currency.cost(Trace("", 0, tokens=max_tokens, prompt_tokens=prompt_tokens)))
+    @property
+    def replica(self) -> tuple[str, int] | None:
+        """This gateway's name among those that share its store and how many these are; None where none can."""
+        return self.backend.replica
 
-    def affordable_traces(self, key: ApiKey, trace_cost: int) -> int:
-        """How many traces may be reserved for now."""
-        free = self._free(key)
-        return UNLIMITED_TRACES if free == math.inf else max(0, int(free) // trace_cost)
+    @property
+    def spenders(self) -> list[str]:
+        """The names of the keys that have spent or hold anything, who has spent most first."""
+        balances = self.backend.balances.items()
+        spent = {name: balance.spent for name, balance in balances if balance.spent or balance.held}
+        return [name.removeprefix(KEY) for name in sorted(spent, key=lambda name: -spent[name]) if name.startswith(KEY)]
+
+    def balance_of(self, name: str) -> Balance:
+        """What the key of this name may spend, has spent and holds."""
+        return self.backend.balance(KEY + name)
+
+    def window(self) -> tuple[Balance, SpendRateLimit, float] | None:
+        """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
+        if (limit := self._rate_limit) is None:
+            return None
+        balance = self.backend.balance(self.backend.window(limit))
+        return balance, limit, limit.seconds_left(self.backend.now())
 
     def left(self, key: ApiKey) -> int | None:
         """What this key may still spend; None where nothing limits it."""
         free = self._free(key)
         return None if free == math.inf else max(0, int(free))
 
-    def balance_of(self, name: str) -> Balance:
-        """What the key of this name may spend, has spent and holds."""
-        return self._by_key.setdefault(name, Balance())
+    def trace_cost(self, account: RequestAccount) -> int:
+        """The most that one trace of a request may cost."""
+        longest = Trace("", 0, tokens=account.max_tokens, prompt_tokens=account.prompt_tokens)
+        return max(1, self.currency.cost(longest))
 
-    @property
-    def spenders(self) -> list[str]:
-        """The names of the keys that have spent or hold anything, who has spent most first."""
-        spent = {name: balance.spent for name, balance in self._by_key.items() if balance.spent or balance.held}
-        return sorted(spent, key=lambda name: -spent[name])
-
-    def window(self, key: ApiKey) -> tuple[Balance, SpendRateLimit, float] | None:
-        """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
-        if (limit := self._rate_limit) is None:
-            return None
-        window = self._balances(key)[1]
-        return window, limit, limit.seconds_left(self._now())
-
-    @property
-    def replica(self) -> tuple[str, int] | None:
-        """This gateway's name among those that share its store and how many these are; None where none can."""
-        return None
+    def affords(self, key: ApiKey, amount: int) -> bool:
+        """Whether so much may be reserved for this key now."""
+        return amount <= self._free(key)
 
     def refusal(self, key: ApiKey, amount: int = 1) -> ApiError:
         """The 429 for a request that cannot be paid for: it takes ``amount`` to begin."""
-        total, window, own = self._balances(key)
-        balances = {"this gateway's": total, "this window's": window, "this key's": own}
-        whose = min(balances, key=lambda name: balances[name].free)
-        limit, free = balances[whose].limit, balances[whose].free
+        balances = self._balances(key)
+        name = min(balances, key=lambda name: balances[name].free)
+        limit, free, held = balances[name].limit, balances[name].free, balances[name].held
+        whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
+        budget = f"{whose} budget of {self._words(limit or 0)}"
         if not self.currency.flat and limit is not None and amount > limit:
             return ApiError(
-                f"The request may take {self.words(amount)}, {whose} budget is {self.words(limit)}: ask for fewer "
+                f"The request may take {self._words(amount)}, {whose} budget is {self._words(limit)}: ask for fewer "
                 "'max_tokens'.",
                 status=429,
                 code="insufficient_quota",
                 should_retry=False,
             )
-        if not self.currency.flat and free + balances[whose].held >= amount:
+        if not self.currency.flat and free + held >= amount:
             return ApiError(
-                f"What is left of {whose} budget of {self.words(limit or 0)} is held for requests under way.",
+                f"What is left of {budget} is held for requests under way.",
                 status=429,
                 code="rate_limit_exceeded",
                 retry_after=HELD_RETRY_AFTER_S,
                 should_retry=True,
             )
-        refills = self._rate_limit if whose == "this window's" else None
+        refills = self._rate_limit if name.startswith(WINDOW) else None
         return ApiError(
-            f"You have used up {whose} budget of {self.words(limit or 0)}.",
+            f"You have used up {budget}.",
             status=429,
             code="insufficient_quota",
-            retry_after=refills.seconds_left(self._now()) if refills else NO_REFILL_RETRY_AFTER_S,
+            retry_after=refills.seconds_left(self.backend.now()) if refills else NO_REFILL_RETRY_AFTER_S,
             should_retry=refills is not None,
         )
 
     async def open(self, request: TraceRequest) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
         account = _account(request)
-        reservation = await self.reserve(
-            account.key,
-            request.size,
-            account.trace_cost,
-            account.request,
-            account.kind,
-            max_tokens=account.max_tokens,
-            prompt_tokens=account.prompt_tokens,
-            model=account.model,
-        )
+        reservation = await self.reserve(account, request.size)
         if reservation is None:
-            raise BudgetError(self.refusal(account.key, account.trace_cost).message)
+            raise BudgetError(self.refusal(account.key, self.trace_cost(account)).message)
         request.entry = reservation
         account.attempt_begins(asyncio.get_running_loop().time())
 
@@ -323,7 +215,7 @@ class GatewayLedger(Ledger):
         account.attempt_ends(asyncio.get_running_loop().time())
         if traces:
             counted = [trace.trace() for trace in traces] + [Trace("", 0)] * request.surplus
-            claimed_more = max(request.claimed_more, int(sum(map(self.currency.cost, counted)) > reservation.held))
+            claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
             account.delivered += len(counted)
             account.estimated += request.estimated
             account.claimed_more += claimed_more
@@ -331,48 +223,39 @@ class GatewayLedger(Ledger):
         elif charged:
             account.lost += reservation.traces
             account.spent += reservation.held
-            self.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
+            self.settle_lost(reservation)
         else:
-            self.settle(reservation, cost=0)
+            self.settle(reservation)
 
-    async def reserve(
-        self,
-        key: ApiKey,
-        traces: int,
-        trace_cost: int,
-        request: str,
-        kind: Literal["vote", "plain", "fallback"] = "vote",
-        *,
-        max_tokens: int = 0,
-        prompt_tokens: int = 0,
-        model: str = "",
-    ) -> Reservation | None:
-        """Hold the most that these traces may cost; None where that is not free. Durable when it returns.
+    async def reserve(self, account: RequestAccount, traces: int) -> Reservation | None:
+        """Hold the most that so many traces may cost; None where that is not free. Durable when it returns.
 
         What took so long to write that its window is over is taken back, and held in the present one.
         """
-        amount, most = traces * trace_cost, (traces * max_tokens, traces * prompt_tokens)
+        held = traces * self.trace_cost(account)
+        most = traces, held, traces * account.max_tokens, traces * account.prompt_tokens
         while True:
-            balances = () if kind == "fallback" else self._balances(key)
-            if amount > min((balance.free for balance in balances), default=MAX_AMOUNT) or amount > MAX_AMOUNT:
+            balances = {} if account.kind == "fallback" else self._balances(account.key)
+            if held > min((MAX_AMOUNT, *(balance.free for balance in balances.values()))):
                 return None
-            for balance in balances:
-                balance.held += amount
-            reservation = Reservation(self._next_id, key.name, traces, amount, balances, *most, model)
-            self._next_id += 1
+            about = account.key.name, account.request, account.kind, account.model, self.currency.unit
+            limits = tuple((name, balance.limit) for name, balance in balances.items())
+            reservation = Reservation(next(self._ids), *about, *most, limits)
+            self._open[reservation.id] = reservation
             try:
-                made = await self._write_reservation(reservation, request, kind)
+                made = await self.backend.reserve(reservation)
             except asyncio.CancelledError:
-                self.settle(reservation, cost=0)
+                self.settle(reservation)
                 raise
             except StateError as error:
-                reservation.open = False  # it has no row to settle
+                del self._open[reservation.id]  # it has no row to settle
                 message = f"The ledger cannot be written ({error}); nothing was spent."
                 raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
-            if not balances or self._balances(key)[1] is balances[1]:
+            if not made:
+                del self._open[reservation.id]
+            if not balances or balances.keys() == self._balances(account.key).keys():
                 return reservation if made else None
-            if made:
-                self.settle(reservation, cost=0)
+            self.settle(reservation)
 
     def settle_traces(
         self, reservation: Reservation, traces: Sequence[Trace], estimated: int = 0, claimed_more: int = 0
@@ -380,120 +263,50 @@ class GatewayLedger(Ledger):
         """Spend what these traces cost, each at most what was held for one, and free the rest; what was spent."""
         surplus = max(0, len(traces) - reservation.traces)  # that nobody asked for, and that were sampled
         most = reservation.held + surplus * reservation.held // reservation.traces
-        cost = min(sum(map(self.currency.cost, traces)), most)
+        cost = min(self._cost(traces), most)
         tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
-        self.settle(reservation, cost, len(traces), tokens, prompt_tokens, estimated, claimed_more)
+        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
+        self.settle(reservation, Charge(cost, len(traces), *used, estimated, claimed_more))
         return cost
 
-    def settle(
-        self,
-        reservation: Reservation,
-        cost: int,
-        delivered: int = 0,
-        tokens: int = 0,
-        prompt_tokens: int = 0,
-        estimated: int = 0,
-        claimed_more: int = 0,
-    ) -> None:
-        """Spend ``cost``, free the rest of what was held. A second call does nothing."""
-        if not reservation.open:
-            return
-        reservation.open = False
-        for balance in reservation.balances:
-            balance.held -= reservation.held
-            balance.spent += cost
-        self.delivered += delivered
-        self.lost += reservation.traces if cost and not delivered else 0
-        self.estimated += estimated
-        self.claimed_more += claimed_more
-        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
-        settlement = (cost, delivered, *used, estimated, claimed_more)
-        self._write_settlement(reservation, settlement)
-        self.on_settled(reservation, settlement)
+    def settle_lost(self, reservation: Reservation) -> None:
+        """Spend all that was held: the server may have sampled, and nobody knows how much."""
+        self.settle(reservation, Charge(reservation.held, 0, reservation.tokens, reservation.prompt_tokens))
 
-    async def _write_reservation(self, reservation: Reservation, request: str, kind: str) -> bool:
-        """Write what is held, durably; False where the store knows that it is not free."""
-        most = reservation.tokens, reservation.prompt_tokens
-        try:
-            await self._writer.durable(
-                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                *(reservation.id, self._now(), reservation.key, request, kind, self.unit),
-                *(reservation.traces, reservation.held, *most),
-            )
-        except StateError:
-            for balance in reservation.balances:
-                balance.held -= reservation.held
-            raise
-        return True
-
-    def _write_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
-        """Write what became of a reservation, soon."""
-        self._writer.write(
-            "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, "
-            "claimed_more = ? WHERE id = ?",
-            *(*settlement, reservation.id),
-        )
+    def settle(self, reservation: Reservation, charge: Charge = NOT_SAMPLED) -> None:
+        """Spend what the charge says, free the rest of what was held. A second call does nothing."""
+        if self._open.pop(reservation.id, None) is not None:
+            self.backend.settle(reservation, charge)
+            self.on_settled(reservation, charge)
 
     async def begin(self) -> None:
         """The gateway's event loop runs; requests come."""
+        await self.backend.begin()
 
     async def release(self) -> None:
         """Write what is left and release the store; the disk is waited for in a thread."""
-        self._writer.finish()
-        await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
+        self.backend.finish()
+        await asyncio.get_running_loop().run_in_executor(None, self.backend.close)
 
     def _free(self, key: ApiKey) -> float:
-        return min(balance.free for balance in self._balances(key))
+        return min(balance.free for balance in self._balances(key).values())
 
-    def _balances(self, key: ApiKey) -> tuple[Balance, Balance, Balance]:
-        """The total, that of the present window, and the key's own."""
-        limit = self._rate_limit
-        if limit is not None and (number := limit.window(self._now())) > self._window_number:
-            self._window_number, self._window = number, Balance(limit.amount)
-        own = self._by_key.setdefault(key.name, Balance())
-        own.limit = key.budget
-        return self.total, self._window, own
+    def _balances(self, key: ApiKey) -> dict[str, Balance]:
+        """What a key's request is held in, by name: the total, the present window where there is one, the key's own."""
+        limits = {TOTAL: self.total.limit}
+        if self._rate_limit is not None:
+            limits[self.backend.window(self._rate_limit)] = self._rate_limit.amount
+        limits[KEY + key.name] = key.budget
+        balances = {name: self.backend.balance(name) for name in limits}
+        for name, balance in balances.items():
+            balance.limit = limits[name]
+        return balances
 
-    def _now(self) -> float:
-        """The clock's time, or that of the latest entry where the clock was set back: no window opens twice."""
-        self._latest = max(self._latest, self._clock())
-        return self._latest
+    def _cost(self, traces: Sequence[Trace]) -> int:
+        return sum(map(self.currency.cost, traces))
 
-    def _load(self) -> None:
-        """Read what was spent, in whichever unit; requests that nobody settled count in full."""
-        database, currency = self._writer.database, self.currency
-        with database.transaction() as transaction:
-            transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
-        prices = prices_of(currency)
-        converted = 0
-        for name, spent, delivered, lost, estimated, claimed_more, foreign in database.all(TOTALS, *prices):
-            self._by_key[name] = Balance(None, int(spent))
-            self.total.spent += int(spent)
-            self.delivered += delivered
-            self.lost += lost
-            self.estimated += estimated
-            self.claimed_more += claimed_more
-            converted += foreign
-        if converted:
-            LOGGER.warning(
-                "%d ledger entries are in another unit: with them, %s are spent.",
-                *(converted, self.words(self.total.spent)),
-            )
-        last_id, last_at = database.one("SELECT coalesce(max(id), 0), max(at) FROM ledger") or (0, None)
-        self._next_id = 1 + last_id
-        self._latest = -math.inf if last_at is None else last_at
-        if (limit := self._rate_limit) is not None:
-            number = limit.window(self._now())
-            row = database.one(SPENT_SINCE, *prices, number * limit.seconds)
-            self._window_number, self._window = number, Balance(limit.amount, int(row[0]) if row else 0)
-            if (ahead := self._latest - self._clock()) > 1:
-                LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
-
-
-def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
-    """The values that the sums over the ledger take."""
-    return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
+    def _words(self, amount: int) -> str:
+        return amount_words(amount, self.currency.unit)
 
 
 def _account(request: TraceRequest) -> RequestAccount:

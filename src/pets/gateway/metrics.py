@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from pets.core.patterns import NAMES
 from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey
-from pets.gateway.ledger import Balance, GatewayLedger, Reservation, Settlement
+from pets.gateway.ledger import GatewayLedger
+from pets.gateway.ledger_backend import Balance, Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import Vote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
@@ -148,14 +149,13 @@ class Share:
             self.errors.remove(earlier)
         self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
 
-    def record_settlement(self, reservation: Reservation, settlement: Settlement, spent: float) -> None:
+    def record_settlement(self, reservation: Reservation, charge: Charge, spent: float) -> None:
         """Count an upstream request that was charged; it took ``spent`` of the budget."""
         self._history.keep()
-        _, delivered, tokens, prompt_tokens, *_ = settlement
         model = self._model(reservation.model)
-        self._count("model_traces", delivered or reservation.traces, model)
-        self._count("model_tokens", tokens, model)
-        self._count("model_prompt_tokens", prompt_tokens, model)
+        self._count("model_traces", charge.delivered or reservation.traces, model)
+        self._count("model_tokens", charge.tokens, model)
+        self._count("model_prompt_tokens", charge.prompt_tokens, model)
         self._count("model_spent", spent, model)
 
     def now(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class Metrics:
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))
         spent = 0 if vote.account.kind == "fallback" else vote.account.spent
-        row = self.recent.add(vote, metadata, spent=self._ledger.shown(spent), now=self.share_of(None).clock())
+        row = self.recent.add(vote, metadata, spent=self._shown(spent), now=self.share_of(None).clock())
         for share in self._shares_of(vote.account.key.name):
             share.record_vote(vote, metadata, row)
 
@@ -227,11 +227,14 @@ class Metrics:
             self._shares[name] = Share(self._gauges(name))
         return self._shares[name]
 
-    def _record_settlement(self, reservation: Reservation, settlement: Settlement) -> None:
-        if cost := settlement[0]:
-            spent = self._ledger.shown(cost) if reservation.balances else 0  # beyond the budget it costs nothing
+    def _record_settlement(self, reservation: Reservation, charge: Charge) -> None:
+        if cost := charge.spent:
+            spent = self._shown(cost) if reservation.limits else 0  # beyond the budget it costs nothing
             for share in self._shares_of(reservation.key):
-                share.record_settlement(reservation, settlement, spent)
+                share.record_settlement(reservation, charge, spent)
+
+    def _shown(self, amount: float) -> float:
+        return self._ledger.currency.shown(amount)[0]
 
     def _shares_of(self, key: str | None) -> list[Share]:
         return [self.share_of(name) for name in {None: None, key: None}]
@@ -239,7 +242,7 @@ class Metrics:
     def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
         """What each of GAUGES is for the key of this name."""
         submissions, places = self._submissions, self._submissions.places
-        ledger, drift = self._ledger, self.drift
+        ledger, shown, drift = self._ledger, self._shown, self.drift
 
         def balance() -> Balance:
             return ledger.total if name is None else ledger.balance_of(name)
@@ -250,8 +253,8 @@ class Metrics:
         return {
             "open_questions": open_questions,
             "traces_in_flight": lambda: places.taken if name is None else places.taken_by(name),
-            "budget_spent": lambda: ledger.shown(balance().spent) if balance().is_known else math.nan,
-            "budget_held": lambda: ledger.shown(balance().held),
-            "budget_limit": lambda: ledger.shown(math.nan if (limit := balance().limit) is None else limit),
+            "budget_spent": lambda: shown(balance().spent) if balance().is_known else math.nan,
+            "budget_held": lambda: shown(balance().held),
+            "budget_limit": lambda: shown(math.nan if (limit := balance().limit) is None else limit),
             "drift_alarm": lambda: drift is not None and drift.alarm,
         }

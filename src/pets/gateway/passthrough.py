@@ -15,7 +15,8 @@ from pets.engine.places import Places
 from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.endpoint import ApiEndpoint
-from pets.gateway.ledger import GatewayLedger, Reservation
+from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.ledger_backend import Reservation
 from pets.gateway.plain_requests import PlainRequest, parse_plain_request
 from pets.gateway.requests import ChatRequest
 from pets.gateway.state import GatewayState
@@ -68,20 +69,10 @@ class PassThrough:
             max_tokens = state.upstream.fitting_tokens(request.model, max_tokens, longest)
         fields = request.bounded_fields(max_tokens) if priced else request.fields
         prompt = _prompt(request, fields)
-        prompt_tokens = prompt.max_tokens
-        trace_cost = ledger.max_trace_cost(prompt_tokens, max_tokens)
-        reservation = await ledger.reserve(
-            key,
-            traces,
-            trace_cost,
-            id,
-            "plain",
-            max_tokens=max_tokens,
-            prompt_tokens=prompt_tokens,
-            model=request.model,
-        )
+        account = RequestAccount(key, id, request.model, "plain", max_tokens, prompt.max_tokens)
+        reservation = await ledger.reserve(account, traces)
         if reservation is None:
-            raise ledger.refusal(key, traces * trace_cost)
+            raise ledger.refusal(key, traces * ledger.trace_cost(account))
         meter = ReplyMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
         try:
             if (refusal := state.driver.fetcher.refusal(self._pool(request.model))) is not None:
@@ -214,12 +205,11 @@ class ReplyMeter:
 
     def settle_free(self) -> None:
         """The server did not sample."""
-        self._ledger.settle(self._reservation, cost=0)
+        self._ledger.settle(self._reservation)
 
     def settle_lost(self) -> None:
         """The server may have sampled, and nobody knows how much."""
-        reservation = self._reservation
-        self._ledger.settle(reservation, reservation.held, 0, reservation.tokens, reservation.prompt_tokens)
+        self._ledger.settle_lost(self._reservation)
 
     def _read(self, data: bytes | bytearray) -> None:
         """Take in the whole body, or the data of an event."""

@@ -34,6 +34,7 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
     outcome, account, votes = vote.outcome, vote.account, vote.answer.votes or {}
     left, weighted = ledger.left(account.key), outcome.limits.weighted
+    left_shown, unit = ledger.currency.shown(left or 0)
     return {
         **vote.answer.to_plain(),
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
@@ -51,8 +52,8 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         "stopped": "fallback" if account.kind == "fallback" else outcome.stopped,
         "price": None if outcome.log_price is None else math.exp(outcome.log_price),
         "mean_left": outcome.mean_left,
-        "budget_left": None if left is None else ledger.shown(left),
-        "unit": ledger.shown_unit,
+        "budget_left": None if left is None else left_shown,
+        "unit": unit,
         "seconds": round(vote.seconds, 4),
         "upstream_seconds": round(account.upstream_s, 4),
     }

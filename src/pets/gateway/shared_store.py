@@ -1,7 +1,7 @@
-"""``SharedWriter``: the ledger's transactions on a PostgreSQL that gateway replicas share.
+"""``SharedStore``: the transactions of one gateway on a PostgreSQL that replicas share.
 
-A thread takes all that is waiting, reservations and settlements, into one transaction, which is one call of a function
-of the connection's own (:mod:`pets.gateway.ledger_function`):
+All that is waiting, reservations and settlements, goes into one transaction, which is one call of a function of the
+connection's own (:data:`WRITE`):
 
     own row of ``replicas``     FOR SHARE: as long as it is there, nobody else settles this replica's entries
     own rows of ``ledger``      settled where they are still open
@@ -18,48 +18,46 @@ everything before it is durable. Only then a reservation counts as made.
 
 A replica's ``beat`` goes up with every transaction, at least every BEAT_S. One whose beat stands for DEAD_AFTER_S,
 while this replica's own goes on, is dead: what it had open is charged in full, for nobody knows what became of it, and
-its row is ended. Should it live after all, it goes on under a new row, and what was charged stays charged.
-
-When the server cannot be reached, ``failure`` says why; reservations fail at once, settlements wait, and every RETRY_S
-the thread tries again, at the end for CLOSE_TIMEOUT_S. A reservation whose transaction broke off may have been made: it
-is taken back with the first transaction that follows. A process that freezes within a transaction of several messages
-loses its connection (``IDLE_TRANSACTION_TIMEOUT_S`` of the store), and with it the locks for which the others wait.
+its row is ended. Should it live after all, it goes on under a new row, and what was charged stays charged. A process
+that freezes within a transaction of several messages loses its connection (``IDLE_TRANSACTION_TIMEOUT_S`` of the
+store), and with it the locks for which the others wait.
 """
 
 import asyncio
 import json
 import os
-import queue
 import socket
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 
 from pets.core.budget import Currency
 from pets.core.queues import ReplicaTotals
-from pets.errors import PetsError, StateError
+from pets.errors import StateError
 from pets.gateway.auth import CachedKeyStore
-from pets.gateway.ledger import SPENT_SINCE, TOTALS, prices_of
-from pets.gateway.ledger_function import CALL_WRITE, NOW, VOID, WRITE, Operation, call_values
+from pets.gateway.ledger_backend import (
+    KEY,
+    SPENT_SINCE,
+    TOTAL,
+    TOTALS,
+    WINDOW,
+    Charge,
+    Reservation,
+    prices_of,
+)
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
 
-__all__ = ["TOTAL", "WINDOW", "SharedWriter", "StoreSnapshot"]
+__all__ = ["BEAT_S", "Operation", "SharedStore", "StoreSnapshot"]
 
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
 DEAD_AFTER_S = 30.0
-RETRY_S = 1.0  # between two tries to reach a server
-STALLED_AFTER_S = 5.0  # that a transaction may take before requests are refused
-CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server
-MAX_BATCH = 500  # operations in one transaction
-TOTAL = "total"
-WINDOW = "window "  # how the names of windows' balances begin
-FAILURE = "its PostgreSQL fails; the gateway's log says why"
+MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
 
+NOW = "extract(epoch FROM clock_timestamp())::double precision"
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
 LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
@@ -87,24 +85,101 @@ CHARGE = (
     "RETURNING key, kind, rate_window, held"
 )
 OTHERS = "SELECT id, beat, share FROM replicas WHERE ended IS NULL AND id <> $1"
+# Rows name balances by their places in ``names``. ``spents`` and ``helds`` are those of ``names``: of a balance that is
+# gone NULL, and NULL themselves where this replica has been ended.
+WRITE = f"""
+CREATE OR REPLACE FUNCTION pg_temp.write_ledger(
+    this_replica bigint, names text[], settlements jsonb, reservations jsonb,
+    OUT made bigint[], OUT spents bigint[], OUT helds bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    changed bigint[];
+    item record;
+    place bigint;
+    fits boolean;
+BEGIN
+    PERFORM 1 FROM replicas WHERE id = this_replica AND ended IS NULL FOR SHARE;
+    IF NOT FOUND THEN RETURN; END IF;
+    made := ARRAY[]::bigint[];
+    spents := array_fill(NULL::bigint, ARRAY[cardinality(names)]);
+    helds := spents;
+    WITH done AS (
+        UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens,
+            prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more
+        FROM jsonb_to_recordset(settlements) AS t (id bigint, spent bigint, delivered bigint, tokens bigint,
+            prompt_tokens bigint, estimated bigint, claimed_more bigint)
+        WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id
+    ) SELECT array_agg(done.id) INTO changed FROM done;
+    FOR item IN SELECT b.name, b.spent, b.held FROM balances b WHERE b.name = ANY(names) ORDER BY b.name FOR UPDATE
+    LOOP
+        place := array_position(names, item.name);
+        spents[place] := item.spent;
+        helds[place] := item.held;
+    END LOOP;
+    FOR item IN SELECT * FROM jsonb_to_recordset(settlements) AS t (id bigint, spent bigint, held bigint, places int[])
+        WHERE t.id = ANY(changed)
+    LOOP
+        FOREACH place IN ARRAY item.places LOOP
+            spents[place] := spents[place] + item.spent;
+            helds[place] := helds[place] - item.held;
+        END LOOP;
+    END LOOP;
+    FOR item IN SELECT * FROM jsonb_to_recordset(reservations) AS t (id bigint, held bigint, places int[],
+        limits bigint[])
+    LOOP
+        fits := true;
+        FOR i IN 1 .. cardinality(item.places) LOOP
+            place := item.places[i];
+            fits := fits AND coalesce(spents[place] + helds[place] <= item.limits[i] - item.held, false);
+        END LOOP;
+        IF fits THEN
+            made := made || item.id;
+            FOREACH place IN ARRAY item.places LOOP
+                helds[place] := helds[place] + item.held;
+            END LOOP;
+        END IF;
+    END LOOP;
+    INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica)
+    SELECT t.*, {NOW}, this_replica
+    FROM jsonb_to_recordset(reservations) AS t (id bigint, key text, request text, kind text, unit text, traces bigint,
+        held bigint, tokens bigint, prompt_tokens bigint, rate_window text)
+    WHERE t.id = ANY(made);
+    UPDATE balances b SET spent = t.spent, held = t.held
+    FROM unnest(names, spents, helds) AS t (name, spent, held)
+    WHERE b.name = t.name AND (b.spent, b.held) <> (t.spent, t.held);
+END $$
+"""
+CALL_WRITE = "SELECT * FROM pg_temp.write_ledger($1::bigint, $2::text[], $3::jsonb, $4::jsonb)"
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A reservation to be made, whose future says whether it was, or one to be settled.
+
+    ``is_counted`` says whether the balances of this replica count it as on its way.
+    """
+
+    reservation: Reservation
+    charge: Charge | None = None
+    made: asyncio.Future[bool] | None = None
+    is_counted: bool = True
 
 
 @dataclass(slots=True)
 class StoreSnapshot:
-    """What the store said after a transaction: balances by name, which entries were made, what other replicas took."""
+    """What the store said after a transaction: balances by name, which reservations were made, what others took."""
 
     balances: dict[str, tuple[int, int]] = field(default_factory=dict)
     made: set[int] = field(default_factory=set)
     others: ReplicaTotals | None = None
     clock_offset_s: float | None = None  # the server's clock is so far ahead
-    error: str | None = None
 
 
-class SharedWriter:
-    """The one who talks to the store for a replica: see the module's docstring.
+class SharedStore:
+    """The store as one replica sees it: see the module's docstring. One thread at a time.
 
-    ``keys`` are the store's, never older than a moment. ``share`` says what this replica has taken of the common plan.
-    ``on_end`` is called in the event loop with the operations that a transaction ended, and what it found.
+    ``keys`` are the store's, never older than a moment; ``window`` is the present one: the name of its balance, and
+    when it began.
     """
 
     def __init__(self, url: str, name: str = "") -> None:
@@ -112,61 +187,43 @@ class SharedWriter:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.keys = CachedKeyStore(self.database)
         self.replica = 0
-        self.share: Callable[[], ReplicaTotals] = ReplicaTotals
-        self.on_end: Callable[[Sequence[Operation], StoreSnapshot], None] = lambda operations, snapshot: None
-        self._url = url
-        self._settings = ""
+        self.window: tuple[str, float] | None = None
         self._currency = Currency()
-        self._failure: str | None = None  # as the log has it: with the server's address and user
-        self._logged: set[str] = set()  # failures since the store could last be written
-        self._began: float | None = None  # of the transaction under way
-        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
-        self._waiting: list[Operation] = []  # settlements that have to be tried again
-        self.window: tuple[str, float] | None = None  # the present one: the name of its balance, and when it began
-        self._watched: frozenset[str] = frozenset()  # balances that are read with every look
         self._known: set[str] = set()  # balances that are there
-        self._prepared: object = None  # the connection that has the function
-        self._seen: dict[int, tuple[int, float]] = {}  # of other replicas: their beat, and since when it stands
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._deadline: float | None = None  # until when the end is tried
-
-    @property
-    def failure(self) -> str | None:
-        """Why nothing can be reserved now, as anybody may read it; None where it can."""
-        began = self._began
-        if self._failure is None and began is not None and time.monotonic() - began > STALLED_AFTER_S:
-            return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
-        return None if self._failure is None else FAILURE
+        self._beats: dict[int, tuple[int, float]] = {}  # of other replicas, and since when each stands
 
     @property
     def other_replicas(self) -> int:
         """How many other replicas were there at the last look."""
-        return len(self._seen)
-
-    # -- the event loop's side --------------------------------------------------------------------------------------
+        return len(self._beats)
 
     def register(self, currency: Currency) -> None:
         """Become a replica; refused where another counts in other prices. The first of all adds up the ledger."""
         self._currency = currency
-        prices = {name: value for name, value in asdict(currency).items() if name != "hold"}
-        self._settings = json.dumps({**prices, "rates": []}, sort_keys=True)  # as gateways of before wrote them
         self._prepare()  # a server that does not let us is heard of at the start, not at the first request
+        self._known.clear()  # the balances may have been added up anew
         self._end_dead_rivals()
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
             rows = transaction.execute("SELECT name, settings FROM replicas WHERE ended IS NULL").fetchall()
             for name, settings in rows:
-                if settings != self._settings:
+                if settings != self.settings:
                     raise self._refusal(name, settings)
             if not rows:
-                self._add_up(currency)
+                self._add_up()
             self._open_window(transaction)
             (self.replica,) = transaction.execute(
                 f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
                 "RETURNING id",
-                (self.name, self._settings),
+                (self.name, self.settings),
             ).fetchone()
+
+    @property
+    def settings(self) -> str:
+        """What all replicas of a store have in common: unit and prices."""
+        names = ("unit", "per_trace", "per_token", "per_prompt_token", "per_cached_token")
+        prices = {name: getattr(self._currency, name) for name in names}
+        return json.dumps(prices | {"rates": []}, sort_keys=True)  # as earlier versions write it: an upgrade may roll
 
     def _end_dead_rivals(self) -> None:
         """Charge what gateways that count in other prices had open, if their beat stands still; refused if not."""
@@ -185,12 +242,12 @@ class SharedWriter:
                 if id not in before or beat != before[id][0]:
                     raise self._refusal(name, settings)
         for id, (beat, _, _) in rivals.items():
-            self._charge(id, beat)
+            self.end_replica(id, beat)
 
     def _rivals(self) -> dict[int, tuple[int, str, str]]:
         """The beat, name and settings of replicas that count in other prices."""
         sql = "SELECT id, beat, name, settings FROM replicas WHERE ended IS NULL AND settings <> ?1"
-        return {id: (beat, name, settings) for id, beat, name, settings in self.database.all(sql, self._settings)}
+        return {id: (beat, name, settings) for id, beat, name, settings in self.database.all(sql, self.settings)}
 
     def _refusal(self, name: str, settings: str) -> StateError:
         return StateError(
@@ -198,126 +255,124 @@ class SharedWriter:
             "or at another price. Start all alike, or stop that one first."
         )
 
-    def start(self) -> None:
-        """Begin to write; before that, the database may be read and written directly."""
-        self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
-        self._thread.start()
+    def balance_names(self) -> list[str]:
+        """The names of all balances."""
+        return [name for (name,) in self.database.all("SELECT name FROM balances")]
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell this loop from now on what transactions ended in."""
-        self._loop = loop
-
-    def watch(self, names: Iterable[str]) -> None:
-        """Read these balances with every look at the store."""
-        self._watched = frozenset(names)
-
-    def put(self, operation: Operation) -> None:
-        """Have an operation written with the next transaction."""
-        self._queue.put(operation)
-
-    def finish(self) -> None:
-        """Take no more operations; what is there is written."""
-        if self._deadline is None:
-            self._deadline = time.monotonic() + CLOSE_TIMEOUT_S
-            self._queue.put(None)
-
-    def close(self) -> None:
-        """Wait until all is written, end this replica and release the store; a second call does nothing."""
-        self.finish()
-        if self._thread is not None:
-            self._thread.join(CLOSE_TIMEOUT_S)
-            self._thread = None
-        self.database.close()
-
-    # -- the thread's side ------------------------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        looked = 0.0
-        ending = False
-        while not ending:
-            operations, ending = self._take(looked + BEAT_S - time.monotonic())
-            self._began = time.monotonic()
-            snapshot = StoreSnapshot()
-            try:
-                if operations:
-                    self.commit(operations, snapshot)
-                if time.monotonic() - looked >= BEAT_S:
-                    self._look(snapshot)
-                    looked = time.monotonic()
-                if ending:
-                    self._charge(self.replica, beat=None)
-            except (PostgresError, PetsError) as error:
-                snapshot.error = _words(error)
-            except Exception as error:  # noqa: BLE001 - whoever waits for the thread must hear of it
-                snapshot.error = f"{type(error).__name__}: {_words(error)}"
-                if self._failure is None:
-                    LOGGER.exception("the ledger's thread failed")
-            self._began = None
-            self._end(operations, snapshot)
-            if snapshot.error is not None:
-                if self._deadline is not None and time.monotonic() + RETRY_S > self._deadline:
-                    LOGGER.error("%d settlements are lost: what they held is charged in full", len(self._waiting))
-                    return
-                if ending:
-                    ending = False
-                    self._queue.put(None)
-                time.sleep(RETRY_S)
-                self._reconnect()
-                looked = 0.0
-
-    def _take(self, timeout_s: float) -> tuple[list[Operation], bool]:
-        """All that waits, or what comes first within the timeout; and whether it is the last."""
-        operations, self._waiting = self._waiting, []
-        ending = False
-        with suppress(queue.Empty):
-            wait_s = 0.0 if operations else max(0.0, timeout_s)
-            while len(operations) < MAX_BATCH and not ending:
-                operation = self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
-                wait_s = 0.0
-                if operation is None:
-                    ending = True
-                else:
-                    operations.append(operation)
-        made = {operation.entry.id for operation in operations if operation.settlement is None}
-        # What is made now is settled with the next transaction.
-        self._waiting = [op for op in operations if op.settlement is not None and op.entry.id in made]
-        if self._waiting:
-            operations = [op for op in operations if op.settlement is None or op.entry.id not in made]
-            if ending:
-                self._queue.put(None)
-        return operations, ending and not self._waiting
-
-    def commit(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
-        """One transaction, as the module's docstring has it; by the thread, or before :meth:`start`."""
+    def commit(self, operations: Sequence[Operation]) -> StoreSnapshot:
+        """One transaction, as the module's docstring has it."""
         connection = self.database.connection
-        names = sorted({name for operation in operations for name, _ in operation.entry.limits})
+        names = sorted({name for operation in operations for name, _ in operation.reservation.limits})
         if missing := [name for name in names if name not in self._known]:
             self._make_balances(missing)
-        self._prepare()
-        values = call_values(names, operations)
         with connection.pipeline():
             connection.execute("BEGIN")
             connection.execute("SET LOCAL synchronous_commit TO off")
-            written = connection.execute(CALL_WRITE, (self.replica, *values))
+            written = connection.execute(CALL_WRITE, (self.replica, names, *_rows(names, operations)))
             connection.execute("COMMIT")
             connection.execute(BEAT, (self.replica,))  # waits for the disk, and so for the commit before it
-        made, known, spents, helds = written.fetchone() or (None,) * 4
-        if known is None:  # others have ended this replica
+        made, spents, helds = written.fetchone() or (None,) * 3
+        if spents is None:  # others have ended this replica
             self._rejoin()
-            self.commit(operations, snapshot)
-            return
-        snapshot.made.update(made)
-        snapshot.balances.update(zip(known, zip(spents, helds, strict=True), strict=True))
-        self._known.difference_update(name for name in names if name not in snapshot.balances)
+            return self.commit(operations)
+        moved = zip(names, spents, helds, strict=True)
+        balances = {name: (spent, held) for name, spent, held in moved if spent is not None}
+        self._known.difference_update(name for name in names if name not in balances)
+        return StoreSnapshot(balances, set(made))
+
+    def look(self, names: Collection[str], share: ReplicaTotals) -> StoreSnapshot:
+        """Beat, say what this replica took of the common plan, and see what others did."""
+        connection = self.database.connection
+        with connection.pipeline():
+            beat = connection.execute(
+                f"UPDATE replicas SET beat = beat + 1, share = $2 WHERE id = $1 AND ended IS NULL RETURNING {NOW}",
+                (self.replica, json.dumps(asdict(share))),
+            )
+            balances = connection.execute(
+                "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[])", (list(names),)
+            )
+            others = connection.execute(OTHERS, (self.replica,))
+        row = beat.fetchone()
+        if row is None:
+            self._rejoin()
+            return StoreSnapshot()
+        offset_s = row[0] - time.time()
+        self.keys.refresh(self.database)
+        replicas = others.fetchall()
+        self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
+        return StoreSnapshot(
+            {name: (spent, held) for name, spent, held in balances.fetchall()},
+            others=sum((_share_of(share) for _, _, share in replicas), ReplicaTotals()),
+            clock_offset_s=offset_s,
+        )
+
+    def end_replica(self, replica: int, beat: int | None = None) -> None:
+        """End a replica: what it has open is charged in full. One that has another ``beat`` by now is left alone."""
+        with self.database.transaction() as transaction:
+            mine = "SELECT name FROM replicas WHERE id = $1 AND ended IS NULL AND ($2::bigint IS NULL OR beat = $2) "
+            row = transaction.execute(mine + "FOR UPDATE SKIP LOCKED", (replica, beat)).fetchone()
+            if row is None:
+                return
+            charged = transaction.execute(CHARGE, (replica,)).fetchall()
+            held: Counter[str] = Counter()
+            for key, kind, window, amount in charged:
+                for name in _moved_balances(key, window) if kind != "fallback" else ():
+                    held[name] += amount
+            if held:
+                transaction.execute(LOCK_BALANCES, (sorted(held),))
+                transaction.execute(MOVE_BALANCES, (list(held), list(held.values()), [-n for n in held.values()]))
+            transaction.execute(f"UPDATE replicas SET ended = {NOW} WHERE id = $1", (replica,))
+        if charged:
+            LOGGER.warning(
+                "%d requests of the gateway %s ended with it: they are charged in full.", len(charged), row[0]
+            )
+
+    def reconnect(self) -> None:
+        """Open another connection in place of the one that failed; others may have been cut off as this one was."""
+        self._beats.clear()
+        fresh = PostgresDatabase(self.database.url, create=True)
+        with suppress(PostgresError):
+            self.database.connection.close()
+        self.database.connection = fresh.connection
+        self._known.clear()
+        self._prepare()
+
+    def close(self) -> None:
+        """Close the connection; twice does no harm."""
+        self.database.close()
 
     def _prepare(self) -> None:
-        """Make the function of the connection, where it has none yet."""
-        if self._prepared is not self.database.connection:
-            with self.database.transaction() as transaction:
-                transaction.execute(WRITE)
-            self._prepared = self.database.connection
+        """Make the function of the connection."""
+        with self.database.transaction() as transaction:
+            transaction.execute(WRITE)
 
-    def _make_balances(self, names: Sequence[str]) -> None:
+    def _end_dead_replicas(self, replicas: Sequence[tuple[int, int]]) -> None:
+        """Charge what replicas have open whose beat stands still."""
+        now = time.monotonic()
+        self._beats = {
+            id: self._beats[id] if self._beats.get(id, (None,))[0] == beat else (beat, now) for id, beat in replicas
+        }
+        for id, (beat, since) in list(self._beats.items()):
+            if now - since > DEAD_AFTER_S:
+                self.end_replica(id, beat)
+
+    def _rejoin(self) -> None:
+        """Others took this replica for dead: go on under a new row."""
+        LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
+        self.register(self._currency)
+
+    def _add_up(self) -> None:
+        """Balances from the ledger, in its present unit; what nobody answers for is charged in full."""
+        connection = self.database.connection
+        connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
+        connection.execute("DELETE FROM balances")
+        rows = connection.execute(to_postgres(TOTALS), prices_of(self._currency)).fetchall()
+        spent = {KEY + key: int(cost) for key, cost, _ in rows}
+        spent[TOTAL] = sum(spent.values())
+        for name, amount in spent.items():
+            connection.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, amount))
+
+    def _make_balances(self, names: list[str]) -> None:
         """Begin balances that may not be there; with the present window, those before the last one go.
 
         One replica at a time: what others have dropped is seen, however long this transaction was on its way.
@@ -331,116 +386,8 @@ class SharedWriter:
                 transaction.execute(DROP_WINDOWS, (last.rpartition(" ")[0] + " ", last))
         self._known.update(names)
 
-    def _look(self, snapshot: StoreSnapshot) -> None:
-        """Beat, and see what others did: balances, keys, the common plan, replicas that are dead."""
-        connection = self.database.connection
-        share = json.dumps(asdict(self.share()))
-        with connection.pipeline():
-            beat = connection.execute(
-                f"UPDATE replicas SET beat = beat + 1, share = $2 WHERE id = $1 AND ended IS NULL RETURNING {NOW}",
-                (self.replica, share),
-            )
-            balances = connection.execute(
-                "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[])", (list(self._watched),)
-            )
-            others = connection.execute(OTHERS, (self.replica,))
-        row = beat.fetchone()
-        if row is None:
-            self._rejoin()
-            return
-        snapshot.clock_offset_s = row[0] - time.time()
-        snapshot.balances.update((name, (spent, held)) for name, spent, held in balances.fetchall())
-        self.keys.refresh(self.database)
-        replicas = others.fetchall()
-        snapshot.others = sum((_share_of(share) for _, _, share in replicas), ReplicaTotals())
-        self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
-        if self._failure is not None:
-            LOGGER.warning("%s can be written again", self.database.name)
-            self._failure = None
-            self._logged.clear()
-
-    def _end_dead_replicas(self, replicas: Sequence[tuple[int, int]]) -> None:
-        """Charge what replicas have open whose beat stands still."""
-        now = time.monotonic()
-        self._seen = {
-            id: self._seen[id] if self._seen.get(id, (None,))[0] == beat else (beat, now) for id, beat in replicas
-        }
-        for id, (beat, since) in list(self._seen.items()):
-            if now - since > DEAD_AFTER_S:
-                self._charge(id, beat)
-
-    def _charge(self, replica: int, beat: int | None) -> None:
-        """End a replica: what it has open is charged in full. One that has beaten since is left alone."""
-        with self.database.transaction() as transaction:
-            mine = "SELECT name FROM replicas WHERE id = $1 AND ended IS NULL AND ($2::bigint IS NULL OR beat = $2) "
-            row = transaction.execute(mine + "FOR UPDATE SKIP LOCKED", (replica, beat)).fetchone()
-            if row is None:
-                return
-            charged = transaction.execute(CHARGE, (replica,)).fetchall()
-            held: Counter[str] = Counter()
-            for key, kind, window, amount in charged:
-                for name in balance_names(key, window) if kind != "fallback" else ():
-                    held[name] += amount
-            if held:
-                transaction.execute(LOCK_BALANCES, (sorted(held),))
-                transaction.execute(MOVE_BALANCES, (list(held), list(held.values()), [-n for n in held.values()]))
-            transaction.execute(f"UPDATE replicas SET ended = {NOW} WHERE id = $1", (replica,))
-        if charged:
-            LOGGER.warning(
-                "%d requests of the gateway %s ended with it: they are charged in full.", len(charged), row[0]
-            )
-
-    def _rejoin(self) -> None:
-        """Others took this replica for dead: go on under a new row."""
-        LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
-        self._known.clear()  # the balances may have been added up anew
-        self.register(self._currency)
-
-    def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot) -> None:
-        """Hand the outcome to the event loop; keep what has to be tried again."""
-        if snapshot.error is not None:
-            self._fail(snapshot.error)
-            snapshot.error = FAILURE
-            self._seen.clear()  # others may have been cut off as this one was
-            again = [op if op.settlement is not None else Operation(op.entry, VOID) for op in operations]
-            self._waiting = again + self._waiting
-            operations = [operation for operation in operations if operation.settlement is None]
-        if self._loop is not None:
-            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                self._loop.call_soon_threadsafe(self.on_end, operations, snapshot)
-
-    def _fail(self, reason: str) -> None:
-        """Refuse requests, and log each reason once until the store can be written again."""
-        if reason not in self._logged:
-            LOGGER.error("%s; requests are refused until it can be written", reason)
-            self._logged.add(reason)
-        self._failure = reason
-
-    def _reconnect(self) -> None:
-        """Another connection in place of the one that failed."""
-        try:
-            fresh = PostgresDatabase(self._url, create=True)
-        except (PostgresError, PetsError) as error:
-            self._fail(_words(error))
-            return
-        with suppress(PostgresError):
-            self.database.connection.close()
-        self.database.connection = fresh.connection
-        self._known.clear()
-
-    def _add_up(self, currency: Currency) -> None:
-        """Balances from the ledger, in its present unit; what nobody answers for is charged in full."""
-        connection = self.database.connection
-        connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
-        connection.execute("DELETE FROM balances")
-        rows = connection.execute(to_postgres(TOTALS), prices_of(currency)).fetchall()
-        spent = {f"key {key}": int(cost) for key, cost, *_ in rows}
-        spent[TOTAL] = sum(spent.values())
-        for name, amount in spent.items():
-            connection.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, amount))
-
     def open_window(self) -> None:
-        """Make the balance of the present window from the ledger, where nobody has; before :meth:`start`."""
+        """Make the balance of the present window from the ledger, where nobody has."""
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
             self._open_window(transaction)
@@ -455,10 +402,29 @@ class SharedWriter:
             transaction.execute(sql, (name, int(spent)))
 
 
-def balance_names(key: str, window: str | None) -> tuple[str, ...]:
+def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, str]:
+    """Settlements and reservations as :data:`WRITE` takes them."""
+    places = {name: place for place, name in enumerate(names, 1)}
+    settlements: dict[int, dict[str, object]] = {}  # one each: a client that has gone takes back what broke off, too
+    reservations = []
+    for operation in operations:
+        row = operation.reservation
+        moved = {"id": row.id, "held": row.held, "places": [places[name] for name, _ in row.limits]}
+        if operation.charge is not None:
+            settlements.setdefault(row.id, operation.charge._asdict() | moved)
+        elif row.held <= MAX_BALANCE:
+            limits = [MAX_BALANCE if limit is None else min(limit, MAX_BALANCE) for _, limit in row.limits]
+            window = next((name for name, _ in row.limits if name.startswith(WINDOW)), None)
+            about = {name: getattr(row, name) for name in ("key", "request", "kind", "unit", "traces")}
+            used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window}
+            reservations.append(moved | about | used | {"limits": limits})
+    return json.dumps(list(settlements.values())), json.dumps(reservations)
+
+
+def _moved_balances(key: str, window: str | None) -> tuple[str, ...]:
     """The balances that an entry moves.
 
-    >>> balance_names("alice", "window 3600 4")
+    >>> _moved_balances("alice", "window 3600 4")
     ('key alice', 'total', 'window 3600 4')
     """
     return (f"key {key}", TOTAL) if window is None else (f"key {key}", TOTAL, window)
@@ -482,7 +448,3 @@ def _share_of(text: str) -> ReplicaTotals:
     """
     known = {field.name for field in fields(ReplicaTotals)}
     return ReplicaTotals(**{name: amount for name, amount in json.loads(text).items() if name in known})
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())

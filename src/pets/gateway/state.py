@@ -19,7 +19,7 @@ __all__ = ["GatewayState"]
 
 
 class GatewayState:
-    """The parts of one gateway, how many requests are open, and whether it is ``stopping``."""
+    """The parts of one gateway, and whether it is ``stopping``."""
 
     def __init__(
         self,
@@ -40,19 +40,12 @@ class GatewayState:
         self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
         self.questions = Places(settings.queue, lambda: keys.several)
         """Voted requests that are open."""
-        self.open_requests = 0
         self.stopping = False
 
-    @contextmanager
-    def open_request(self) -> Iterator[None]:
-        """Count a request while it is open; a stopping gateway refuses it with 503."""
+    def check_running(self) -> None:
+        """Refuse a request with 503 where the gateway is stopping."""
         if self.stopping:
             raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
-        self.open_requests += 1
-        try:
-            yield
-        finally:
-            self.open_requests -= 1
 
     @contextmanager
     def place(self, places: Places, key: ApiKey, number: int = 1, what: str = "requests") -> Iterator[None]:

@@ -75,4 +75,7 @@ def quantile(bounds: Sequence[float], cumulative: Sequence[float], share: float)
     """
     if not (total := cumulative[-1]):
         return None
-    return round(float(np.interp(share * total, (0, *cumulative), (0, *bounds, bounds[-1]))), 4)
+    rank, uppers = share * total, (*bounds, bounds[-1])
+    place = next(place for place, count in enumerate(cumulative) if count >= rank)
+    lower, below = (uppers[place - 1], cumulative[place - 1]) if place else (0.0, 0.0)
+    return round(lower + (uppers[place] - lower) * (rank - below) / (cumulative[place] - below), 4)

@@ -12,36 +12,58 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Currency
 from pets.errors import StateError
-from pets.gateway import shared_store
+from pets.gateway import postgres_backend, shared_store
 from pets.gateway.auth import ApiKey, KeyStore
-from pets.gateway.ledger import SpendRateLimit
-from pets.gateway.shared_ledger import SharedLedger, SharedWriter
+from pets.gateway.ledger import GatewayLedger
+from pets.gateway.ledger_backend import Charge, SpendRateLimit
+from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.shared_store import SharedStore, StoreSnapshot
 from pets.openai.errors import ApiError
 from pets.policies.price import Price
 from pets.store import postgres
 from pets.store.store import open_database
 from pets.types import Question
 
-from ..waiting import PATIENCE_S, until
+from ..waiting import PATIENCE_S, until, wait_until
+from .conftest import reserve
 
 ALICE, BOB = ApiKey("alice", budget=10), ApiKey("bob")
+
+
+class Replica(GatewayLedger):
+    """The ledger of one gateway, with the store that it shares with others."""
+
+    def __init__(self, url, name, allocator=None, clock=time.time, **options):
+        self.store = SharedStore(url, name)
+        self.backend = PostgresBackend(self.store, allocator, clock)
+        try:
+            super().__init__(self.backend, **options)
+        except StateError:
+            self.backend.close()
+            raise
+
+    def kill(self):
+        """As kill -9 would: it writes nothing any more, and its row stays as it is."""
+        self.store.end_replica = lambda replica, beat=None: None
+        self.backend.close()
+
+    def cut_off(self, rows):
+        """End its connection in the server."""
+        rows("SELECT pg_terminate_backend(?1::int, 10000)", self.store.database.connection.info.backend_pid)
 
 
 @pytest.fixture
 def replica(postgres_url):
     """``replica(**options)`` is the ledger of one more gateway on the same store; all end with the test."""
-    writers = []
+    replicas = []
 
     def start(**options):
-        writer = SharedWriter(postgres_url, f"replica {len(writers)}")
-        writers.append(writer)
-        ledger = SharedLedger(writer, **options)
-        writer.start()
-        return ledger
+        replicas.append(Replica(postgres_url, f"replica {len(replicas)}", **options))
+        return replicas[-1]
 
     yield start
-    for writer in writers:
-        writer.close()
+    for ledger in replicas:
+        ledger.backend.close()
 
 
 @pytest.fixture
@@ -52,11 +74,9 @@ def rows(postgres_url):
     database.close()
 
 
-def kill(ledger):
-    """As kill -9 would: it writes nothing any more, and its row stays as it is."""
-    writer = ledger._shared_writer
-    writer._charge = lambda replica, beat: None
-    writer.close()
+async def settled(rows, still_open=0):
+    """Wait until the store has settled all but so many."""
+    await until(lambda: rows("SELECT count(*) FROM ledger WHERE spent IS NULL") == [(still_open,)])
 
 
 def check_sums(rows):
@@ -75,9 +95,9 @@ def test_a_budget_holds_under_parallel_requests_of_all_replicas(replica, rows):
     replicas = [replica(total=60) for _ in range(3)]
 
     async def ask(ledger, key):
-        reservation = await ledger.reserve(key, 2, 1, "r")
+        reservation = await reserve(ledger, key, 2)
         if reservation is not None:
-            ledger.settle(reservation, 1, delivered=1)
+            ledger.settle(reservation, Charge(1, 1))
         return reservation
 
     async def work():
@@ -98,9 +118,9 @@ def test_what_one_spends_the_others_see(replica):
 
     async def work():
         await second.begin()
-        reservation = await first.reserve(ALICE, 4, 1, "r")
+        reservation = await reserve(first, ALICE, 4)
         await until(lambda: second.total.held == 4 and second.left(ALICE) == 6)
-        first.settle(reservation, 3, delivered=3)
+        first.settle(reservation, Charge(3, 3))
         await until(lambda: (second.total.spent, second.total.held) == (3, 0))
         assert second.left(BOB) == 17 == first.left(BOB)
 
@@ -111,8 +131,8 @@ def test_a_window_is_one_for_all(replica):
     first, second = (replica(rate_limit=SpendRateLimit(5, 1e9)) for _ in range(2))
 
     async def work():
-        assert await first.reserve(BOB, 4, 1, "r") is not None
-        assert await second.reserve(BOB, 2, 1, "r") is None
+        assert await reserve(first, BOB, 4) is not None
+        assert await reserve(second, BOB, 2) is None
         assert "this window's" in second.refusal(BOB).message
 
     asyncio.run(work())
@@ -121,18 +141,16 @@ def test_a_window_is_one_for_all(replica):
 
 
 def test_replicas_have_one_price(replica):
-    ledgers = [replica() for _ in range(2)]
-    allocators = [Allocator(Price(), Budget.per_window(10, 160, cap=64)) for _ in ledgers]
+    allocators = [Allocator(Price(), Budget.per_window(10, 160, cap=64)) for _ in range(2)]
 
     async def work():
-        for ledger, allocator in zip(ledgers, allocators, strict=True):
-            ledger.steer(allocator)
-            await ledger.begin()
-            allocator.add(Question(f"q{id(ledger)}", options=4))
+        for number, allocator in enumerate(allocators):
+            await replica(allocator=allocator).begin()
+            allocator.add(Question(f"q{number}", options=4))
         allocators[0].ask(4)
 
         def means():
-            views = [allocator.view(f"q{id(ledger)}") for ledger, allocator in zip(ledgers, allocators, strict=True)]
+            views = [allocator.view(f"q{number}") for number, allocator in enumerate(allocators)]
             return {(view.budget_left, view.questions_left) for view in views}
 
         await until(lambda: len(means()) == 1 and allocators[1].budget.reserved == 4)
@@ -145,15 +163,15 @@ def test_only_what_the_dead_one_had_open_is_charged(replica, rows, monkeypatch):
 
     async def work():
         await alive.begin()
-        await dead.reserve(ALICE, 4, 1, "lost")
-        kept = await alive.reserve(BOB, 3, 1, "kept")
-        await asyncio.to_thread(kill, dead)
+        await reserve(dead, ALICE, 4, "lost")
+        kept = await reserve(alive, BOB, 3, "kept")
+        await asyncio.to_thread(dead.kill)
         another = replica(total=100)  # its start charges nothing
         assert (another.total.spent, another.total.held) == (0, 7)
         monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
         await until(lambda: (alive.total.spent, alive.total.held) == (4, 3))
-        alive.settle(kept, 2, delivered=2)
-        await until(lambda: not alive._operations)
+        alive.settle(kept, Charge(2, 2))
+        await settled(rows)
 
     asyncio.run(work())
     assert sorted(rows("SELECT request, spent, delivered FROM ledger")) == [("kept", 2, 2), ("lost", 4, 0)]
@@ -163,24 +181,24 @@ def test_only_what_the_dead_one_had_open_is_charged(replica, rows, monkeypatch):
 
 def take_for_dead(url, replica):
     """Charge what a replica has open; one that holds its row at this moment is tried again."""
-    with contextlib.closing(SharedWriter(url)) as other:  # whose connection no thread uses
+    with contextlib.closing(SharedStore(url)) as other:
         while other.database.one("SELECT 1 FROM replicas WHERE id = ?1 AND ended IS NULL", replica):
-            other._charge(replica, beat=None)
+            other.end_replica(replica)
 
 
 def test_one_that_was_taken_for_dead_goes_on_and_what_was_charged_stays_charged(replica, rows, postgres_url):
     silent, _ = replica(total=100), replica(total=100)
 
     async def work():
-        reservation = await silent.reserve(ALICE, 4, 1, "charged")
-        before = silent._shared_writer.replica
+        reservation = await reserve(silent, ALICE, 4, "charged")
+        before = silent.store.replica
         await asyncio.to_thread(take_for_dead, postgres_url, before)
-        again = await silent.reserve(ALICE, 3, 1, "later")
-        assert silent._shared_writer.replica != before
-        silent.settle(reservation, 1, delivered=1)
-        silent.settle(again, 2, delivered=2)
-        await until(lambda: not silent._operations)
-        assert (silent.total.spent, silent.total.held) == (6, 0)
+        again = await reserve(silent, ALICE, 3, "later")
+        assert silent.store.replica != before
+        silent.settle(reservation, Charge(1, 1))
+        silent.settle(again, Charge(2, 2))
+        await settled(rows)
+        await until(lambda: (silent.total.spent, silent.total.held) == (6, 0))
 
     asyncio.run(work())
     assert sorted(rows("SELECT request, spent FROM ledger")) == [("charged", 4), ("later", 2)]
@@ -193,56 +211,58 @@ def test_one_that_joins_again_after_the_ledger_was_added_up_goes_on_in_its_windo
     replica, rows, postgres_url, other_lives, reconnects
 ):
     silent = replica(total=100, rate_limit=SpendRateLimit(50, 1e9))
-    writer = silent._shared_writer
+    store = silent.store
 
     def end_and_add_up():
-        take_for_dead(postgres_url, writer.replica)
+        take_for_dead(postgres_url, store.replica)
         if other_lives:
             replica(total=100)  # it adds up the ledger, and knows of no window
         if reconnects:
-            writer._known.clear()
+            store.reconnect()
 
     async def work():
-        reservation = await silent.reserve(BOB, 30, 1, "before")
-        silent.settle(reservation, 30, delivered=30)
-        await until(lambda: not silent._operations)
-        look, paused, resumed = writer._look, threading.Event(), threading.Event()
+        reservation = await reserve(silent, BOB, 30, "before")
+        silent.settle(reservation, Charge(30, 30))
+        await settled(rows)
+        look, paused, resumed = store.look, threading.Event(), threading.Event()
 
-        def pause(snapshot):
+        def pause(names, share):
             paused.set()
             assert resumed.wait(PATIENCE_S)
-            writer._look = look
+            store.look = look
+            return StoreSnapshot()
 
-        writer._look = pause  # so that the reservation, not the look, learns of the end
+        store.look = pause  # so that the reservation, not the look, learns of the end
         assert await asyncio.to_thread(paused.wait, PATIENCE_S)
         await asyncio.to_thread(end_and_add_up)
-        asks = asyncio.create_task(silent.reserve(BOB, 5, 1, "after"))
+        asks = asyncio.create_task(reserve(silent, BOB, 5, "after"))
         await asyncio.sleep(0)
         resumed.set()
         assert await asyncio.wait_for(asks, PATIENCE_S) is not None
-        assert (silent._window.spent, silent._window.held) == (30, 5)
-        assert await silent.reserve(BOB, 16, 1, "too much") is None
+        window, _, _ = silent.window()
+        assert (window.spent, window.held) == (30, 5)
+        assert await reserve(silent, BOB, 16, "too much") is None
 
     asyncio.run(work())
     check_sums(rows)
 
 
 def test_a_fault_of_the_program_is_a_503_and_logged_and_nothing_hangs(replica, rows, monkeypatch, caplog):
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
 
-    def fails(names, operations):
+    def fails(operations):
         monkeypatch.undo()
         raise KeyError("key bob")
 
-    monkeypatch.setattr(shared_store, "call_values", fails)
+    monkeypatch.setattr(ledger.store, "commit", fails)
 
     async def work():
         with caplog.at_level(logging.ERROR), pytest.raises(ApiError, match="PostgreSQL fails") as error:
-            await asyncio.wait_for(ledger.reserve(BOB, 5, 1, "r"), PATIENCE_S)
+            await asyncio.wait_for(reserve(ledger, BOB, 5), PATIENCE_S)
         assert error.value.status == 503
         await until(lambda: ledger.failure is None)
-        assert await ledger.reserve(BOB, 5, 1, "r") is not None
+        assert await reserve(ledger, BOB, 5) is not None
 
     asyncio.run(work())
     assert any(record.exc_info for record in caplog.records)
@@ -251,24 +271,25 @@ def test_a_fault_of_the_program_is_a_503_and_logged_and_nothing_hangs(replica, r
 
 def test_old_windows_go_when_another_opens(replica, rows):
     hours = [0.0]
-    ledger = replica(rate_limit=SpendRateLimit(9, 3600), clock=lambda: time.time() + hours[0] * 3600)
-    start = ledger._window_number
+    limit = SpendRateLimit(9, 3600)
+    ledger = replica(rate_limit=limit, clock=lambda: time.time() + hours[0] * 3600)
+    start = int(limit.window(ledger.backend.now())[0].split()[2])
 
     def windows():
         names = [name for (name,) in rows("SELECT name FROM balances WHERE name LIKE 'window%'")]
         return sorted(int(name.split()[2]) - start for name in names)
 
     async def work():
-        held = await ledger.reserve(ApiKey("window 3600 1"), 1, 1, "held")
+        held = await reserve(ledger, ApiKey("window 3600 1"), 1, "held")
         for hours[0] in range(1, 5):
-            reservation = await ledger.reserve(BOB, 1, 1, "r")
-            ledger.settle(reservation, 1, delivered=1)
-            await until(lambda: not ledger._operations)
+            reservation = await reserve(ledger, BOB, 1)
+            ledger.settle(reservation, Charge(1, 1))
+            await settled(rows, still_open=1)
         assert windows() == [0, 3, 4]  # the first is in use
-        ledger.settle(held, 1, delivered=1)
+        ledger.settle(held, Charge(1, 1))
         hours[0] = 5
-        await until(lambda: not ledger._operations)
-        assert await ledger.reserve(BOB, 1, 1, "r") is not None
+        await settled(rows)
+        assert await reserve(ledger, BOB, 1) is not None
         assert windows() == [4, 5]
 
     asyncio.run(work())
@@ -277,18 +298,17 @@ def test_old_windows_go_when_another_opens(replica, rows):
 @contextlib.contextmanager
 def stalled_before_the_server(ledger, url):
     """No transaction of the ledger reaches its server."""
-    writer, resumed = ledger._shared_writer, threading.Event()
-    commit = writer.commit
+    commit, resumed = ledger.store.commit, threading.Event()
 
-    def wait(operations, snapshot):
+    def wait(operations):
         assert resumed.wait(PATIENCE_S)
-        commit(operations, snapshot)
+        return commit(operations)
 
-    writer.commit = wait
+    ledger.store.commit = wait
     try:
         yield
     finally:
-        writer.commit = commit
+        ledger.store.commit = commit
         resumed.set()
 
 
@@ -296,7 +316,7 @@ def stalled_before_the_server(ledger, url):
 def stalled_in_the_server(ledger, url):
     """Every transaction of the ledger waits for its first lock."""
     with contextlib.closing(open_database(url, create=True)) as database, database.transaction() as transaction:
-        transaction.execute("SELECT 1 FROM replicas WHERE id = ? FOR UPDATE", (ledger._shared_writer.replica,))
+        transaction.execute("SELECT 1 FROM replicas WHERE id = ? FOR UPDATE", (ledger.store.replica,))
         yield
 
 
@@ -313,9 +333,9 @@ def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
     slow, quick = replica(**limits), replica(**limits)
 
     async def spend(ledger, amount):
-        if (reservation := await ledger.reserve(BOB, amount, 1, "r")) is not None:
-            ledger.settle(reservation, amount, delivered=amount)
-        await until(lambda: not ledger._operations)
+        if (reservation := await reserve(ledger, BOB, amount)) is not None:
+            ledger.settle(reservation, Charge(amount, amount))
+            await settled(rows)
         return 0 if reservation is None else amount
 
     async def work():
@@ -340,20 +360,20 @@ def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
 
 
 def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatch):
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
 
     async def work():
-        held = await ledger.reserve(BOB, 4, 1, "held")
-        rows("SELECT pg_terminate_backend(?1::int, 10000)", ledger._shared_writer.database.connection.info.backend_pid)
+        held = await reserve(ledger, BOB, 4, "held")
+        ledger.cut_off(rows)
         with pytest.raises(ApiError, match="nothing was spent") as error:
-            await ledger.reserve(BOB, 5, 1, "refused")
+            await reserve(ledger, BOB, 5, "refused")
         assert (error.value.status, error.value.code) == (503, "ledger_unavailable")
-        ledger.settle(held, 3, delivered=3)  # waits for the server
+        ledger.settle(held, Charge(3, 3))  # waits for the server
         assert (ledger.total.spent, ledger.total.held) == (3, 0)
         await until(lambda: ledger.failure is None)
-        again = await ledger.reserve(BOB, 6, 1, "again")
-        ledger.settle(again, 6, delivered=6)
+        again = await reserve(ledger, BOB, 6, "again")
+        ledger.settle(again, Charge(6, 6))
         await ledger.release()
 
     asyncio.run(work())
@@ -366,21 +386,21 @@ def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatc
 
 def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, rows, monkeypatch):
     """The reservation was made and nobody was told so: it costs nothing, for it was never sent."""
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
-    writer = ledger._shared_writer
-    commit = writer.commit
+    store = ledger.store
+    commit = store.commit
 
-    def breaks_off(operations, snapshot):
-        commit(operations, snapshot)
-        writer.commit = commit
-        writer.database.connection.close()
+    def breaks_off(operations):
+        commit(operations)
+        store.commit = commit
+        store.database.connection.close()
         raise StateError("broken off")
 
     async def work():
-        writer.commit = breaks_off
+        store.commit = breaks_off
         with pytest.raises(ApiError, match="PostgreSQL fails"):
-            await ledger.reserve(BOB, 5, 1, "unknown")
+            await reserve(ledger, BOB, 5, "unknown")
         await until(lambda: ledger.failure is None)
         await ledger.release()
 
@@ -390,30 +410,30 @@ def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, r
 
 
 def test_a_reservation_that_broke_off_and_whose_client_has_gone_is_taken_back_once(replica, rows, monkeypatch):
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
-    writer = ledger._shared_writer
-    commit = writer.commit
+    store = ledger.store
+    commit = store.commit
     committed, cancelled = threading.Event(), threading.Event()
 
-    def breaks_off(operations, snapshot):
-        commit(operations, snapshot)
-        writer.commit = commit
+    def breaks_off(operations):
+        commit(operations)
+        store.commit = commit
         committed.set()
         assert cancelled.wait(PATIENCE_S)
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     async def work():
-        await ledger.reserve(BOB, 5, 1, "other")
-        writer.commit = breaks_off
-        asks = asyncio.create_task(ledger.reserve(BOB, 20, 1, "gone"))
+        await reserve(ledger, BOB, 5, "other")
+        store.commit = breaks_off
+        asks = asyncio.create_task(reserve(ledger, BOB, 20, "gone"))
         assert await asyncio.to_thread(committed.wait, PATIENCE_S)
         asks.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asks
         cancelled.set()
-        await until(lambda: not ledger._operations and ledger.failure is None)
-        assert (ledger.total.spent, ledger.total.held) == (0, 5)
+        await settled(rows, still_open=1)
+        await until(lambda: ledger.failure is None and (ledger.total.spent, ledger.total.held) == (0, 5))
 
     asyncio.run(work())
     check_sums(rows)
@@ -425,25 +445,25 @@ def test_a_process_that_freezes_within_a_transaction_does_not_stop_the_others(re
     monkeypatch.setattr(postgres, "IDLE_TRANSACTION_TIMEOUT_S", 0.5)  # of the frozen one alone
 
     async def work():
-        await alive.reserve(BOB, 4, 1, "before")
+        await reserve(alive, BOB, 4, "before")
         with contextlib.closing(open_database(postgres_url, create=False)) as frozen:
             frozen.connection.execute("BEGIN")
             frozen.all("SELECT name FROM balances ORDER BY name FOR UPDATE")
-            assert await asyncio.wait_for(alive.reserve(BOB, 3, 1, "r"), PATIENCE_S / 4) is not None
+            assert await asyncio.wait_for(reserve(alive, BOB, 3), PATIENCE_S / 4) is not None
 
     asyncio.run(work())
     check_sums(rows)
 
 
 def test_a_connection_that_is_lost_at_the_end_loses_no_settlement(replica, rows, monkeypatch):
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
 
     async def work():
-        reservation = await ledger.reserve(BOB, 20, 1, "r")
-        ledger._shared_writer._look = lambda snapshot: None  # so that the end is the first to learn of it
-        rows("SELECT pg_terminate_backend(?1::int, 10000)", ledger._shared_writer.database.connection.info.backend_pid)
-        ledger.settle(reservation, 1, delivered=1)
+        reservation = await reserve(ledger, BOB, 20)
+        ledger.store.look = lambda names, share: StoreSnapshot()  # so that the end is the first to learn of it
+        ledger.cut_off(rows)
+        ledger.settle(reservation, Charge(1, 1))
         await ledger.release()
 
     asyncio.run(work())
@@ -453,52 +473,49 @@ def test_a_connection_that_is_lost_at_the_end_loses_no_settlement(replica, rows,
 
 
 def test_the_end_waits_for_a_server_only_so_long(replica, rows, monkeypatch, caplog):
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
-    monkeypatch.setattr(shared_store, "CLOSE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "CLOSE_TIMEOUT_S", 0.5)
     ledger = replica(total=100)
-    writer = ledger._shared_writer
-    thread = writer._thread
+    database = ledger.store.database
 
     async def work():
-        reservation = await ledger.reserve(BOB, 20, 1, "r")
-        writer._url = "postgresql://127.0.0.1:1/none"
-        writer.database.connection.close()
-        ledger.settle(reservation, 1, delivered=1)
+        reservation = await reserve(ledger, BOB, 20)
+        database.url = "postgresql://127.0.0.1:1/none"
+        database.connection.close()
+        ledger.settle(reservation, Charge(1, 1))
         await ledger.release()
 
     asyncio.run(work())
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    wait_until(lambda: not any(thread.name == "pets-ledger" for thread in threading.enumerate()))
     assert "1 settlements are lost" in caplog.text
 
 
-def test_requests_that_are_refused_while_the_server_is_away_leave_nothing_behind(replica, monkeypatch):
+def test_requests_that_are_refused_while_the_server_is_away_leave_nothing_behind(replica, rows, monkeypatch):
     ledger = replica(total=100)
-    monkeypatch.setattr(SharedWriter, "failure", "away")
+    monkeypatch.setattr(PostgresBackend, "failure", "away")
 
     async def work():
         for _ in range(3):
             with pytest.raises(ApiError, match="away"):
-                await ledger.reserve(BOB, 4, 1, "r")
+                await reserve(ledger, BOB, 4)
 
     asyncio.run(work())
-    assert (ledger._entries, ledger._operations) == ({}, {})
-    assert (ledger.total.held, ledger.total.moving_held) == (0, 0)
+    assert (ledger.total.spent, ledger.total.held) == (0, 0) and rows("SELECT id FROM ledger") == []
 
 
-def test_a_server_that_does_not_answer_is_a_failure(replica, rows, monkeypatch):
+def test_a_server_that_does_not_answer_is_a_failure(replica, postgres_url, monkeypatch):
     ledger = replica(total=100)
-    monkeypatch.setattr(shared_store, "STALLED_AFTER_S", 0.0)
+    monkeypatch.setattr(postgres_backend, "STALLED_AFTER_S", 0.0)
 
     async def work():
-        with contextlib.closing(open_database(ledger._shared_writer._url, create=False)) as other:
+        with contextlib.closing(open_database(postgres_url, create=False)) as other:
             await ledger.begin()
             with other.transaction() as transaction:
                 transaction.execute("LOCK TABLE replicas")
                 await until(lambda: ledger.failure is not None)
                 assert "has not answered" in ledger.failure
                 with pytest.raises(ApiError, match="has not answered"):
-                    await ledger.reserve(BOB, 1, 1, "r")
+                    await reserve(ledger, BOB, 1)
                 monkeypatch.undo()
         await until(lambda: ledger.failure is None)
 
@@ -511,8 +528,8 @@ def test_replicas_count_in_one_unit(replica):
         replica(currency=Currency.tokens(10))
 
     async def work():
-        reservation = await first.reserve(BOB, 4, 1, "r", max_tokens=10, prompt_tokens=5)
-        first.settle(reservation, 2, delivered=2, tokens=14, prompt_tokens=6)
+        reservation = await reserve(first, BOB, 4, "r", max_tokens=10, prompt_tokens=5)
+        first.settle(reservation, Charge(2, 2, 14, 6))
         await first.release()
 
     asyncio.run(work())
@@ -523,8 +540,8 @@ def test_a_gateway_that_was_killed_does_not_keep_the_next_from_another_unit(repl
     killed = replica(total=100)
 
     async def work():
-        await killed.reserve(BOB, 4, 1, "lost", max_tokens=10, prompt_tokens=5)
-        await asyncio.to_thread(kill, killed)
+        await reserve(killed, BOB, 4, "lost", max_tokens=10, prompt_tokens=5)
+        await asyncio.to_thread(killed.kill)
 
     asyncio.run(work())
     monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
@@ -534,8 +551,7 @@ def test_a_gateway_that_was_killed_does_not_keep_the_next_from_another_unit(repl
 
 
 def test_keys_of_the_store_are_seen_soon(replica, postgres_url):
-    ledger = replica()
-    keys = ledger._shared_writer.keys
+    keys = replica().backend.keys
 
     async def work():
         assert not keys.required and keys.find(None) is not None
@@ -551,24 +567,24 @@ def test_keys_of_the_store_are_seen_soon(replica, postgres_url):
 
 def test_a_server_that_is_away_is_named_in_the_log_and_nowhere_else(replica, rows, monkeypatch, caplog):
     """/readyz shows the failure to whoever asks."""
-    monkeypatch.setattr(shared_store, "RETRY_S", 0.05)
+    monkeypatch.setattr(postgres_backend, "RETRY_S", 0.05)
     ledger = replica(total=100)
-    writer = ledger._shared_writer
-    url, reconnect, tries = writer._url, writer._reconnect, []
-    monkeypatch.setattr(writer, "_reconnect", lambda: tries.append(reconnect()))
+    database, reconnect, tries = ledger.store.database, ledger.store.reconnect, []
+    monkeypatch.setattr(ledger.store, "reconnect", lambda: (tries.append(1), reconnect()))
+    url = database.url
 
     async def work():
-        writer._url = "postgresql://operator:hunter2@127.0.0.1:1/secret_name"
-        writer.database.connection.close()
+        database.url = "postgresql://operator:hunter2@127.0.0.1:1/secret_name"
+        database.connection.close()
         await until(lambda: len(tries) > 5)
         reasons = [record.message for record in caplog.records if record.name == "pets.gateway"]
         assert "secret_name" in caplog.text and len(reasons) == len(set(reasons))  # however often it is tried
         with pytest.raises(ApiError) as error:
-            await ledger.reserve(BOB, 1, 1, "r")
+            await reserve(ledger, BOB, 1)
         for text in (str(error.value), ledger.failure):
             assert "PostgreSQL fails" in text
             assert not any(word in text for word in ("operator", "hunter2", "127.0.0.1", "secret_name"))
-        writer._url = url
+        database.url = url
         await until(lambda: ledger.failure is None)
 
     asyncio.run(work())
@@ -577,14 +593,12 @@ def test_a_server_that_is_away_is_named_in_the_log_and_nowhere_else(replica, row
 
 def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
     """While an upgrade rolls, versions are mixed."""
-    ledger = replica(total=100)
-    allocator = Allocator(Price(), Budget.per_window(10, 160))
-    ledger.steer(allocator)
-    seen = []
+    allocator, seen = Allocator(Price(), Budget.per_window(10, 160)), []
     allocator.sync_replicas = seen.append
+    ledger = replica(total=100, allocator=allocator)
     rows(
         "INSERT INTO replicas (name, started, beat, settings, share) VALUES ('newer', 0, 0, ?1, ?2) RETURNING id",
-        ledger._shared_writer._settings,
+        ledger.store.settings,
         '{"arrived": 7, "invented": {"later": true}}',
     )
 

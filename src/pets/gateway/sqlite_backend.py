@@ -1,0 +1,106 @@
+"""``SQLiteBackend``: the ledger of one gateway, in a file or in memory. Its balances are the ledger's sums."""
+
+import math
+import time
+from collections.abc import Callable
+from os import PathLike
+
+from pets.core.budget import Currency, amount_words
+from pets.errors import StateError
+from pets.gateway.auth import KeyStore
+from pets.gateway.ledger_backend import (
+    KEY,
+    SPENT_SINCE,
+    TOTAL,
+    TOTALS,
+    Charge,
+    LedgerBackend,
+    Reservation,
+    SpendRateLimit,
+    prices_of,
+)
+from pets.gateway.ledger_store import LedgerWriter
+from pets.gateway.telemetry import LOGGER
+from pets.store.database import Durability
+
+__all__ = ["SQLiteBackend"]
+
+INSERT = (
+    "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+UPDATE = (
+    "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, claimed_more = ? "
+    "WHERE id = ?"
+)
+CHARGE_OPEN = "UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL"
+
+
+class SQLiteBackend(LedgerBackend):
+    """A store of one gateway at a time; what it had open when it died is charged in full by the next one."""
+
+    def __init__(
+        self,
+        path: str | PathLike[str] = ":memory:",
+        durability: Durability = "process",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.writer = LedgerWriter(path, durability)
+        super().__init__(KeyStore(self.writer.reader), clock)
+
+    @property
+    def failure(self) -> str | None:
+        """As :attr:`LedgerBackend.failure`."""
+        return self.writer.failure
+
+    def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> int:
+        """As :meth:`LedgerBackend.open`."""
+        database = self.writer.database
+        with database.transaction() as transaction:
+            transaction.execute(CHARGE_OPEN)
+        total, converted = self.balance(TOTAL), 0
+        for key, spent, foreign in database.all(TOTALS, *prices_of(currency)):
+            self.balance(KEY + key).spent = int(spent)
+            total.spent += int(spent)
+            converted += foreign
+        if converted:
+            words = amount_words(total.spent, currency.unit)
+            LOGGER.warning("%d ledger entries are in another unit: with them, %s are spent.", converted, words)
+        last_id, last_at = database.one("SELECT max(id), max(at) FROM ledger") or (None, None)
+        self._latest = -math.inf if last_at is None else last_at  # a clock that was set back opens no window twice
+        if rate_limit is not None:
+            if (ahead := self._latest - self._clock()) > 1:
+                LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
+            name, since = rate_limit.window(self.now())
+            row = database.one(SPENT_SINCE, *prices_of(currency), since)
+            self.balance(name).spent = int(row[0]) if row else 0
+        self.writer.start()
+        return 1 + (last_id or 0)
+
+    async def reserve(self, reservation: Reservation) -> bool:
+        """As :meth:`LedgerBackend.reserve`: what is free was known before."""
+        self._move(reservation, 0, reservation.held)
+        try:
+            await self.writer.durable(
+                INSERT,
+                *(reservation.id, self.now(), reservation.key, reservation.request, reservation.kind),
+                *(reservation.unit, reservation.traces, reservation.held),
+                *(reservation.tokens, reservation.prompt_tokens),
+            )
+        except StateError:
+            self._move(reservation, 0, -reservation.held)
+            raise
+        return True
+
+    def settle(self, reservation: Reservation, charge: Charge) -> None:
+        """As :meth:`LedgerBackend.settle`."""
+        self._move(reservation, charge.spent, -reservation.held)
+        self.writer.write(UPDATE, *charge, reservation.id)
+
+    def finish(self) -> None:
+        """As :meth:`LedgerBackend.finish`."""
+        self.writer.finish()
+
+    def close(self) -> None:
+        """As :meth:`LedgerBackend.close`."""
+        self.writer.close()
