@@ -117,7 +117,7 @@ def test_limits_that_cannot_be_kept_are_refused(wrong, error):
         (["--upstream", "http://x/v1", "--model", "m.gguf"], "for a local model"),
         (["--model", "nowhere.gguf"], "nowhere.gguf"),
         (["--model", "a", "--model", "b"], "several models vote at servers"),
-        (["--upstream", "c=http://x/v1", "--model", "a", "--model", "b"], "names c, which is none of the models a, b"),
+        (["--upstream", "c=http://x/v1", "--model", "a", "--model", "b"], "--upstream names c, which is none of"),
         (["--upstream", "http://x/v1", "--answer", "numbr"], "numbr"),
         (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
         (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),

@@ -17,10 +17,11 @@ __all__ = ["pooled_question", "pooled_questions", "trace_records"]
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
-    """Every trace as plain data, question by question in launch order."""
+    """Every trace as plain data, question by question in launch order; ``cost`` in dollars, where models differ."""
     for trace in view.traces():
         record = asdict(trace)
-        measured = record.pop("confidences")
+        measured, cost = record.pop("confidences"), record.pop("cost")
+        record["cost"] = None if cost is None else cost / 1e12
         yield record | {"confidences": None if measured is None else {kind: measured[kind] for kind in KINDS}}
 
 
