@@ -111,11 +111,11 @@ def test_replies_that_are_missing_may_come_later(provider):
     with Path("some.jsonl").open("w") as file:
         file.writelines(lines[:3])
     read, words = pets("batch", "read", "some.jsonl")
-    assert read.exit_code == 0 and f"Still out: {len(lines) - 3} requests" in words
+    assert read.exit_code == 0 and f"Not answered: {len(lines) - 3} requests" in words
     _, words = write()
     assert f"wave.jsonl: {len(lines) - 3} requests" in words
     read, words = pets("batch", "read", "replies.jsonl")
-    assert read.exit_code == 0 and "Still out" not in words
+    assert read.exit_code == 0 and "Not answered" not in words
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_solve_hands_every_wave_in_as_a_job(provider):
 def test_without_a_job_out_there_is_nothing_to_cancel(provider):
     solve(provider[1])
     result, words = pets("batch", "cancel")
-    assert result.exit_code == 0 and words == "Run 1 has no job out: there is nothing to cancel.\n"
+    assert result.exit_code == 0 and words == "Run 1 has no open job: there is nothing to cancel.\n"
 
 
 @pytest.mark.parametrize("policy", ["asc", "lead", "esc", "price"])
@@ -229,7 +229,7 @@ def test_replies_from_files_are_judged_by_the_judges_own_server(provider):
         write("--answer", f"judge:endpoint={judge_url},model=judge")
         run_batch(url)
         read, words = pets("batch", "read", "replies.jsonl")
-    assert read.exit_code == 0 and "Still out" not in words and judge.stats.traces > 0
+    assert read.exit_code == 0 and "Not answered" not in words and judge.stats.traces > 0
     assert all(len(json.loads(line)["votes"]) == 1 for line in read.stdout.splitlines())
 
 

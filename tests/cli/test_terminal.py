@@ -13,7 +13,7 @@ from rich.table import Table
 from pets.cli import main as module
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._output import SafeConsole
-from pets.cli._terminal import echo, json_line, terminal_text
+from pets.cli._terminal import echo, json_line, say, terminal_text
 from pets.engine import RunConfig
 from pets.engine.resume import run_settings
 from pets.errors import RefusedError
@@ -129,7 +129,7 @@ def test_every_verb_shows_what_would_steer_a_terminal(tmp_path, monkeypatch, cap
 
 def test_a_line_stays_one_line(capsys):
     echo("first\n\x1b[2Jsecond\tcell", "third")
-    echo(HOSTILE, err=True)
+    say(HOSTILE)
     out, err = capsys.readouterr()
     assert out == r"first\u000a\u001b[2Jsecond" + "\tcell\nthird\n"
     assert err.count("\n") == 1 and not STEERING.search(err)

@@ -30,7 +30,7 @@ from click.core import ParameterSource
 
 from pets.cli._config_file import ConfigFile
 from pets.cli._messages import Messages, message_options
-from pets.cli._terminal import echo, terminal_text
+from pets.cli._terminal import say, terminal_text
 from pets.errors import InputError
 
 Group = TypeVar("Group")
@@ -255,7 +255,7 @@ def _print_defaults(ctx: click.Context) -> None:
     file, source = ctx.find_object(ConfigFile), ParameterSource.DEFAULT_MAP
     flags = [option.opts[-1] for option in ctx.command.params if ctx.get_parameter_source(option.name or "") is source]
     if file is not None and flags:
-        echo(f"{', '.join(flags)}: as {file.path!s} says.", err=True)
+        say(f"{', '.join(flags)}: as {file.path!s} says.")
 
 
 def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:

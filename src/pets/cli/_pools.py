@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pets.cli._groups import option, option_group
 from pets.cli._output import count
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.errors import InputError
 from pets.lab import LabelledPool, read_answers
 from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
@@ -87,15 +87,14 @@ class PoolOptions:
             mixtures.append(MixedPools(mixed.name, own, weights))
             left_out = max(len(pool.questions) for pool in own) - len(mixed.questions)
             if left_out:
-                words = f"{mixed.name}: {count(left_out, 'question')} left out that not all of its pools have."
-                echo(words, err=True)
+                say(f"{mixed.name}: {count(left_out, 'question')} left out that not all of its pools have.")
         return pools, mixtures
 
     def read(self, path: Path, confidence: Metric = "tail") -> Pool:
         """The pool at ``path``; how many of its lines were skipped goes to stderr."""
         pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_pool_fields(self.fields))
         if pool.skipped:
-            echo(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.", err=True)
+            say(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.")
         return pool
 
     def label(self, pool: Pool, min_traces: int = 1) -> LabelledPool:
@@ -104,5 +103,5 @@ class PoolOptions:
         short = [question for question in read.questions if len(question.labels) < min_traces]
         read = read.without(short, f"has fewer than {min_traces} traces")
         if read.note:
-            echo(f"{read.name}: {read.note}.", err=True)
+            say(f"{read.name}: {read.note}.")
         return read

@@ -10,7 +10,7 @@ import click
 
 from pets.cli._groups import named_options, option, option_group
 from pets.cli._output import count
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
 from pets.cluster import RayCluster
 from pets.engine.resume import config_of
@@ -97,7 +97,7 @@ class RayOptions:
         make = _maker(name, local, size, settings)
         samplers = start_actors(cluster, make, size, self.ray_actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
-        echo(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.", err=True)
+        say(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.")
         return samplers
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from pets.answers.auto import ChosenType
 from pets.cli._output import SafeConsole, count, write_output
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
@@ -53,7 +53,7 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
             running.cancel()
             return
         pressed = True
-        echo("", f"{words} Ctrl-C again stops at once.", err=True)
+        say("", f"{words} Ctrl-C again stops at once.")
         drain()
 
     try:
@@ -72,12 +72,12 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
 def print_choice(chosen: ChosenType) -> None:
     """Print which answer type the first traces chose."""
     if chosen.traces:
-        echo(str(chosen), err=True)
+        say(str(chosen))
 
 
 def print_job(job: BatchJob) -> None:
     """Say that a wave was handed in."""
-    echo(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.", err=True)
+    say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
 
 
 def start_words(engine: Engine) -> str:
@@ -121,7 +121,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     """
     engine.on_choice = print_choice
     engine.watch_jobs(print_job)
-    echo(start_words(engine), err=True)
+    say(start_words(engine))
     try:
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
     except PetsError as error:
@@ -129,7 +129,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
         raise
     except asyncio.CancelledError:
         flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.traces_abandoned)
-        echo(f"Stopped at once: {flight}. {kept_words(engine)}", err=True)
+        say(f"Stopped at once: {flight}. {kept_words(engine)}")
         sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
@@ -144,7 +144,7 @@ def add_kept_words(error: PetsError, live_run: LiveRun, *, spent: bool) -> None:
     A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
     """
     if isinstance(error, FirstTracesError) and error.excerpt:
-        echo("One of the traces:", *error.excerpt.split("\n"), "", err=True)
+        say("One of the traces:", *error.excerpt.split("\n"), "")
     if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(live_run.models())):
         more = ", ..." if len(names) > MODELS_SHOWN else ""
         error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
@@ -181,7 +181,7 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
                 solution = await engine.run()
         if output is None and not rows:
             summary = AnswerSummary.of(engine.answers())
-            echo(f"`pets runs export {solution.run} -o FILE` writes the answers.", err=True)
+            say(f"`pets runs export {solution.run} -o FILE` writes the answers.")
         else:
             summary = write_answers(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
@@ -208,9 +208,9 @@ async def watch_outages(outage: Callable[[], Outage | None]) -> None:
         now = outage()
         if now is not None and (before is None or before.is_unreachable != now.is_unreachable):
             label = "Unreachable" if now.is_unreachable else "Nothing but errors"
-            echo(f"{label} {outage_words(now, time.time())}", err=True)
+            say(f"{label} {outage_words(now, time.time())}")
         elif now is None and before is not None:
-            echo("Reachable again." if before.is_unreachable else "The servers serve again.", err=True)
+            say("Reachable again." if before.is_unreachable else "The servers serve again.")
         before = now
 
 
@@ -291,7 +291,7 @@ def write_answers(engine: Engine, output: Path | None) -> AnswerSummary:
 
     write_output(rows(), output, ANSWER_COLUMNS)
     if output is not None:
-        echo(f"{output}: {answered_words(summary)}.", err=True)
+        say(f"{output}: {answered_words(summary)}.")
     return summary
 
 
@@ -303,7 +303,7 @@ def _spared(output: Path | None, answered: int) -> Path | None:
     name, suffix = output.name[:dot], output.name[dot:]
     free = (output.with_name(f"{name}.{number}{suffix}") for number in itertools.count(2))
     beside = next(path for path in free if not path.exists())
-    echo(f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.", err=True)
+    say(f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.")
     return beside
 
 
@@ -422,5 +422,4 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         words.append(f"Stopped before the end.{left} {kept_words(engine)}")
     elif solution.run is not None:
         words.append(f"Run {solution.run} of {engine.store_name}.")
-    for line in words:
-        echo(line, err=True)
+    say(*words)

@@ -19,13 +19,18 @@ def terminal_text(text: str, keep: str = "") -> str:
     return STEERING.sub(lambda match: match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}", text)
 
 
-def echo(*lines: str, err: bool = False) -> None:
-    """Print lines on stdout, or with ``err`` on stderr: the one way by which words and data of verbs go there.
+def echo(*lines: str) -> None:
+    """Print lines of data on stdout; text of a file or server in a line ends no line and steers no terminal."""
+    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines))
 
-    Whatever text of a file or server is in a line, it ends no line and steers no terminal. While live figures are
-    shown, rich stands in for ``sys.stderr`` and prints above them; click by itself would find the stream behind it.
+
+def say(*lines: str) -> None:
+    """Print lines of words on stderr, as safely as :func:`echo` prints data.
+
+    While live figures are shown, rich stands in for ``sys.stderr`` and prints above them; click by itself would find
+    the stream behind it.
     """
-    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), file=sys.stderr if err else None)
+    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), file=sys.stderr)
 
 
 def echo_drawing(drawing: str, *, err: bool = False) -> None:

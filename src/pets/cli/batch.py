@@ -1,17 +1,16 @@
-"""``pets batch``: a run's waves as files, for engines without a server, and the end of jobs that nobody wants."""
+"""``pets batch``: a run's waves as files, for engines without a server, and cancelling jobs at a provider."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import click
 
 from pets.cli._groups import FILE, option, option_group, verb_group
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._run import kept_words, write_answers
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import (
     CODE,
     HEADER,
@@ -115,9 +114,9 @@ def write(
     if not files.requests:
         assert engine.stored_run is not None  # batch jobs need a store
         name = f"Run {engine.stored_run.id} of {engine.store_name}"
-        echo(f"{name} is finished: there is no wave to write.", err=True)
+        say(f"{name} is finished: there is no wave to write.")
         raise click.exceptions.Exit(NOTHING_LEFT)
-    echo(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}", err=True)
+    say(f"{wave.output}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
 @batch.verb()
@@ -137,11 +136,11 @@ def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptio
         _read_lines(lines, replies)
         sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
         engine = Engine.resume(source.store, source.run, sampler=sampler, answer=source.answer)
-        asyncio.run(_run(engine, brings_home=True, then=lambda: write_answers(engine, result.output)))
+        asyncio.run(_run(engine, drain=True, then=lambda: write_answers(engine, result.output)))
     solution, left = engine.solution(), sampler.left
-    echo(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.", err=True)
+    say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")
     if left:
-        echo(f"Still out: {count(left, 'request')}. Read their replies, or write the wave again.", err=True)
+        say(f"Not answered: {count(left, 'request')}. Read their replies, or write the wave again.")
 
 
 def _read_lines(lines: BatchReplies, paths: Sequence[Path]) -> None:
@@ -180,42 +179,39 @@ def cancel(run: str, provider: ProviderOptions) -> None:
     urls = settings.endpoints if provider.endpoint is None else (provider.endpoint,)
     if not urls:
         raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
-    if not stored.traces_out:
-        echo(f"Run {stored.run} has no job out: there is nothing to cancel.", err=True)
+    if not stored.traces_in_flight:
+        say(f"Run {stored.run} has no open job: there is nothing to cancel.")
         return
     key, headers = read_keys(provider.key_env), parse_headers(provider.header)
     _, samplers = sources_of(None, urls, settings.model, key, headers, config_of(settings))
     for sampler in batch_samplers(samplers):
         sampler.provider.cancels = True
     engine = Engine.resume(provider.store, run, sampler=samplers, answer=provider.answer)
-    asyncio.run(_run(engine, brings_home=True))
-    solution = engine.solution()
-    words = f"{count(stored.traces_out, 'trace')} had not come back; the run has {count(solution.traces, 'trace')} now."
-    echo(f"{words} {kept_words(engine)}", err=True)
+    asyncio.run(_run(engine, drain=True))
+    missing, traces = count(stored.traces_in_flight, "trace"), count(engine.solution().traces, "trace")
+    say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
 
 
-async def _run(engine: Engine, *, brings_home: bool = False, then: Callable[[], object] = lambda: None) -> None:
-    """Run until a wave is written or, where it ``brings_home``, until all that is out has come."""
-    engine.leaves_jobs = not brings_home
+async def _run(engine: Engine, *, drain: bool = False, then: Callable[[], object] = lambda: None) -> None:
+    """Run until a wave is written or, to ``drain`` it, until every request in flight is answered."""
+    engine.leaves_jobs = not drain
     async with engine:
-        await engine.run(drain=brings_home)
+        await engine.run(drain=drain)
         then()
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredJobs:
-    """The jobs of a run, its settings, and how many of its traces are out."""
+class _StoredJobs(NamedTuple):
+    """The jobs of a run, its settings, and how many of its traces are in flight."""
 
     run: int
     jobs: Sequence[BatchJob]
     settings: RunSettings
-    traces_out: int
+    traces_in_flight: int
 
 
 def _stored_jobs(location: str, run: str) -> _StoredJobs:
     with Store.open(location, create=False) as store:
         view = store.view(run)
-        plan: Mapping[str, Any] = view.settings.more.get("plan", {})
-        if not plan.get("batch_api"):
+        if not config_of(view.settings).batch_api:
             raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
         return _StoredJobs(view.id, view.jobs(), view.settings, sum(1 for _ in view.lost()))

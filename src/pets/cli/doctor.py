@@ -10,7 +10,7 @@ import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, option_group, verb
-from pets.cli._terminal import echo, json_line
+from pets.cli._terminal import echo, json_line, say
 from pets.cli.options import (
     AnswerOptions,
     LocalModelOptions,
@@ -85,7 +85,7 @@ def doctor(
     problems = _chosen(question_set, examination.traces)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
-    echo(_announcement(config, served, prices, problems), err=True)
+    say(_announcement(config, served, prices, problems))
     diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, config))
     for diagnosis in diagnoses:
         alone = replace(config, price=prices.get(diagnosis.model, price))
@@ -104,9 +104,8 @@ def _trust(file: ConfigFile | None) -> None:
     if file is None:
         raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
     for name, setting in file.risky.items():
-        echo(f"{name} = {setting!r}", err=True)
-    words = f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".'
-    echo(words, err=True)
+        say(f"{name} = {setting!r}")
+    say(f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".')
 
 
 def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:

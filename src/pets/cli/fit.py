@@ -12,7 +12,7 @@ from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb, verb_group
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
-from pets.cli._terminal import echo, echo_drawing
+from pets.cli._terminal import echo, echo_drawing, say
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.errors import InputError
@@ -73,10 +73,9 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
         return
     write_plan(plan, result.output)
     source = plan.provenance
-    echo(
+    say(
         f"{result.output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
-        f"with {source.traces:,} traces.",
-        err=True,
+        f"with {source.traces:,} traces."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole
-from pets.cli._terminal import echo, echo_drawing
+from pets.cli._terminal import echo, echo_drawing, say
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
 from pets.engine.progress import PRIOR_QUESTIONS, sampled
@@ -71,7 +71,7 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     for target, mean in budgets.items():
         total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
         words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
-        echo(f"self-consistency {target}: {words}", err=True)
+        say(f"self-consistency {target}: {words}")
     if sys.stdout.isatty():
         return
     points = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pets.cli._groups import option, option_group, verb_group
-from pets.cli._terminal import echo
+from pets.cli._terminal import echo, say
 from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
@@ -56,8 +56,7 @@ def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
         secret = key_store.add(name, amount, key.admin, unit)
     if is_new:
         name = shown_location(gateway.store)
-        words = f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.'
-        echo(words, err=True)
+        say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
     echo(secret)
 
 
@@ -82,7 +81,7 @@ def revoke(name: str, gateway: KeyStoreOptions) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
     with _keys(gateway.store) as key_store:
         key_store.revoke(name)
-    echo(f"The key of {name} is revoked.", err=True)
+    say(f"The key of {name} is revoked.")
 
 
 def _parse_budget(text: str) -> tuple[int, str]:

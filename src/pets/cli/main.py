@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from pets._version import __version__
 from pets.cli._config_file import ConfigFile
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.errors import PetsError
 
 VERBS: Mapping[str, str] = {
@@ -89,7 +89,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            echo("", "Stopped.", err=True)
+            say("", "Stopped.")
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -130,12 +130,12 @@ def main() -> None:
     except click.ClickException as error:
         words = io.StringIO()
         error.show(words)
-        echo(*words.getvalue().rstrip("\n").split("\n"), err=True)
+        say(*words.getvalue().rstrip("\n").split("\n"))
         sys.exit(error.exit_code)
     except click.Abort:
-        echo("", "Stopped.", err=True)
+        say("", "Stopped.")
         sys.exit(INTERRUPTED)
     except PetsError as error:
-        echo(f"pets: {error!s}", err=True)
+        say(f"pets: {error!s}")
         sys.exit(2)
     sys.exit(status or 0)

@@ -7,7 +7,7 @@ import click
 
 import pets.mock
 from pets.cli._groups import option, option_group, verb
-from pets.cli._terminal import echo, json_line
+from pets.cli._terminal import json_line, say
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.pools import pool_files, read_pool
@@ -78,12 +78,12 @@ def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOption
         model,
         server.host,
         server.port,
-        ready=lambda url: echo(f"{url} (model {model.model}); Ctrl-C stops.", err=True),
+        ready=lambda url: say(f"{url} (model {model.model}); Ctrl-C stops."),
     )
     stats = model.stats
     counts = "".join(f", {name} {number}" for name, number in sorted(stats.faults.items()))
     unmatched = f", prompts that name no question: {stats.unmatched}" if stats.unmatched else ""
-    echo(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.", err=True)
+    say(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.")
 
 
 def _starter_prompts() -> dict[str, str]:
@@ -94,10 +94,9 @@ def _starter_prompts() -> dict[str, str]:
 
 def _warn(prompt: str) -> None:
     shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
-    echo(
+    say(
         f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
-        "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on.",
-        err=True,
+        "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on."
     )
 
 

@@ -10,7 +10,7 @@ import click
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import count, make_table, print_rows, print_table
 from pets.cli._pools import PoolFieldOptions, PoolOptions
-from pets.cli._terminal import echo
+from pets.cli._terminal import echo, say
 from pets.lab import relabelled
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
 
@@ -85,7 +85,7 @@ def convert(source: Path, target: Path, reading: PoolOptions, measure: Confidenc
     if not content.texts:
         pool = replace(pool, questions=tuple(replace(question, texts=None, cut=None) for question in pool.questions))
     write_pool(pool, target)
-    echo(f"{target}: {count(len(pool.questions), 'question')} written.", err=True)
+    say(f"{target}: {count(len(pool.questions), 'question')} written.")
 
 
 @pools.verb()
@@ -99,7 +99,7 @@ def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOpt
         for problem in check_pool(path, fields=reading.columns):
             echo(problem)
             problems += 1
-    echo(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.", err=True)
+    say(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.")
     context.exit(2 if problems else 0)
 
 

@@ -19,7 +19,7 @@ from pets.cli._output import (
 )
 from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.confidence import Kind
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
@@ -161,7 +161,7 @@ def replay(
         print_rows(map(asdict, table), result.format)
     if result.output is not None:
         written = write_output(map(asdict, table), result.output)
-        echo(f"{result.output}: {count(written, 'row')} written.", err=True)
+        say(f"{result.output}: {count(written, 'row')} written.")
     if result.plots is not None:
         _plot(result.plots, pools, results, reading.answer)
 
@@ -192,20 +192,20 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
         for pool in pools:
             protocol.train_of(len(pool.questions))
     except InputError as error:
-        echo(f"Online policies are left out: {error}", err=True)
+        say(f"Online policies are left out: {error}")
         return DEFAULT
     return DEFAULT + DEFAULT_ONLINE
 
 
 def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
     if result.note:
-        echo(f"{result.pool}: {result.note}.", err=True)
+        say(f"{result.pool}: {result.note}.")
     if result.size < pool_size:
         uneven = len({len(question.answers) for question in pool.questions}) > 1
         hint = " (--min-traces leaves short ones out)" if uneven else ""
         halves = result.config.target == "disjoint"
         why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
-        echo(f"{result.pool}: {result.size} traces per question, {why}.", err=True)
+        say(f"{result.pool}: {result.size} traces per question, {why}.")
 
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
@@ -229,7 +229,7 @@ def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | No
             seed=protocol.seed,
         )
     except InputError as error:  # without gold there is no accuracy
-        echo(str(error), err=True)
+        say(str(error))
         return
     print_table(mixture_table(lab, shown=len(weights) + 1))
     print_table(choice_table(lab, [choose_and_score(lab, size, protocol.seed) for size in lab.sizes]))
@@ -249,4 +249,4 @@ def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], an
 
 
 def _save(picture: Chart, path: Path) -> None:
-    echo(f"{', '.join(map(str, save(picture, path)))} written.", err=True)
+    say(f"{', '.join(map(str, save(picture, path)))} written.")

@@ -6,7 +6,7 @@ import click
 
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import check_output, write_page
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import StoredAnswerOptions, StoreOptions
 from pets.report.replay_report import read_rows, replay_page
 from pets.report.run_report import run_page
@@ -42,4 +42,4 @@ def report(what: str, source: StoreOptions, answers: StoredAnswerOptions, page: 
         with Store.open(source.store or DEFAULT_STORE, create=False) as store:
             html = run_page(store.view(what, code=answers.answer))
     write_page(page.output, html, "-o")
-    echo(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.", err=True)
+    say(f"{page.output} written ({len(html.encode()) / 1e6:.1f} MB): open it in a browser.")

@@ -13,7 +13,7 @@ import click
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
-from pets.cli._terminal import echo, json_line
+from pets.cli._terminal import echo, json_line, say
 from pets.cli.options import StoredAnswerOptions, StoreOptions
 from pets.core.budget import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
@@ -165,9 +165,9 @@ def export(
             written = write_output(_records(view, output.what), output.output, columns)
         unvoted = view.summary().questions - written if pooled else 0
     noun = "trace" if output.what == "traces" else "question"
-    echo(f"{output.output or 'stdout'}: {count(written, noun)} written.", err=True)
+    say(f"{output.output or 'stdout'}: {count(written, noun)} written.")
     if unvoted:
-        echo(f"{unvoted:,} without a vote left out.", err=True)
+        say(f"{unvoted:,} without a vote left out.")
 
 
 @option_group("Delete")
@@ -187,7 +187,7 @@ def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteO
     """
     with Store.open(source.store or context.obj, create=False) as store:
         id = store.delete(run, texts=what.texts)
-    echo(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.", err=True)
+    say(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.")
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
@@ -211,7 +211,7 @@ def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
 
 def _print_list(summaries: list[RunSummary]) -> None:
     if not summaries:
-        echo("The store holds no run yet.", err=True)
+        say("The store holds no run yet.")
         return
     table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
     for name in ("policy", "model", "set"):
@@ -481,4 +481,4 @@ def _print_differences(differences: list[dict[str, Any]]) -> None:
     ]
     print_table(make_table(("question", "first", "second", "gold"), (), rows, title="Answers that differ"))
     if len(differences) > DIFFERENCES_SHOWN:
-        echo(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.", err=True)
+        say(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.")

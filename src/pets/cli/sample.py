@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine import RunConfig
 from pets.engine.question import instructed
@@ -82,26 +82,25 @@ def sample(
     try:
         sampled = asyncio.run(_record(recording, samplers, output, model))
     except KeyboardInterrupt:
-        echo(f'Stopped. What "{output}" holds is kept; the same command goes on from there.', err=True)
+        say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
-    echo(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.", err=True)
+    say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.")
     _print_summary(summarize_recording(output, recording.problems), goal)
 
 
 def _print_summary(summary: RecordingSummary, goal: RecordingOptions) -> None:
     if summary.judged:
         low, high = wilson(summary.vote_accuracy, summary.judged)
-        echo(
+        say(
             f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
-            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f}).",
-            err=True,
+            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f})."
         )
     if summary.cut:
         cut = f"{summary.cut:,} traces were" if summary.cut > 1 else "1 trace was"
-        echo(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.", err=True)
+        say(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.")
     if summary.unanswered:
         anew = " `pets pools convert --answer TYPE` reads their texts anew." if goal.texts and not summary.cut else ""
-        echo(f"No trace answers {count(summary.unanswered, 'question')}.{anew}", err=True)
+        say(f"No trace answers {count(summary.unanswered, 'question')}.{anew}")
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import click
 
 import pets.gateway
 from pets.cli._groups import option, option_group, verb
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.budget import Currency
 from pets.core.policy import Policy
@@ -228,13 +228,13 @@ def serve(
     )
     models = asyncio.run(state.upstream.find_models(upstream.wait)) if upstream.check else []
     if gateway.store is None:
-        echo("No --store: what is spent is forgotten when the gateway stops.", err=True)
+        say("No --store: what is spent is forgotten when the gateway stops.")
     pets.gateway.serve(
         state,
         gateway.host,
         gateway.port,
         grace=gateway.grace,
-        ready=lambda url: echo(*_welcome(url, models, keys=state.keys.required, settings=state.settings), err=True),
+        ready=lambda url: say(*_welcome(url, models, keys=state.keys.required, settings=state.settings)),
     )
 
 

@@ -10,7 +10,7 @@ from pets.cli._groups import option, option_group, verb
 from pets.cli._output import check_rows_output
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, is_terminal, run_engine
-from pets.cli._terminal import echo
+from pets.cli._terminal import echo, say
 from pets.cli.options import (
     CODE,
     HEADER,
@@ -130,8 +130,7 @@ class NewRunOptions:
     def store(self, storage: StoredRunOptions) -> str | None:
         """The file that keeps the run, of which the user hears before it is written."""
         if not self.no_store and storage.store is None:
-            words = f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing."
-            echo(words, err=True)
+            say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing.")
         if self.no_store and storage.store is not None:
             raise InputError("--store keeps the run and --no-store does not: leave one out.")
         return None if self.no_store else storage.store or DEFAULT_STORE
@@ -213,10 +212,10 @@ def _print_origin(engine: Engine) -> None:
         return
     name = f"Run {engine.stored_run.id} of {engine.store_name} asks the same"
     if engine.origin == "unfinished":
-        echo(f"{name} and is unfinished: going on with it; --new starts anew.", err=True)
+        say(f"{name} and is unfinished: going on with it; --new starts anew.")
     elif engine.origin == "finished":
         more = f"`pets top-up {engine.stored_run.id} --budget +AMOUNT` adds to it"
-        echo(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.", err=True)
+        say(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.")
 
 
 def _print_estimate(
@@ -234,10 +233,9 @@ def _print_estimate(
     else:
         echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
     if config.max_traces is not None and expected.traces >= config.max_traces * expected.questions:
-        echo(
+        say(
             f"The budget takes every question to {config.max_traces} traces, those that all agree on too: "
-            "--target-consistency 0.99 would stop earlier.",
-            err=True,
+            "--target-consistency 0.99 would stop earlier."
         )
 
 

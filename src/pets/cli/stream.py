@@ -30,7 +30,7 @@ from pets.cli._run import (
     watched_by,
 )
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
-from pets.cli._terminal import echo
+from pets.cli._terminal import say
 from pets.cli.options import (
     NO_DIALECT,
     AnswerOptions,
@@ -195,7 +195,7 @@ def stream(
     if not complete:
         sys.exit(INTERRUPTED)
     if not running.summary.questions and not storage.resume:
-        echo('No question was read: a line is {"id", "question"}, or a row of CSV under its head.', err=True)
+        say('No question was read: a line is {"id", "question"}, or a row of CSV under its head.')
     if not running.summary.answered and (running.summary.questions or not storage.resume):
         sys.exit(NOTHING_ANSWERED)
 
@@ -228,7 +228,7 @@ class _RunningStream:
             raise
         except asyncio.CancelledError:
             lost = lost_words(self._stream.driver.settlement.abandoned)
-            echo(f"Stopped at once: {lost}. {kept_words(self._stream)}", err=True)
+            say(f"Stopped at once: {lost}. {kept_words(self._stream)}")
             sys.exit(INTERRUPTED)
         self._print_summary()
         return not self._stream.driver.stops.drained
@@ -280,8 +280,7 @@ class _RunningStream:
             words.append("Stopped before the end: questions without a line were not asked.")
         if self._stream.stored_run is not None:
             words.append(f"Run {self._stream.stored_run.id} of {self._stream.store_name}.")
-        for line in words:
-            echo(line, err=True)
+        say(*words)
 
 
 def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
@@ -430,10 +429,9 @@ def _settings(
 
 
 def _print_alarm(drift: Drift) -> None:
-    echo(
+    say(
         f"Drift: after {drift.seen:,} questions the warm-up patterns no longer fit the plan (p = {drift.p_value:.2g}). "
-        "The budget is kept; fit a new plan on recent answers to spend it well.",
-        err=True,
+        "The budget is kept; fit a new plan on recent answers to spend it well."
     )
 
 

@@ -10,142 +10,19 @@ from collections.abc import Callable
 
 from pets.store.database import Transaction
 
-__all__ = ["MIGRATIONS"]
+__all__ = ["MIGRATIONS", "Step", "migrate"]
+
+Step = str | Callable[[Transaction], None]
+"""Statements with semicolons between them, or a function where data is rewritten too."""
 
 
-def _runs_and_questions(transaction: Transaction) -> None:
-    transaction.execute(
-        "CREATE TABLE runs (id INTEGER PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, "
-        "finished REAL, questions INTEGER NOT NULL, settings TEXT NOT NULL)"
-    )
-    transaction.execute(
-        "CREATE TABLE questions (run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, id TEXT NOT NULL, "
-        "prompt TEXT NOT NULL, form INTEGER NOT NULL, answer TEXT NOT NULL, gold TEXT, level TEXT NOT NULL, "
-        "options INTEGER, PRIMARY KEY (run, position), UNIQUE (run, id))"
-    )
-
-
-def _launches_and_traces(transaction: Transaction) -> None:
-    """A trace points at its launch. Texts stand apart: counting votes reads no gigabytes."""
-    transaction.execute(
-        "CREATE TABLE launches (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
-        "held INTEGER NOT NULL, PRIMARY KEY (run, question, number)) WITHOUT ROWID"
-    )
-    transaction.execute(
-        "CREATE TABLE traces (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, answer TEXT, "
-        "finish TEXT NOT NULL, tokens INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, mean REAL, tail REAL, "
-        "lowest REAL, bottom REAL, measured INTEGER, error TEXT, endpoint INTEGER NOT NULL, seconds REAL NOT NULL, "
-        "tries INTEGER NOT NULL, PRIMARY KEY (run, question, number), "
-        "FOREIGN KEY (run, question, number) REFERENCES launches) WITHOUT ROWID"
-    )
-    transaction.execute(
-        "CREATE TABLE texts (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, "
-        "text TEXT NOT NULL, PRIMARY KEY (run, question, number))"
-    )
-
-
-def _states_and_plans(transaction: Transaction) -> None:
-    transaction.execute(
-        "CREATE TABLE states (run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, data TEXT NOT NULL, "
-        "PRIMARY KEY (run, name))"
-    )
-    transaction.execute("CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)")
-
-
-def _ledger_and_keys(transaction: Transaction) -> None:
-    """A gateway's books: what was held for each upstream request before it went out, and what it came to.
-
-    A row without ``spent`` was on its way when the gateway died. Keys are there as hashes alone.
-    """
-    transaction.execute(
-        "CREATE TABLE ledger (id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL, "
-        "kind TEXT NOT NULL, unit TEXT NOT NULL, traces INTEGER NOT NULL, held INTEGER NOT NULL, spent INTEGER, "
-        "delivered INTEGER, tokens INTEGER, prompt_tokens INTEGER)"
-    )
-    transaction.execute(
-        "CREATE TABLE api_keys (name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created REAL NOT NULL, "
-        "budget INTEGER, admin INTEGER NOT NULL, revoked REAL)"
-    )
-
-
-def _no_plans(transaction: Transaction) -> None:
-    """Plans are files; nothing ever wrote this table."""
-    transaction.execute("DROP TABLE plans")
-
-
-def _wasted_tries_and_answered_questions(transaction: Transaction) -> None:
-    """``wasted``: tries that were charged and came to nothing; ``answered``: when an answer was handed out."""
-    transaction.execute("ALTER TABLE traces ADD COLUMN wasted INTEGER NOT NULL DEFAULT 0")
-    transaction.execute("ALTER TABLE questions ADD COLUMN answered REAL")
-
-
-def _estimated_usage(transaction: Transaction) -> None:
-    """Of a ledger row's traces: whose tokens no server told, and of which one claimed more than it was asked for."""
-    transaction.execute("ALTER TABLE ledger ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0")
-    transaction.execute("ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0")
-
-
-def _units_of_keys(transaction: Transaction) -> None:
-    """The unit of a key's budget; keys of before have budgets in whichever unit the gateway counts."""
-    transaction.execute("ALTER TABLE api_keys ADD COLUMN unit TEXT")
-
-
-def _identity(transaction: Transaction) -> None:
-    """A digest of what a run asks and how: the same command again goes on with it. Older runs have none."""
-    transaction.execute("ALTER TABLE runs ADD COLUMN identity TEXT")
-
-
-def _replicas(transaction: Transaction) -> None:
-    """Gateways that share a ledger, each with the entries that it answers for, and the sums that limits apply to.
-
-    ``beat`` goes up while a replica lives; ``share`` is what it has taken of the common plan. A balance is of all keys
-    (``total``), of one, or of one window of time.
-    """
-    transaction.execute(
-        "CREATE TABLE replicas (id INTEGER PRIMARY KEY, name TEXT NOT NULL, started REAL NOT NULL, "
-        "beat INTEGER NOT NULL, settings TEXT NOT NULL, share TEXT NOT NULL, ended REAL)"
-    )
-    transaction.execute("CREATE TABLE balances (name TEXT PRIMARY KEY, spent INTEGER NOT NULL, held INTEGER NOT NULL)")
-    transaction.execute("ALTER TABLE ledger ADD COLUMN replica INTEGER")
-    transaction.execute("ALTER TABLE ledger ADD COLUMN rate_window TEXT")
-    transaction.execute("CREATE INDEX open_entries ON ledger (replica) WHERE spent IS NULL AND replica IS NOT NULL")
-
-
-def _models_of_traces(transaction: Transaction) -> None:
-    """Which of a run's models gave a trace, by its place among them."""
-    transaction.execute("ALTER TABLE traces ADD COLUMN model INTEGER NOT NULL DEFAULT 0")
-
-
-def _batch_jobs(transaction: Transaction) -> None:
-    """Jobs of a run: written before anything of them is sent. ``lines`` are their requests, as JSON."""
-    transaction.execute(
-        "CREATE TABLE batch_jobs (run INTEGER NOT NULL REFERENCES runs, key TEXT NOT NULL, number INTEGER NOT NULL, "
-        "endpoint TEXT NOT NULL, lines TEXT NOT NULL, created REAL NOT NULL, wave INTEGER NOT NULL, file TEXT, "
-        "job TEXT, PRIMARY KEY (run, key))"
-    )
-
-
-def _workers_and_tasks(transaction: Transaction) -> None:
-    """Processes that share a run, and its requests: one without a worker is free, one without a reply is under way."""
-    transaction.execute(
-        "CREATE TABLE workers (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, "
-        "width INTEGER NOT NULL, beat INTEGER NOT NULL)"
-    )
-    transaction.execute(
-        "CREATE TABLE tasks (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, request TEXT NOT NULL, worker INTEGER, "
-        "reply TEXT)"
-    )
-    transaction.execute("CREATE INDEX tasks_of_runs ON tasks (run, worker)")
-
-
-def _cached_tokens(transaction: Transaction) -> None:
-    """Prompt tokens that the server had in its cache, which may cost less."""
-    transaction.execute("ALTER TABLE traces ADD COLUMN cached INTEGER NOT NULL DEFAULT 0")
-
-
-def _soft_votes(transaction: Transaction) -> None:
-    """What a trace might have said at the token that decides its answer, as JSON; most traces have none."""
-    transaction.execute("ALTER TABLE traces ADD COLUMN soft TEXT")
+def migrate(transaction: Transaction, step: Step) -> None:
+    """Take one step."""
+    if callable(step):
+        step(transaction)
+    else:
+        for statement in step.split(";"):
+            transaction.execute(" ".join(statement.split()))
 
 
 def _costs_of_traces(transaction: Transaction) -> None:
@@ -169,21 +46,87 @@ def _costs_of_traces(transaction: Transaction) -> None:
             )
 
 
-MIGRATIONS: tuple[Callable[[Transaction], None], ...] = (
-    _runs_and_questions,
-    _launches_and_traces,
-    _states_and_plans,
-    _ledger_and_keys,
-    _no_plans,
-    _wasted_tries_and_answered_questions,
-    _estimated_usage,
-    _units_of_keys,
-    _identity,
-    _replicas,
-    _models_of_traces,
-    _batch_jobs,
-    _workers_and_tasks,
-    _cached_tokens,
-    _soft_votes,
+MIGRATIONS: tuple[Step, ...] = (
+    # Runs and their questions.
+    """
+    CREATE TABLE runs (id INTEGER PRIMARY KEY, created REAL NOT NULL, updated REAL NOT NULL, finished REAL, questions
+      INTEGER NOT NULL, settings TEXT NOT NULL);
+    CREATE TABLE questions (run INTEGER NOT NULL REFERENCES runs, position INTEGER NOT NULL, id TEXT NOT NULL, prompt
+      TEXT NOT NULL, form INTEGER NOT NULL, answer TEXT NOT NULL, gold TEXT, level TEXT NOT NULL, options INTEGER,
+      PRIMARY KEY (run, position), UNIQUE (run, id))
+    """,
+    # A trace points at its launch. Texts stand apart: counting votes reads no gigabytes.
+    """
+    CREATE TABLE launches (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, held INTEGER NOT
+      NULL, PRIMARY KEY (run, question, number)) WITHOUT ROWID;
+    CREATE TABLE traces (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, answer TEXT, finish
+      TEXT NOT NULL, tokens INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, mean REAL, tail REAL, lowest REAL, bottom
+      REAL, measured INTEGER, error TEXT, endpoint INTEGER NOT NULL, seconds REAL NOT NULL, tries INTEGER NOT NULL,
+      PRIMARY KEY (run, question, number), FOREIGN KEY (run, question, number) REFERENCES launches) WITHOUT ROWID;
+    CREATE TABLE texts (run INTEGER NOT NULL, question INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT NOT NULL,
+      PRIMARY KEY (run, question, number))
+    """,
+    # Plain data of runs, by name.
+    """
+    CREATE TABLE states (run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY
+      (run, name));
+    CREATE TABLE plans (name TEXT PRIMARY KEY, created REAL NOT NULL, data TEXT NOT NULL)
+    """,
+    # A gateway's ledger: what was held for each upstream request before it was sent, and what it cost. A row without
+    # `spent` was in flight when the gateway died. Keys are there as hashes alone.
+    """
+    CREATE TABLE ledger (id INTEGER PRIMARY KEY, at REAL NOT NULL, key TEXT NOT NULL, request TEXT NOT NULL, kind TEXT
+      NOT NULL, unit TEXT NOT NULL, traces INTEGER NOT NULL, held INTEGER NOT NULL, spent INTEGER, delivered INTEGER,
+      tokens INTEGER, prompt_tokens INTEGER);
+    CREATE TABLE api_keys (name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created REAL NOT NULL, budget INTEGER,
+      admin INTEGER NOT NULL, revoked REAL)
+    """,
+    # Plans are files; nothing ever wrote this table.
+    "DROP TABLE plans",
+    # `wasted`: tries that were charged and came to nothing; `answered`: when an answer was handed out.
+    """
+    ALTER TABLE traces ADD COLUMN wasted INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE questions ADD COLUMN answered REAL
+    """,
+    # Of a ledger row's traces: whose tokens no server told, and of which one claimed more than it was asked for.
+    """
+    ALTER TABLE ledger ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE ledger ADD COLUMN claimed_more INTEGER NOT NULL DEFAULT 0
+    """,
+    # The unit of a key's budget; keys of before have budgets in whichever unit the gateway counts.
+    "ALTER TABLE api_keys ADD COLUMN unit TEXT",
+    # A digest of what a run asks and how: the same command again goes on with it. Older runs have none.
+    "ALTER TABLE runs ADD COLUMN identity TEXT",
+    # Gateways that share a ledger, each with the entries that it answers for, and the sums that limits apply to.
+    # `beat` goes up while a replica lives; `share` is what it has taken of the common plan. A balance is of all keys
+    # (`total`), of one, or of one window of time.
+    """
+    CREATE TABLE replicas (id INTEGER PRIMARY KEY, name TEXT NOT NULL, started REAL NOT NULL, beat INTEGER NOT NULL,
+      settings TEXT NOT NULL, share TEXT NOT NULL, ended REAL);
+    CREATE TABLE balances (name TEXT PRIMARY KEY, spent INTEGER NOT NULL, held INTEGER NOT NULL);
+    ALTER TABLE ledger ADD COLUMN replica INTEGER;
+    ALTER TABLE ledger ADD COLUMN rate_window TEXT;
+    CREATE INDEX open_entries ON ledger (replica) WHERE spent IS NULL AND replica IS NOT NULL
+    """,
+    # Which of a run's models gave a trace, by its index among them.
+    "ALTER TABLE traces ADD COLUMN model INTEGER NOT NULL DEFAULT 0",
+    # Jobs of a run: written before anything of them is sent. `lines` are their requests, as JSON.
+    """
+    CREATE TABLE batch_jobs (run INTEGER NOT NULL REFERENCES runs, key TEXT NOT NULL, number INTEGER NOT NULL,
+      endpoint TEXT NOT NULL, lines TEXT NOT NULL, created REAL NOT NULL, wave INTEGER NOT NULL, file TEXT, job TEXT,
+      PRIMARY KEY (run, key))
+    """,
+    # Processes that share a run, and its requests: one without a worker is free, one without a reply is under way.
+    """
+    CREATE TABLE workers (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, width INTEGER NOT NULL,
+      beat INTEGER NOT NULL);
+    CREATE TABLE tasks (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, request TEXT NOT NULL, worker INTEGER, reply
+      TEXT);
+    CREATE INDEX tasks_of_runs ON tasks (run, worker)
+    """,
+    # Prompt tokens that the server had in its cache, which may cost less.
+    "ALTER TABLE traces ADD COLUMN cached INTEGER NOT NULL DEFAULT 0",
+    # What a trace might have said at the token that decides its answer, as JSON; most traces have none.
+    "ALTER TABLE traces ADD COLUMN soft TEXT",
     _costs_of_traces,
 )

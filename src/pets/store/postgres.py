@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pets._extras import missing
 from pets.errors import StateError
 from pets.store.database import Database, Transaction, parse_url, shown_location
-from pets.store.migrations import MIGRATIONS
+from pets.store.migrations import MIGRATIONS, migrate
 
 try:
     import psycopg
@@ -168,7 +168,7 @@ class PostgresDatabase(Database):
                     f"{len(MIGRATIONS)}). Update pets, or name another with ?schema=NAME."
                 )
             for step in MIGRATIONS[version:]:
-                step(transaction)
+                migrate(transaction, step)
             if version < len(MIGRATIONS):
                 transaction.execute("UPDATE pets_version SET version = ?1", (len(MIGRATIONS),))
 

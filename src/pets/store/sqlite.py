@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from pets.errors import StateError
 from pets.store.database import Database, Durability, Transaction
 from pets.store.lock import FileLock, is_locked, run_lock
-from pets.store.migrations import MIGRATIONS
+from pets.store.migrations import MIGRATIONS, migrate
 
 __all__ = ["SQLiteDatabase"]
 
@@ -143,7 +143,7 @@ class SQLiteDatabase(Database):
             with self.transaction() as transaction:
                 version = self._pragma("user_version")  # another process may have been first
                 for step in MIGRATIONS[version:]:
-                    step(transaction)
+                    migrate(transaction, step)
                 transaction.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 transaction.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
