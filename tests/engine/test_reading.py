@@ -1,12 +1,12 @@
 """Reading outside the event loop: long texts and comparisons in threads, where questions and payers take turns."""
 
 import asyncio
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -175,14 +175,77 @@ def test_time_that_a_thread_waits_is_not_processor_time(looping, monkeypatch):
     assert read((question(looping), [Completion("a", "stop", 10)])) == [["a"]]
 
 
+@dataclass(frozen=True, slots=True)
+class SlowReading(Looping):
+    """Reads "wait" when it is let, without using the processor; notes what was read to its end."""
+
+    reading_seconds = 60.0
+
+    begun: threading.Event
+    gate: threading.Event
+    read: list[str]
+
+    def extract(self, text):
+        self.begun.set()
+        if "wait" in text:
+            assert self.gate.wait(PATIENCE_S)
+        self.read.append(Looping.extract(self, text))
+        return self.read[-1]
+
+
+@pytest.fixture
+def slow_reading():
+    slow_reading = SlowReading(threading.Event(), threading.Event(), threading.Event(), [])
+    yield slow_reading
+    slow_reading.gate.set()
+
+
+async def begin(threads, answer_type, text):
+    """A reading that is under way."""
+    reading = asyncio.create_task(threads.read(question(answer_type), [Completion(text, "stop", 10)]))
+    await asyncio.to_thread(answer_type.begun.wait, PATIENCE_S)
+    return reading
+
+
 @pytest.mark.timeout(60)
-def test_what_is_being_read_when_the_run_is_to_end_is_given_up(looping, monkeypatch):
-    monkeypatch.setattr(Looping, "reading_seconds", math.inf)
-    traces = [Completion("loop", "stop", 10)]
+def test_a_reading_for_which_nobody_waits_any_more_goes_on_to_its_end(slow_reading):
+    """An exception in its thread might come in the midst of anything."""
+
+    async def left():
+        threads = ReadingThreads()
+        reading = await begin(threads, slow_reading, "wait 1")
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+        other = asyncio.create_task(threads.read(question(slow_reading), [Completion("a 2", "stop", 10)]))
+        await asyncio.sleep(0)
+        slow_reading.gate.set()
+        return await other
+
+    assert asyncio.run(left()) == ["2"] and slow_reading.read == ["1", "2"]
+
+
+@pytest.mark.timeout(60)
+def test_a_reading_for_which_nobody_waits_any_more_does_not_go_on_for_ever(slow_reading, monkeypatch):
+    monkeypatch.setattr(SlowReading, "reading_seconds", 0.05)
+
+    async def left():
+        threads = ReadingThreads()
+        (await begin(threads, slow_reading, "loop")).cancel()
+        return await threads.read(question(slow_reading), [Completion("a 2", "stop", 10)])
+
+    assert asyncio.run(left()) == ["2"] and slow_reading.read == ["2"]
+    assert slow_reading.ended.wait(PATIENCE_S)
+
+
+@pytest.mark.timeout(60)
+def test_what_is_being_read_when_the_run_is_to_end_is_given_up(slow_reading, monkeypatch):
+    monkeypatch.setattr("pets.engine.reading.LAST_READING_S", 0.0)
+    traces = [Completion("wait 1", "stop", 10)]
 
     async def drained():
         threads = ReadingThreads()
-        reading = asyncio.create_task(threads.read(question(looping), traces))
+        reading = asyncio.create_task(threads.read(question(slow_reading), traces))
         await asyncio.sleep(0)
         threads.end_soon()
         return await reading

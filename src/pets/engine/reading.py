@@ -104,14 +104,14 @@ class ReadingThreads:
             return None
         async with self._turn("reading", question):
             worker = self._worker("reading")
-            job = worker.submit(lambda: question.read([completion])[0])
+            job = worker.submit(lambda: question.read([completion])[0], question.answer_type.reading_seconds)
             form = asyncio.wrap_future(job.outcome)
             try:
                 while not (await asyncio.wait([form], timeout=LOOK_S))[0]:
-                    if time.monotonic() > self._ends_at or job.seconds() > question.answer_type.reading_seconds:
+                    if time.monotonic() > self._ends_at or job.too_long:
                         raise _GivenUpError
             except BaseException:
-                worker.give_up(job)
+                worker.leave(job)
                 raise
             return form.result()
 
@@ -301,14 +301,14 @@ def _spelled(answer_type: AnswerType, token: str) -> str:
 def read_again(answer_type: AnswerType, text: str) -> str | None:
     """The form of a text that was given up before; ``UNREAD`` where it takes too long again."""
     worker = _Worker("pets-reading")
-    job = worker.submit(lambda: answer_type.extract(text))
+    job = worker.submit(lambda: answer_type.extract(text), answer_type.reading_seconds)
     try:
-        while job.seconds() <= answer_type.reading_seconds:
+        while not job.too_long:
             with suppress(TimeoutError):
                 return job.outcome.result(LOOK_S)
         return UNREAD
     finally:
-        worker.give_up(job)
+        worker.leave(job)
         worker.close()
 
 
@@ -317,11 +317,12 @@ class _GivenUpError(Exception):
 
 
 class _Job(Generic[T]):
-    """A piece of work, and how much of the processor's time it has taken so far."""
+    """A piece of work that may take ``most_s`` seconds of the processor's time."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work, self.outcome = work, Future[T]()
-        self.given_up = False
+    def __init__(self, work: Callable[[], T], most_s: float) -> None:
+        self._work, self._most_s, self.outcome = work, most_s, Future[T]()
+        self.broken_off = False
+        self.ended = threading.Event()
         self._thread = 0  # while it is done
         self._lock = threading.Lock()  # held to look at the thread: it does not end meanwhile
         self._cpu_begun = self._clock_begun = 0.0
@@ -340,59 +341,83 @@ class _Job(Generic[T]):
                 self.outcome.set_result(value)
         with self._lock:
             self._thread = 0
+        self.ended.set()
 
-    def seconds(self) -> float:
-        """Processor seconds so far; none before it has begun, or when it has ended."""
+    @property
+    def too_long(self) -> bool:
+        """Whether it is being done and has taken more of the processor's time than it may."""
         with self._lock:
-            if not self._thread:
-                return 0.0
-            if not hasattr(time, "pthread_getcpuclockid"):
-                return (time.monotonic() - self._clock_begun) / CLOCK_PER_CPU
-            return time.clock_gettime(time.pthread_getcpuclockid(self._thread)) - self._cpu_begun
+            return bool(self._thread) and self._seconds() > self._most_s
 
-    def give_up(self) -> bool:
-        """Wait for it no longer, and end it where it is; whether it had begun, so that its thread ends with it."""
-        self.outcome.cancel()
+    @property
+    def under_way(self) -> bool:
+        """Whether it is being done."""
+        return bool(self._thread)
+
+    def break_off(self) -> bool:
+        """Raise an error in its thread if it takes too long; whether that was so, and the thread ends with it."""
         with self._lock:
-            self.given_up = bool(self._thread)
-            if self.given_up:
+            self.broken_off = bool(self._thread) and self._seconds() > self._most_s
+            if self.broken_off:
                 thread, error = ctypes.c_ulong(self._thread), ctypes.py_object(_GivenUpError)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
-        return self.given_up
+        return self.broken_off
+
+    def _seconds(self) -> float:
+        """Processor seconds so far."""
+        if not hasattr(time, "pthread_getcpuclockid"):
+            return (time.monotonic() - self._clock_begun) / CLOCK_PER_CPU
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread)) - self._cpu_begun
 
 
 class _Worker:
-    """A thread that does one piece of work after the other. Work that is given up leaves it to another thread.
+    """A thread that does one piece of work after the other. Work that takes too long leaves it to another thread.
 
     Threads are daemons: whatever one of them does, the process ends when it wants to.
     """
 
     def __init__(self, name: str) -> None:
         self._name, self._jobs = name, SimpleQueue[_Job[Any] | None]()
-        self._start()
+        self._start(self._serve)
 
-    def submit(self, work: Callable[[], T]) -> _Job[T]:
-        """Have something done after all that was submitted before."""
-        job = _Job(work)
+    def submit(self, work: Callable[[], T], most_s: float = math.inf) -> _Job[T]:
+        """Have something done after all that was submitted before, in so much of the processor's time."""
+        job = _Job(work, most_s)
         self._jobs.put(job)
         return job
 
-    def give_up(self, job: _Job[Any]) -> None:
-        """Wait for a piece of work no longer; what comes after it is done by another thread."""
-        if job.give_up():
-            self._start()
+    def leave(self, job: _Job[Any]) -> None:
+        """Wait for a piece of work no longer.
+
+        If it has not begun, it never does. If it is under way, it goes on to its end, but not beyond its time: an error
+        that is raised in a thread may come anywhere, so only work that might never end gets one.
+        """
+        job.outcome.cancel()
+        if job.under_way and not self._break_off(job):
+            self._start(lambda: self._watch(job))
 
     def close(self) -> None:
         """Let the thread end when it has done what it does."""
         self._jobs.put(None)
 
-    def _start(self) -> None:
-        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+    def _break_off(self, job: _Job[Any]) -> bool:
+        """Break a piece of work off if it takes too long; what comes after it is done by another thread."""
+        if broken_off := job.break_off():
+            self._start(self._serve)
+        return broken_off
+
+    def _watch(self, job: _Job[Any]) -> None:
+        """See to it that work for which nobody waits ends in its time."""
+        while not job.ended.wait(LOOK_S) and not self._break_off(job):
+            pass
+
+    def _start(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name=self._name, daemon=True).start()
 
     def _serve(self) -> None:
         with suppress(_GivenUpError):
             while (job := self._jobs.get()) is not None:
                 if not job.outcome.cancelled():
                     job.run()
-                if job.given_up:
+                if job.broken_off:
                     return
