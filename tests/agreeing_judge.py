@@ -11,4 +11,4 @@ class AgreeingJudge(MockModel):
         super().__init__(synthetic(1, strength=0.5), model="judge")
 
     def _choice(self, request, question, seed, limit):
-        return TraceText(TraceSpec(None, 1), "1", 1, "stop")
+        return TraceText(TraceSpec(None, 1), ("1",), "stop")

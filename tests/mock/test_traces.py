@@ -20,9 +20,8 @@ SPECS = st.builds(TraceSpec, st.none() | st.text(min_size=1), st.integers(1, 60)
 @given(
     SPECS, st.none() | st.integers(1, 70), st.lists(st.sampled_from(["look", " </think>", "is", "a", "."]), max_size=2)
 )
-def test_the_pieces_are_the_text_and_as_many_as_the_tokens(spec, limit, stops):
+def test_a_trace_ends_at_its_limit_and_before_its_stops(spec, limit, stops):
     trace = render(spec, limit, stops)
-    assert "".join(trace.pieces()) == trace.text and len(trace.pieces()) == trace.tokens
     assert trace.tokens <= min(spec.tokens, limit or spec.tokens)
     assert not any(stop in trace.text for stop in stops)
 
@@ -88,10 +87,10 @@ def test_they_are_probabilities_wherever_that_can_be(confidence):
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_both_forms_hold_the_recorded_confidence(k):
     spec = TraceSpec("A", 30, confidence=11.25)
-    pieces = render(spec).pieces()
+    pieces = render(spec).pieces
     content = [json.loads(entry) for entry in chat_content(spec, pieces, k)]
     plain = json.loads(completion_form(pieces, completion_logprobs(spec, pieces, k)))
-    assert [entry["token"] for entry in content] == plain["tokens"] == pieces
+    assert [entry["token"] for entry in content] == plain["tokens"] == list(pieces)
     for entry, tops, sampled in zip(content, plain["top_logprobs"], plain["token_logprobs"], strict=True):
         assert {top["token"]: top["logprob"] for top in entry["top_logprobs"]} == tops
         assert len(tops) == k and tops[entry["token"]] == sampled == entry["logprob"]
@@ -103,14 +102,14 @@ def test_both_forms_hold_the_recorded_confidence(k):
 
 def test_a_confidence_that_was_not_recorded_rises_and_falls():
     spec = TraceSpec("A", 100, mood=0.5)
-    pieces = render(spec).pieces()
+    pieces = render(spec).pieces
     entries = (json.loads(tops) for _, tops in completion_logprobs(spec, pieces, 20))
     result = measure((tops.values() for tops in entries), window=8)
     assert 8 < result.lowest < result.bottom + 1e-9 < result.mean < 16 and result.tail != result.mean
 
 
 def test_offsets_are_where_the_tokens_start():
-    pieces = render(TraceSpec("A", 9)).pieces()
+    pieces = render(TraceSpec("A", 9)).pieces
     form = json.loads(completion_form(pieces, completion_logprobs(TraceSpec("A", 9), pieces, 0), offset=4))
     assert [("____" + "".join(pieces)).index(piece, at) for piece, at in zip(pieces, form["text_offset"], strict=True)]
     assert form["text_offset"][:3] == [4, 11, 14] and all(len(tops) == 1 for tops in form["top_logprobs"])
@@ -124,7 +123,7 @@ def test_without_top_the_chat_form_has_an_empty_list():
 @pytest.mark.parametrize("k", [1, 3, 20])
 def test_a_trace_that_is_its_answer_alone_shows_the_chances_of_the_others(k):
     spec = TraceSpec("B", 1, shares=(("A", 0.5), ("B", 0.3), ("C", 0.2), ("D", 0.0)))
-    pieces = render(spec).pieces()
+    pieces = render(spec).pieces
     [entry] = [json.loads(entry) for entry in chat_content(spec, pieces, k)]
     chances = {top["token"]: math.exp(top["logprob"]) for top in entry["top_logprobs"]}
     assert entry["token"] == pieces[0] and chances[pieces[0]] == pytest.approx(0.3, abs=1e-5)

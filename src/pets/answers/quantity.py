@@ -402,8 +402,6 @@ def stated(passage: str) -> Quantity | None:
     quantity = quantity_at(text, start) or _words_at(text, start)
     if quantity is None:
         return _concluded_in(CLAUSE.split(text, maxsplit=1)[0]) or _concluded_in(text)
-    if EQUALS.match(text, quantity.end + text.startswith(" ", quantity.end)):
-        return _concluded_in(text)
     _refuse_alternative(text, quantity)
     clause = CLAUSE.split(text[quantity.end :], maxsplit=1)[0]
     if quantities(clause) and not AN_ASIDE.search(clause[: quantities(clause)[0].start].rstrip()):

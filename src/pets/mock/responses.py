@@ -1,7 +1,7 @@
 """Responses in OpenAI's JSON forms, whole and as server-sent events."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -92,7 +92,7 @@ class CompletionResponse:
             yield f'{before}{start}"delta":{{{members}}},{self.token_ids(range(choice.tokens))}"logprobs":null,{going}'
             yield f'{start}"delta":{{}},"logprobs":null,{end}'
             return
-        pieces = choice.pieces()
+        pieces = choice.pieces
         for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
             content = f"{key}{json.dumps(piece)}{close},{self.token_ids([i])}"
             yield f'{before}{start}{content}"logprobs":{logprobs},{going}'
@@ -100,7 +100,7 @@ class CompletionResponse:
         empty = '"delta":{}' if self.request.chat else '"text":""'
         yield f'{before}{start}{empty},"logprobs":null,{end}'
 
-    def _logprobs(self, choice: TraceText, pieces: list[str]) -> Iterator[str]:
+    def _logprobs(self, choice: TraceText, pieces: Sequence[str]) -> Iterator[str]:
         """The ``logprobs`` object of each token's event."""
         if self.top is None:
             yield from ("null" for _ in pieces)
@@ -138,7 +138,7 @@ def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
     content = response.structured(index) or f'"content":{text}'
     body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
     if response.top is not None:
-        pieces = choice.pieces()
+        pieces = choice.pieces
         if response.request.chat:
             entries = ",".join(chat_content(choice.spec, pieces, response.top))
             logprobs = f'{{"content":[{entries}]}}'

@@ -19,6 +19,7 @@ JSON is put together from cached fragments: a trace of 2,048 tokens with 20 log-
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +31,8 @@ from pets.answers.final import boxed
 __all__ = ["TraceSpec", "TraceText", "chat_content", "completion_form", "completion_logprobs", "render", "top_logprobs"]
 
 OPEN, CLOSE = "<think>", " </think>"
-FILLER_LINE = " so we look again at what is given and then at what follows from it, step by step,"
+FILLER_LINE = "so we look again at what is given and then at what follows from it, step by step,"
 FILLER = [f" {word}" for word in FILLER_LINE.split()]
-FILLER_PREFIXES = ["".join(FILLER[:count]) for count in range(len(FILLER))]
 LEVELS = 16
 WAVE = [1.0, 1.05, 1.1, 1.05, 1.0, 0.95, 0.9, 0.95]
 WAVE_STEP_TOKENS = 8  # before the wave moves on
@@ -55,61 +55,37 @@ class TraceSpec:
 
 @dataclass(frozen=True, slots=True)
 class TraceText:
-    """The text of a trace after ``max_tokens`` and ``stop`` have had their way."""
+    """A trace after ``max_tokens`` and ``stop`` have had their way: its text, token by token, and why it ended."""
 
     spec: TraceSpec
-    text: str
-    tokens: int
+    pieces: tuple[str, ...]
     finish: Literal["stop", "length"]
 
-    def pieces(self) -> list[str]:
-        """The text, token by token."""
-        pieces = _opening(self.spec, self.tokens)
-        length = sum(map(len, pieces))
-        if len(pieces) < self.tokens:
-            pieces.append(self.text[length:])
-        elif length != len(self.text):  # a stop cut the last one short
-            pieces[-1] = pieces[-1][: len(pieces[-1]) - (length - len(self.text))]
-        return pieces
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.pieces)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.pieces)
 
 
 def render(spec: TraceSpec, limit: int | None = None, stops: Iterable[str] = ()) -> TraceText:
     """The trace as a server with this ``max_tokens`` and ``stop`` returns it; the stop string is left out."""
     whole = spec.answer is not None and (limit is None or spec.tokens <= limit)
     count = spec.tokens if limit is None else min(spec.tokens, limit)
-    text = _thoughts(count - 1 if whole else count)
+    pieces = [OPEN, *FILLER * (count // len(FILLER) + 1)][: count - whole]
     if whole:
-        text += closing(spec.answer or "", spec.tokens == 1)
-    trace = TraceText(spec, text, count, "stop" if whole else "length")
+        pieces.append(closing(spec.answer or "", spec.tokens == 1))
+    text = "".join(pieces) if stops else ""
     ends = [end for stop in stops if (end := text.find(stop)) >= 0]
-    return _stopped(trace, min(ends)) if ends else trace
-
-
-def _stopped(trace: TraceText, end: int) -> TraceText:
-    """Cut before character ``end``: the token that the stop begins in is the last that was made."""
-    length = 0
-    for count, piece in enumerate(trace.pieces(), 1):
-        length += len(piece)
-        if length > end:
-            return TraceText(trace.spec, trace.text[:end], count, "stop")
-    return trace
-
-
-def _thoughts(count: int) -> str:
-    """The first ``count`` tokens, the last one of an answered trace aside."""
-    if count < 1:
-        return ""
-    rounds, rest = divmod(count - 1, len(FILLER))
-    return OPEN + FILLER_LINE * rounds + FILLER_PREFIXES[rest]
-
-
-def _opening(spec: TraceSpec, count: int) -> list[str]:
-    """The tokens before the one that holds the answer, at most ``count``."""
-    count = min(count, spec.tokens - (spec.answer is not None))
-    if count < 1:
-        return []
-    rounds, rest = divmod(count - 1, len(FILLER))
-    return [OPEN, *FILLER * rounds, *FILLER[:rest]]
+    if not ends:
+        return TraceText(spec, tuple(pieces), "stop" if whole else "length")
+    last = bisect_right(list(accumulate(map(len, pieces))), min(ends))  # the token that the stop begins in
+    cut = text[sum(map(len, pieces[:last])) : min(ends)]
+    return TraceText(spec, (*pieces[:last], cut), "stop")
 
 
 @lru_cache(maxsize=4096)
@@ -145,7 +121,7 @@ def top_logprobs(confidence: float, k: int) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in values)
 
 
-def chat_content(spec: TraceSpec, pieces: list[str], k: int) -> Iterator[str]:
+def chat_content(spec: TraceSpec, pieces: Sequence[str], k: int) -> Iterator[str]:
     """For each token, its entry in ``logprobs.content``, as JSON."""
     if tokens := _known(spec, pieces, k):
         entries = [_chat_entry(token, value) for token, value in tokens]
@@ -157,7 +133,7 @@ def chat_content(spec: TraceSpec, pieces: list[str], k: int) -> Iterator[str]:
         yield f'{named[:-1]},"top_logprobs":[{named + others if k else ""}]}}'
 
 
-def completion_logprobs(spec: TraceSpec, pieces: list[str], k: int) -> Iterator[tuple[str, str]]:
+def completion_logprobs(spec: TraceSpec, pieces: Sequence[str], k: int) -> Iterator[tuple[str, str]]:
     """For each token, its log-probability and its entry in ``top_logprobs``, as JSON."""
     if tokens := _known(spec, pieces, k):
         yield str(tokens[0][1]), f"{{{','.join(f'{_text(token)}:{value}' for token, value in tokens)}}}"
