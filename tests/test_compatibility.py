@@ -200,7 +200,7 @@ def check_resumed(location, held, sampled):
     for id, row in held["answers"].items():
         assert set(row["numbers"]) <= set(numbers[id]) and len(set(numbers[id])) == len(numbers[id])
     assert held["spent"] <= after.spent <= after.settings.total * 1.1
-    if after.settings.currency.flat:
+    if after.settings.currency.counts_traces:
         assert after.spent == held["spent"] + sampled <= after.settings.total
 
 

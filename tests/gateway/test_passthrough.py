@@ -274,7 +274,7 @@ def test_what_the_operator_allows_by_name_is_sent_on(allowed, fields, currency):
     settings = Settings(allow_fields=(allowed,))
     response, ledger = plain(handler, currency=currency, total=10**6, settings=settings, **fields)
     assert response.status_code == 200 and fields.items() <= sent[0].items()
-    assert ledger.total.spent == (4 if currency.flat else 33)
+    assert ledger.total.spent == (4 if currency.counts_traces else 33)
 
 
 @pytest.mark.parametrize(("budget", "status"), [(None, 200), (10, 400)])

@@ -160,7 +160,7 @@ def test_the_prompt_of_an_embedding_is_estimated_too(usage):
 def test_choices_that_nobody_asked_for_are_charged(path, currency):
     handler, settled = saying(path, choices=4, usage=usage_of(5, 4 * 100)), Counter()
     _, ledger = post(path, handler, currency=currency, total=10**5, body={"max_tokens": 100}, settled=settled)
-    assert ledger.total.spent == (4 if currency.flat else 405) and settled["delivered"] == 4
+    assert ledger.total.spent == (4 if currency.counts_traces else 405) and settled["delivered"] == 4
 
 
 @pytest.mark.parametrize("status", ["failed", "in_progress"])

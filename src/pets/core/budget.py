@@ -83,7 +83,7 @@ class Currency:
         return cls("picodollars", hold, 0, per_token, per_prompt_token, per_cached_token)
 
     @property
-    def flat(self) -> bool:
+    def counts_traces(self) -> bool:
         """Whether every trace costs the same."""
         return self.per_token == self.per_prompt_token == 0
 

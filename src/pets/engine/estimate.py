@@ -74,7 +74,7 @@ def estimate(
         points_given_up=round(pace.points_given_up(options_of(problems[0], config)), 2),
         budget=currency.shown(settings.total)[0],
         unit=currency.shown(0)[1],
-        overshoot=0 if currency.flat else currency.shown(int(config.overshoot * settings.total))[0],
+        overshoot=0 if currency.counts_traces else currency.shown(int(config.overshoot * settings.total))[0],
         basis=basis,
     )
 

@@ -114,12 +114,12 @@ def _longest_prompt(config: RunConfig, problems: Sequence[Problem]) -> int:
 
 
 def _check_total(total: int, currency: Currency, questions: int) -> None:
-    if currency.flat and total < questions:
+    if currency.counts_traces and total < questions:
         raise BudgetError(
             f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without one. Give "
             f"at least {questions} (1x), or ask fewer questions."
         )
-    if not currency.flat and total < questions * max(1, currency.per_token):
+    if not currency.counts_traces and total < questions * max(1, currency.per_token):
         raise BudgetError(
             f"a budget of {amount_words(total, currency.unit)} is less than one token for each of {questions} "
             "questions. Raise it, or ask fewer questions."
@@ -211,7 +211,7 @@ def run_pace(config: RunConfig, currency: Currency, traces: int, questions: int)
         config.concurrency,
         waves=config.waves,
         patience=config.patience,
-        needs_feedback=config.target_consistency is not None or not currency.flat,
+        needs_feedback=config.target_consistency is not None or not currency.counts_traces,
     )
 
 
@@ -265,7 +265,7 @@ def adopt_run(
     begun = 0 if wave is None else wave + whole_wave
     waves = min(begun, max(0, allocator.waves_left - 1))
     allocator.adopt(paid(), waves=waves, pending=pending)
-    if view.settings.currency.flat:  # tokens of lost attempts are among their traces' own
+    if view.settings.currency.counts_traces:  # tokens of lost attempts are among their traces' own
         for _ in range(wasted):
             allocator.budget.charge(Trace("", 0))
 
@@ -341,7 +341,7 @@ def answers(
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
-    if currency.flat:
+    if currency.counts_traces:
         return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
     traces = []
     for launch in launches:

@@ -584,7 +584,7 @@ class Engine(LiveRun):
 
     def _costs(self, allocator: Allocator) -> CostEstimator | UnitCost:
         budget = allocator.budget
-        if budget.currency.flat:
+        if budget.currency.counts_traces:
             return UnitCost()
         worst = int(self.settings.more.get("worst", budget.currency.hold))
         estimator = CostEstimator(budget, worst, int(self.config.overshoot * budget.total))

@@ -240,7 +240,7 @@ class Settlement:
         budget, surplus = self._allocator.budget, [Trace(request.question, request.first)] * request.surplus
         if budget.window is not None:
             self._allocator.charge(surplus)
-        elif budget.currency.flat:
+        elif budget.currency.counts_traces:
             for trace in surplus:
                 budget.charge(trace)
 

@@ -107,7 +107,7 @@ class StreamSettings:
     def __post_init__(self) -> None:
         if self.open_questions < 1:
             raise InputError(f"at least 1 question is open; got {self.open_questions}.")
-        if not self.budget.currency.flat and judge_of((), self.config.answer):
+        if not self.budget.currency.counts_traces and judge_of((), self.config.answer):
             raise InputError("a stream that is judged counts traces: give its budget without a unit.")
 
     def to_run(self) -> RunSettings:
@@ -353,7 +353,7 @@ class Stream(LiveRun):
 
 def _costs(settings: StreamSettings) -> CostEstimator | UnitCost:
     budget = settings.budget
-    if budget.currency.flat:
+    if budget.currency.counts_traces:
         return UnitCost()
     share = settings.config.overshoot * (budget.total or (budget.window.amount if budget.window else 0))
     return CostEstimator(budget, budget.currency.hold, int(share))

@@ -47,7 +47,7 @@ class ChatCompletions(ApiEndpoint):
         else:
             ledger = state.ledger
             restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
-            request.check_cost(restricted=restricted, priced=not ledger.currency.flat, allowed=allowed)
+            request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
             await self._vote(exchange, request, request.options, key, attributes)
 
     async def _vote(
@@ -82,7 +82,9 @@ class ChatCompletions(ApiEndpoint):
         state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
         begun = clock()
         max_tokens = request.max_tokens
-        if max_tokens is None and not state.ledger.currency.flat:  # tokens and money need an end to every trace
+        if (
+            max_tokens is None and not state.ledger.currency.counts_traces
+        ):  # tokens and money need an end to every trace
             limit = state.settings.limits.max_tokens
             longest = Prompt.of_body(request.upstream_fields(limit)).max_tokens
             max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)

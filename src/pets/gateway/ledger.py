@@ -162,7 +162,7 @@ class GatewayLedger(Ledger):
         limit, free, held = balances[name].limit, balances[name].free, balances[name].held
         whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
         budget = f"{whose} budget of {self._words(limit or 0)}"
-        if not self.currency.flat and limit is not None and amount > limit:
+        if not self.currency.counts_traces and limit is not None and amount > limit:
             return ApiError(
                 f"The request may take {self._words(amount)}, {whose} budget is {self._words(limit)}: ask for fewer "
                 "'max_tokens'.",
@@ -170,7 +170,7 @@ class GatewayLedger(Ledger):
                 code="insufficient_quota",
                 should_retry=False,
             )
-        if not self.currency.flat and free + held >= amount:
+        if not self.currency.counts_traces and free + held >= amount:
             return ApiError(
                 f"What is left of {budget} is held for requests under way.",
                 status=429,

@@ -60,7 +60,7 @@ class PassThrough:
         if key is ANYBODY and not ledger.limited:
             await self._forward(exchange, request, _serialized(request.fields), headers, None)
             return
-        priced = not ledger.currency.flat
+        priced = not ledger.currency.counts_traces
         restricted = priced or ledger.limited or key.budget is not None
         request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
         max_tokens = request.token_limit(state.settings.limits)
@@ -168,7 +168,7 @@ class ReplyMeter:
         self._ledger, self._reservation, self._estimator = ledger, reservation, estimator
         self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
         has_choices = request.path in CHOICE_PATHS
-        self._hides_usage = has_choices and not ledger.currency.flat and not request.include_usage
+        self._hides_usage = has_choices and not ledger.currency.counts_traces and not request.include_usage
         limit = prompt.max_tokens
         self._reader = (
             ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)

@@ -220,7 +220,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
             grant.short = wanted > max(0, extra)
         if extra > 0:
             self._extend(grant, extra)
-        elif wanted > 0 and self._budget.reserved and not self._budget.currency.flat:
+        elif wanted > 0 and self._budget.reserved and not self._budget.currency.counts_traces:
             self._short.append(grant)  # what is in flight may cost less than is held for it
         else:
             grant.stopped = True
