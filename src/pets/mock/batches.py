@@ -10,7 +10,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pets.mock.faults import BatchFault
@@ -28,7 +28,7 @@ EXPIRED = ("batch_expired", "This request could not be executed before the compl
 CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
 WINDOW_S = 24 * 3600
 
-Status = Literal["validating", "failed", "in_progress", "completed", "expired", "cancelled"]
+Ending = Literal["completed", "expired", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,47 +57,15 @@ class _Line:
     error: ApiError | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Job:
-    id: str
-    input_file: str
-    endpoint: str
-    window: str
-    metadata: Mapping[str, str] | None
-    created: int
-    begun: float
-    faults: frozenset[BatchFault]
-    status: Status = "validating"
-    lines: list[_Line] = field(default_factory=list)
-    ready_s: float = 0.0  # after the beginning
-    errors: list[dict[str, Any]] = field(default_factory=list)
-    ended: int | None = None
-    completed: int = 0
-    failed: int = 0
-    output_file: str | None = None
-    error_file: str | None = None
+    """A job: the batch object that clients see, its lines, and when all of them are ready."""
 
-    def to_plain(self) -> dict[str, Any]:
-        """The batch object."""
-        times = {f"{self.status}_at": self.ended} if self.ended is not None else {}
-        started = {} if self.status in ("validating", "failed") else {"in_progress_at": self.created}
-        return {
-            "id": self.id,
-            "object": "batch",
-            "endpoint": self.endpoint,
-            "errors": {"object": "list", "data": self.errors} if self.errors else None,
-            "input_file_id": self.input_file,
-            "completion_window": self.window,
-            "status": self.status,
-            "output_file_id": self.output_file,
-            "error_file_id": self.error_file,
-            "created_at": self.created,
-            "expires_at": self.created + WINDOW_S,
-            **started,
-            **times,
-            "request_counts": {"total": len(self.lines), "completed": self.completed, "failed": self.failed},
-            "metadata": self.metadata,
-        }
+    batch: dict[str, Any]
+    lines: Sequence[_Line]
+    begun: float
+    ready_s: float  # after the beginning
+    faults: frozenset[BatchFault]
 
 
 class MockBatches:
@@ -147,42 +115,52 @@ class MockBatches:
 
     def create(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Begin a job; what is wrong within its file is told later, as its failure."""
-        endpoint, window = fields.get("endpoint"), fields.get("completion_window")
+        endpoint, window = str(fields.get("endpoint")), fields.get("completion_window")
         if endpoint not in ENDPOINTS:
             raise ApiError(f"'endpoint' is one of {', '.join(ENDPOINTS)}.", param="endpoint")
         if window != "24h":
             raise ApiError("'completion_window' is 24h.", param="completion_window")
-        file = self.file(str(fields.get("input_file_id")))
-        job = _Job(
-            f"batch_{secrets.token_hex(12)}",
-            file.id,
-            str(endpoint),
-            window,
-            object_field(fields, "metadata") or None,
-            int(time.time()),
-            self._clock(),
-            self._draw_faults(),
-        )
+        file, faults, now = self.file(str(fields.get("input_file_id"))), self._draw_faults(), int(time.time())
+        requests, errors = _checked_lines(file.content.splitlines(), endpoint)
+        if "batch_invalid" in faults:
+            errors = [_error("invalid_request", "This file cannot be used (on purpose).", None)]
+        lines = [] if errors else [self._run(id, body, ENDPOINTS[endpoint]) for id, body in requests]
+        batch: dict[str, Any] = {
+            "id": f"batch_{secrets.token_hex(12)}",
+            "object": "batch",
+            "endpoint": endpoint,
+            "errors": {"object": "list", "data": errors} if errors else None,
+            "input_file_id": file.id,
+            "completion_window": window,
+            "status": "failed" if errors else "in_progress",
+            "output_file_id": None,
+            "error_file_id": None,
+            "created_at": now,
+            "failed_at" if errors else "in_progress_at": now,
+            "expires_at": now + WINDOW_S,
+            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
+            "metadata": object_field(fields, "metadata") or None,
+        }
+        ready_s = max((line.seconds for line in lines), default=0.0) + self._mock.faults.batch_seconds
+        self._jobs[batch["id"]] = _Job(batch, lines, self._clock(), ready_s, faults)
         self._mock.stats.batches += 1
-        self._jobs[job.id] = job
-        self._validate(job, file)
-        return job.to_plain()
+        return batch
 
     def job(self, id: str) -> dict[str, Any]:
         """A job as it stands now."""
-        return self._looked_at(id).to_plain()
+        return self._looked_at(id).batch
 
     def cancel(self, id: str) -> dict[str, Any]:
         """Stop a job; what is ready stays."""
         job = self._looked_at(id)
-        if job.status not in ("validating", "in_progress"):
-            raise ApiError(f"Cannot cancel a batch with status '{job.status}'.", status=409)
+        if job.batch["status"] != "in_progress":
+            raise ApiError(f"Cannot cancel a batch with status '{job.batch['status']}'.", status=409)
         self._end(job, "cancelled", [line.seconds <= self._clock() - job.begun for line in job.lines], CANCELLED)
-        return job.to_plain()
+        return job.batch
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs, the newest first."""
-        return _page(query, [self._looked_at(id).to_plain() for id in reversed(self._jobs)], 100)
+        return _page(query, [self._looked_at(id).batch for id in reversed(self._jobs)], 100)
 
     def _draw_faults(self) -> frozenset[BatchFault]:
         """The faults of the next job; that of single lines is drawn for each."""
@@ -190,18 +168,6 @@ class MockBatches:
         drawn = frozenset(name for name in faults if self._random.random() < getattr(self._mock.faults, name))
         self._mock.stats.faults.update(drawn)
         return drawn
-
-    def _validate(self, job: _Job, file: StoredFile) -> None:
-        lines = file.content.splitlines()
-        requests, job.errors = _checked_lines(lines, job.endpoint)
-        if "batch_invalid" in job.faults:
-            job.errors = [_error("invalid_request", "This file cannot be used (on purpose).", None)]
-        if job.errors:
-            job.status, job.ended = "failed", int(time.time())
-            return
-        job.status = "in_progress"
-        job.lines = [self._run(custom_id, body, ENDPOINTS[job.endpoint]) for custom_id, body in requests]
-        job.ready_s = max(line.seconds for line in job.lines) + self._mock.faults.batch_seconds
 
     def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
         mock = self._mock
@@ -223,36 +189,35 @@ class MockBatches:
         job = self._jobs.get(id)
         if job is None:
             raise ApiError(f"No batch found with id '{id[:80]}'.", status=404)
-        if job.status == "in_progress" and self._clock() - job.begun >= job.ready_s:
+        if job.batch["status"] == "in_progress" and self._clock() - job.begun >= job.ready_s:
             if "batch_expired" in job.faults:
                 self._end(job, "expired", [place % 2 == 0 for place in range(len(job.lines))], EXPIRED)
             else:
                 self._end(job, "completed", [True] * len(job.lines))
         return job
 
-    def _end(self, job: _Job, status: Status, ready: Sequence[bool], left: tuple[str, str] = EXPIRED) -> None:
+    def _end(self, job: _Job, status: Ending, ready: Sequence[bool], left: tuple[str, str] = EXPIRED) -> None:
         """Write what came to the output file and what did not to that of errors, and count what is charged."""
-        output, errors = list[bytes](), list[bytes]()
+        output, errors, completed = list[bytes](), list[bytes](), 0
         for line, is_ready in zip(job.lines, ready, strict=True):
             if not is_ready:
                 errors.append(self._result(line.custom_id, None, {"code": left[0], "message": left[1]}))
             elif line.response is None:
                 assert line.error is not None
                 errors.append(self._result(line.custom_id, (line.error.status, line.error.body()), None))
-            elif "batch_partial" in job.faults and job.completed % 2:
-                job.completed += 1
+            elif "batch_partial" in job.faults and completed % 2:
+                completed += 1
                 self._mock.count_lost(line.response)
             else:
-                job.completed += 1
+                completed += 1
                 self._mock.count_served(line.response)
                 output.append(self._result(line.custom_id, (200, whole_body(line.response)), None))
-        job.failed = len(errors)
-        job.status, job.ended = status, int(time.time())
-        job.output_file = self._written(f"{job.id}_output.jsonl", output)
-        job.error_file = self._written(f"{job.id}_error.jsonl", errors)
-
-    def _written(self, name: str, lines: Sequence[bytes]) -> str | None:
-        return self._keep(name, "batch_output", b"".join(lines)).id if lines else None
+        job.batch.update({"status": status, f"{status}_at": int(time.time())})
+        job.batch["request_counts"] |= {"completed": completed, "failed": len(errors)}
+        for name, lines in (("output", output), ("error", errors)):
+            if lines:
+                file = self._keep(f"{job.batch['id']}_{name}.jsonl", "batch_output", b"".join(lines))
+                job.batch[f"{name}_file_id"] = file.id
 
     def _result(self, custom_id: str, reply: tuple[int, bytes] | None, error: Mapping[str, str] | None) -> bytes:
         """A line of the output or of the errors; the body stands in it as it would be sent."""
