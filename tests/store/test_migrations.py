@@ -1,9 +1,11 @@
 """Every step brings an older store one version further, whatever it holds."""
 
+import json
 import sqlite3
 
 import pytest
 
+from pets.core.budget import Currency
 from pets.store import RunSettings, Store, migrations, postgres, sqlite
 from pets.store.run import add_questions
 from pets.store.store import open_database
@@ -34,6 +36,31 @@ def test_an_older_store_is_brought_up_to_date_step_by_step(location, problems, o
     with Store.open(location) as store, store.open_run() as run:
         run.save("late", 1)  # a table of the third step
         assert run.load("late") == 1 and len(list(run.problems())) == 3
+
+
+def test_traces_of_models_with_prices_of_their_own_keep_what_they_cost(location, problems, older):
+    money = {"unit": "picodollars", "hold": 90, "per_trace": 0, "per_token": 1, "per_prompt_token": 0}
+    settings = json.loads(SETTINGS.to_json()) | {"currency": money | {"rates": [[1, 0, 0], [10, 2, 1]]}}
+    database = older(location, 15)
+    with database.transaction() as transaction:
+        row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
+        for text in (json.dumps(settings), SETTINGS.to_json(), "{"):  # the last one is damaged
+            transaction.execute(row, (text,))
+        for run in (1, 2):
+            add_questions(transaction, run, problems, first=0)
+            for number, model in enumerate((0, 1)):
+                transaction.execute("INSERT INTO launches VALUES (?, 0, ?, 1)", (run, number))
+                transaction.execute(
+                    "INSERT INTO traces (run, question, number, finish, tokens, prompt_tokens, endpoint, seconds, "
+                    "tries, model, cached) VALUES (?, 0, ?, 'stop', 7, 5, 0, 0, 1, ?, 4)",
+                    (run, number, model),
+                )
+    database.close()
+    with Store.open(location) as store:
+        view = store.view(1)
+        assert [trace.cost for trace in view.traces()] == [7, 10 * 7 + 2 * 1 + 1 * 4]
+        assert view.summary().spent == 7 + 76 and view.settings.currency == Currency("picodollars", 90, 0, 10, 2, 1)
+        assert [trace.cost for trace in store.view(2).traces()] == [None, None]
 
 
 @pytest.mark.parametrize("version", range(1, len(migrations.MIGRATIONS)))
