@@ -80,7 +80,7 @@ def test_a_local_model_has_fewer_traces_in_flight():
 
 def test_an_option_with_the_name_of_a_runs_setting_is_that_setting():
     model, sampling = ModelOptions(rpm=3, tries=2, timeout=5.0), SamplingOptions(temperature=0.5, seed=7)
-    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), StoredRunOptions(texts=False))
+    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), StoredRunOptions(keep_texts=False))
     config = run_config(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
     assert config == RunConfig(
         policy="asc", concurrency=16, sampling=Sampling(max_tokens=9, temperature=0.5), answer="number", instruct=False,

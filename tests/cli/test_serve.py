@@ -122,7 +122,7 @@ def test_limits_that_cannot_be_kept_are_refused(wrong, error):
         (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
         (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),
         (["--upstream", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
-        (["--upstream", "http://x/v1", "--timeout", "-1"], "--timeout is a number of seconds, more than 0; got -1."),
+        (["--upstream", "http://x/v1", "--timeout", "-1"], "timeout is a number of seconds, more than 0; got -1.0."),
         (["--upstream", "http://x/v1", "--timeout", "nan"], "more than 0; got nan."),
         (["--upstream", "http://x/v1", "--store", ""], "--store is empty."),
         (["--upstream", "http://x/v1", "--allowance", "5"], "such as 5000/h or 2Mtok/30m; got '5'."),

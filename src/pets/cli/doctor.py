@@ -167,9 +167,7 @@ async def _diagnose_all(
                 key=served.key,
                 headers=model.headers,
                 timeout=model.timeout,
-                slots=local.slots,
-                context=local.context,
-                threads=local.threads,
+                **asdict(local),
             )
             return sampler
 

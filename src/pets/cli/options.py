@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pets.cli._groups import option, option_group, refuse_others
+from pets.cli._groups import matching_options, option, option_group, refuse_others
 from pets.confidence import Kind
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.models import (
@@ -192,10 +192,8 @@ class ModelOptions:
                 headers=self.headers,
                 stream=config.confidence_kind is not None,
                 timeout=self.timeout,
-                slots=local.slots,
-                context=local.context,
-                threads=local.threads,
                 batch_api=config.batch_api,
+                **asdict(local),
             )
 
         if self.servers and not self.model:
@@ -267,11 +265,10 @@ def run_config(
     ``drawn`` is how the question set has its traces drawn.
     """
     price, models = model.priced(prices)
-    values = {field.name: getattr(group, field.name) for group in (model, sampling, *groups) for field in fields(group)}
+    values = matching_options(RunConfig, model, sampling, *groups)
     values |= {"price": price, "models": models, "sampling": sampling.merge(drawn)}
-    values |= {"concurrency": values.get("concurrency") or model.in_flight, "keep_texts": values.get("texts", True)}
-    names = {field.name for field in fields(RunConfig)}
-    return RunConfig(**{name: value for name, value in (values | own).items() if name in names})
+    values["concurrency"] = values.get("concurrency") or model.in_flight
+    return RunConfig(**values | own)
 
 
 def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
@@ -294,7 +291,9 @@ class KeptRunOptions:
         f"`pets solve`, `pets batch` and --resume take {DEFAULT_STORE}.",
         metavar="FILE",
     )
-    texts: bool = option("Keep what traces say in the store, not only what they answer.", True)
+    keep_texts: bool = option(
+        "Keep what traces say in the store, not only what they answer.", True, flags=("--texts/--no-texts",)
+    )
     keep_going: bool = KEEP_GOING
 
 

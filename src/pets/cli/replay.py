@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import matching_options, option, option_group, verb
 from pets.cli._output import (
     check_rows_output,
     count,
@@ -169,19 +169,8 @@ def replay(
 def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> ReplayConfig:
     plain = draws.target == "whole" and not contenders.weighted  # what certificates can be checked against
     certified = CERTIFIED_AT if result.certificates or (result.plots is not None and plain) else ()
-    return ReplayConfig(
-        draws.repetitions,
-        draws.pool_size,
-        draws.target,
-        contenders.weighted,
-        contenders.train,
-        seed=draws.seed,
-        confidence=contenders.confidence,
-        zone=draws.zone,
-        limit=draws.limit,
-        certified=certified,
-        min_traces=draws.min_traces,
-    )
+    values = matching_options(ReplayConfig, contenders, draws)
+    return ReplayConfig(**values, size=draws.pool_size, certified=certified)
 
 
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 import click
 
 import pets.gateway
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import matching_options, option, option_group, verb
 from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.budget import Currency
@@ -260,10 +261,9 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
     if not upstream.upstream:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --upstream URL, or name one --model.")
-        model = next(iter(upstream.model), None)
-        return LocalSampler(model, slots=local.slots, context=local.context, threads=local.threads)
+        return LocalSampler(next(iter(upstream.model), None), **asdict(local))
     single = upstream.model[0] if len(upstream.model) == 1 else None
-    settings = {"model": single, "slots": local.slots, "context": local.context, "threads": local.threads}
+    settings = {"model": single, **asdict(local)}
     if named := [name for name, value in settings.items() if value is not None]:
         raise InputError(f"--{named[0]} is for a local model; with --upstream, requests name theirs. Leave one out.")
     return list(upstream.upstream)
@@ -276,23 +276,14 @@ def _settings(
     requests: RequestOptions,
     gateway: GatewayOptions,
 ) -> Settings:
-    if not 0 < upstream.timeout < math.inf:
-        raise InputError(f"--timeout is a number of seconds, more than 0; got {upstream.timeout:g}.")
     if not 0 <= upstream.wait < math.inf:
         raise InputError(f"--wait is a number of seconds, 0 or more; got {upstream.wait:g}.")
     return Settings(
-        answer=voting.answer,
-        max_traces=voting.max_traces,
-        timeout=upstream.timeout,
-        concurrency=upstream.concurrency,
+        **matching_options(Settings, upstream, voting, spend, gateway),
         queue=requests.open_questions,
         passthrough=requests.passthrough,
-        exhausted=spend.exhausted,
         allow_hosts=gateway.allow_host,
         allow_fields=requests.allow_field,
-        texts=gateway.texts,
-        rpm=upstream.rpm,
-        tpm=upstream.tpm,
         limits=Limits(requests.max_body, requests.max_messages, requests.max_tokens, requests.max_n),
     )
 
