@@ -5,7 +5,7 @@ They are kept in docs/, for README.md and the site; drawing them anew at every b
 
 from pets.cli.demo import LEVEL, RecordedPart, compare_recorded
 from pets.pools import load
-from pets.report.curves import Bound, curve_panel
+from pets.report.charts import Bound, curve_panel
 from pets.report.style import Chart, colour_of, line_styles, titled
 from scripts.docs.figures import write_figure
 from scripts.docs.pages import ROOT

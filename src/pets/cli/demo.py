@@ -21,8 +21,7 @@ from pets.lab import PoolResult, read_answers, replay, traces_at_mean
 from pets.pools import Pool, load
 from pets.questions import question_set
 from pets.report import charts_library
-from pets.report.curves import Bound, Series, curve_panel, series
-from pets.report.difficulty import leader_share
+from pets.report.charts import Bound, Series, curve_panel, leader_share, series
 from pets.report.page import Page, Tile, VotedQuestion
 from pets.report.style import colour_of, line_styles
 from pets.samplers.local import LocalSampler

@@ -1,4 +1,4 @@
-"""StreamPlan: difficulty grids, curves, budgets, prices and the prior, fitted to a training pool; and its file.
+"""StreamPlan: difficulty grids, curves, budgets, prices and the prior; its file; and fitting it to a training pool.
 
 The numbers are those of :mod:`pets.core.grid`, :mod:`pets.core.price` and :mod:`pets.core.prior`; a plan holds them
 together, with where they come from, so that they can be read, kept and handed to a service. Its file is JSON that a
@@ -10,31 +10,39 @@ person can read, with a version that a later pets can tell:
  "prior": {"strengths", "shares", "edges", "kind_shares"}, "provenance": {...}}
 """
 
+import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pets._version import __version__
 from pets.arguments import check_fields
 from pets.core.budget import Budget
 from pets.core.greedy import Quotas
-from pets.core.grid import Grid
+from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
+from pets.core.policy import Training
 from pets.core.price import PriceTable
-from pets.core.prior import KINDS, STRENGTHS, LearnedPrior
+from pets.core.prior import KINDS, STRENGTHS, LearnedPrior, fit_prior
+from pets.core.tally import Tally, count_votes
 from pets.errors import InputError, StateError
+from pets.lab.labelled import LabelledPool, read_answers
 from pets.policies.price import Price
+from pets.pools import Pool
 
 __all__ = [
-    "FORMAT", "VERSION", "Provenance", "StreamPlan", "from_plain", "is_plan_file", "left_by_windows", "plan_text",
-    "read_plan", "to_plain", "write_plan",
+    "FORMAT", "VERSION", "Provenance", "StreamPlan", "fit_plan", "from_plain", "is_plan_file", "left_by_windows",
+    "plan_text", "read_plan", "to_plain", "write_plan",
 ]  # fmt: skip
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
+MAX_TRACES = 64  # of a question, unless the user says otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,3 +334,81 @@ def _laid_out(value: object, depth: int) -> str:
         parts, (left, right) = [_laid_out(item, inner) for item in value], "[]"
     pad = "\n" + " " * inner
     return left + pad + ("," + pad).join(parts) + "\n" + " " * depth + right
+
+
+def fit_plan(
+    pool: Pool | LabelledPool,
+    mean_budget: float,
+    rounds: int = 3,
+    *,
+    cap: int = MAX_TRACES,
+    zone: float = 0.0,
+    answer: str | None = None,
+    seed: int = 0,
+) -> StreamPlan:
+    """The plan for a stream of questions like those of ``pool``; no gold is needed.
+
+    ``zone`` is the lead, as a share of all traces, that a rival needs to matter: the prices are fitted with it.
+    ``answer`` is how the recorded answers are read: by default the pool's own kind, else as recorded. ``seed`` is of
+    the orders in which recorded traces are played for the price table.
+
+    >>> from pets.pools import PooledQuestion
+    >>> pool = Pool("toy", (PooledQuestion("q1", ("A",) * 16), PooledQuestion("q2", ("A", "B", "B", "C") * 4)))
+    >>> plan = fit_plan(pool, mean_budget=10, rounds=1)
+    >>> [round(share, 2) for share in plan.grid.shares], plan.budget_of(0) < plan.budget_of(3)
+    ([0.52, 0.15, 0.1, 0.23, 0.0], True)
+    """
+    read = pool if isinstance(pool, LabelledPool) else read_answers(pool, answer)
+    if rounds < 0 or seed < 0:
+        raise InputError(f"rounds and seed are 0 or more; got {rounds} and {seed}.")
+    if not K0 <= mean_budget <= cap:
+        raise InputError(
+            f"a mean budget of {mean_budget:g} traces cannot be planned: the warm-up takes {K0} of each question, and "
+            f"the cap is {cap}. Choose one between them, or raise the cap."
+        )
+    if read.shortest < K0:
+        raise InputError(
+            f'pool "{read.name}" has a question of {read.shortest} traces; a plan needs {K0} or more of each. '
+            "Sample more or drop it."
+        )
+    grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
+    rule = Price(rounds=rounds, zone=zone)
+    if rounds == 1:
+        prices, prior = None, _prior_of(read)
+    else:
+        labels = [question.labels for question in read.questions]
+        rule = rule.fit(Training(labels, _tokens_of(read), read.options, seed=seed))
+        prices, prior = PriceTable.from_rows(rule.table or ()), rule.belief
+    budgets = plan_for(grid, mean_budget, K0, cap)
+    return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance_of(read, seed), zone)
+
+
+def _prior_of(read: LabelledPool) -> LearnedPrior:
+    """How strongly the model agrees with itself, for certificates where no price needs it."""
+    tokens = _tokens_of(read)
+    means = [0.0 if tokens is None else sum(tokens[q]) / len(tokens[q]) for q in range(len(read.questions))]
+    tallies = (
+        Tally(*count_votes(question.labels), options=read.options, mean_tokens=mean)
+        for question, mean in zip(read.questions, means, strict=True)
+    )
+    return fit_prior(Counter(tallies))
+
+
+def _tokens_of(read: LabelledPool) -> Sequence[Sequence[int]] | None:
+    """The tokens of every trace; none unless every question has them."""
+    recorded = [question.tokens for question in read.questions if question.tokens is not None]
+    return recorded if len(recorded) == len(read.questions) else None
+
+
+def _provenance_of(read: LabelledPool, seed: int) -> Provenance:
+    content = json.dumps([[question.id, question.labels] for question in read.questions]).encode()
+    return Provenance(
+        pool=read.name,
+        questions=len(read.questions),
+        traces=sum(len(question.labels) for question in read.questions),
+        answer=read.answer,
+        options=read.options,
+        digest="sha256:" + hashlib.sha256(content).hexdigest()[:16],
+        pets=__version__,
+        seed=seed,
+    )

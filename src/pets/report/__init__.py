@@ -4,9 +4,7 @@
 :func:`certificate_table` tabulate it. A chart is a Vega-Lite specification that :func:`save` writes.
 """
 
-from pets.report.curves import draw_curves
-from pets.report.difficulty import draw_difficulty
-from pets.report.reliability import draw_reliability
+from pets.report.charts import draw_curves, draw_difficulty, draw_reliability
 from pets.report.style import charts_library, save
 from pets.report.tables import certificate_table, choice_table, mixture_table, pool_table
 

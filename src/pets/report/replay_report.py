@@ -11,7 +11,7 @@ import numpy as np
 
 from pets.errors import InputError
 from pets.lab import Row
-from pets.report.curves import Bound, Series, curve_panel
+from pets.report.charts import Bound, Series, curve_panel
 from pets.report.page import Cell, Page, Tile
 from pets.report.style import line_styles
 from pets.report.tables import COLUMNS, metric_text

@@ -24,10 +24,9 @@ from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.report.budget_curves import BudgetCurves, RunQuestion, budget_curves
+from pets.report.charts import FEW, Series, curve_panel
 from pets.report.commands import QUESTIONS, commands_of, is_stream
-from pets.report.curves import Series, curve_panel
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
-from pets.report.reliability import FEW
 from pets.report.style import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of, layer
 from pets.store import RunView, StoredTrace
 

@@ -1,8 +1,11 @@
-"""A pool's curves: who is drawn, within which bounds, under which title; each the mean of the repetitions."""
+"""Charts of a replayed pool: who is drawn, the sizes that the replay spent, the bins that are not empty."""
 
 import numpy as np
+import pytest
 
-from pets.report.curves import draw_curves, series
+from pets.lab import ReplayConfig, read_answers, replay, traces_at_mean
+from pets.lab.calibration import Certified, calibrate
+from pets.report.charts import draw_curves, draw_difficulty, draw_reliability, leader_share, series, spreads
 from pets.report.style import drawn_svg
 
 
@@ -73,3 +76,60 @@ def test_one_repetition_has_no_band(without_gold):
     result = without_gold.result("uniform")
     line = series(result, result.consistency)
     assert np.array_equal(line.low, line.mean) and np.array_equal(line.high, line.mean)
+
+
+def test_a_curve_spends_what_its_mean_curve_needs(pool_result):
+    by_label = {spread.label: spread.traces for spread in spreads(pool_result)}
+    for policy in ("uniform", "okg:prior=1"):
+        assert by_label[policy].mean() == pytest.approx(traces_at_mean(pool_result.result(policy), 0.99), abs=1 / 14)
+
+
+def test_a_sweep_spends_what_its_cheapest_good_value_spent(pool_result):
+    by_label = {spread.label: spread.traces for spread in spreads(pool_result)}
+    for policy in ("asc", "dsc"):
+        result = pool_result.result(policy)
+        means = result.traces.mean(axis=0)[result.consistency.mean(axis=0) >= 0.99]
+        assert by_label[policy].mean() == pytest.approx(means.min())
+
+
+def test_streams_leave_training_questions_out(pool):
+    (pool_result,) = replay([pool], ["online_grid"], config=ReplayConfig(1, 16, budgets=(16.0,)))
+    (spread,) = spreads(pool_result)
+    assert np.isnan(spread.traces).sum() == 10
+    assert np.nansum(spread.traces) == pool_result.results[0].spent[0, 0]
+
+
+def test_a_level_that_is_never_reached_is_said(pool):
+    (pool_result,) = replay([pool], ["uniform", "online_grid"], config=ReplayConfig(1, 16, budgets=(4.0,)))
+    chart = draw_difficulty(pool_result, read_answers(pool), level=1.0)
+    assert spreads(pool_result, 1.0)[1].traces is None
+    assert chart["concat"][1]["mark"]["text"] == "never gets there"
+
+
+def test_every_question_is_a_dot_with_its_traces(pool, pool_result):
+    uniform, *_ = draw_difficulty(pool_result, read_answers(pool))["concat"]
+    dots = uniform["layer"][0]["data"]["values"]
+    assert [dot["id"] for dot in dots] == [question.id for question in pool.questions]
+    assert "Where the traces went" in drawn_svg(draw_difficulty(pool_result, read_answers(pool)))
+
+
+def test_difficulty_is_the_leaders_share_of_the_votes(pool):
+    question = read_answers(pool).questions[0]
+    assert leader_share(question) == max(map(question.labels.count, "ABC")) / len(question.labels)
+
+
+@pytest.fixture(scope="module")
+def certified(pool):
+    return replay([pool], ["uniform", "okg", "asc"], config=ReplayConfig(2, 16, certified=(4.0, 8.0)))
+
+
+def test_a_dot_a_bin_that_is_not_empty():
+    right = np.array([True, True, False])
+    calibration = calibrate([Certified("p", "okg", 4.0, np.array([0.95, 0.91, 0.15]), np.ones(3), right)])
+    chart = draw_reliability({"okg": calibration}, "toy")
+    rows = chart["data"]["values"]
+    dots = [(row["certificate"], row["right"]) for row in rows if "right" in row]
+    assert dots == [pytest.approx((0.15, 0.0)), pytest.approx((0.93, 1.0))]
+    assert rows[0]["label"] == f"okg ({calibration.error:.3f})"
+    assert [row["count"] for row in rows] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 2]  # the last bin ends at 1
+    assert "toy" in drawn_svg(chart)

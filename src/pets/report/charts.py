@@ -1,0 +1,392 @@
+"""The charts of a replayed pool: its curves, where the budget went, and whether certificates are what they say.
+
+A :class:`Series` is a line of :func:`draw_curves`: a metric at some numbers of traces, and the band about it.
+:func:`draw_difficulty` shows what each question got where its policy's mean curve is at a self-consistency; a few
+repetitions are enough to see a shape. :func:`draw_reliability` shows how often a leader is right whose certificate says
+how likely that is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from pets.engine.summary import wilson
+from pets.lab import PoolResult, mean_curve, traces_at_mean
+from pets.lab.calibration import Bin, Calibration
+from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.lab.results import Floats, Result
+from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, colour_of, layer, line_styles, titled, trace_axis
+
+__all__ = [
+    "FEW", "Bound", "Series", "Spread", "curve_panel", "draw_curves", "draw_difficulty", "draw_reliability",
+    "leader_share", "series", "spreads",
+]  # fmt: skip
+
+MAX_POINTS = 160  # of a curve with a point for every trace
+PANEL_WIDTH, PANEL_HEIGHT = 420, 280
+LEVEL = 0.99  # of self-consistency, at which the spread over questions is shown
+NO_TRACE_AT = 0.5  # where no trace at all stands on a logarithmic axis
+PANELS_PER_ROW = 4
+PANEL_PIXELS = 190
+MAX_DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
+FEW = 20  # certificates; a bin with fewer says little and is drawn faintly
+RELIABILITY_WIDTH, RELIABILITY_HEIGHT, COUNTS_HEIGHT = 420, 340, 90
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """``traces``, ``mean``, ``low`` and ``high``, (V,) each, cheapest point first; ``swept``: points, not a line."""
+
+    label: str
+    swept: bool
+    traces: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def about(cls, label: str, swept: bool, traces: Floats, mean: Floats, reach: Floats) -> Self:
+        """With bands that reach equally far up and down, within 0 and 1."""
+        return cls(label, swept, traces, mean, np.maximum(0.0, mean - reach), np.minimum(1.0, mean + reach))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The points of the line, as a chart's data; those without a mean or before the first trace left out."""
+        columns = zip(*(column.tolist() for column in (self.traces, self.mean, self.low, self.high)), strict=True)
+        return [
+            {
+                "label": self.label,
+                "swept": self.swept,
+                "traces": round(traces, 3),
+                "mean": round(mean, 5),
+                "low": round(low, 5),
+                "high": round(high, 5),
+            }
+            for traces, mean, low, high in columns
+            if np.isfinite(mean) and traces > 0
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A horizontal line with its name."""
+
+    value: float
+    name: str
+
+
+def series(result: Result, values: Floats) -> Series:
+    """The line of ``values`` (R, V) of a result; a curve is thinned to the points that a plot can show.
+
+    Points of a sweep are averaged value by value; with one repetition the deviation is 0.
+    """
+    points = _points(result)
+    traces, values = result.traces[:, points].mean(axis=0), values[:, points]
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(points))
+    order = np.argsort(traces, kind="stable")
+    mean = values.mean(axis=0)[order]
+    return Series.about(result.policy, result.option is not None, traces[order], mean, deviation[order])
+
+
+def _points(result: Result) -> list[int]:
+    """All points of a sweep; of a curve, evenly on a logarithmic axis from one trace per question on."""
+    if result.option is not None:
+        return list(range(len(result.values)))
+    last = result.agree.shape[1] - 1
+    points: list[int] = np.unique(
+        np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)
+    ).tolist()
+    return points
+
+
+TARGETS = {"whole": "the answer of all traces drawn", "disjoint": "the answer of traces that the policy cannot draw"}
+
+
+def draw_curves(pool: PoolResult) -> Chart:
+    """A panel of self-consistency and, where gold is known, one of accuracy; streams have a row of their own.
+
+    Bands and whiskers are one deviation over draws. A policy followed trace by trace is a line with a band; a stopping
+    rule is the points that its thresholds give. Pass@1 and the vote of all recorded traces bound the accuracy.
+    """
+    streams = [result for result in pool.results if result.setting == "online"]
+    batches = [result for result in pool.results if result.setting != "online"]
+    parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
+    styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
+    legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
+    panels = [_row(pool, name, results, styles, legend) for name, results in parts.items() if results]
+    title, subtitle = title_of(pool)
+    return titled({"vconcat": panels}, title, subtitle)
+
+
+def title_of(pool: PoolResult) -> tuple[str, list[str]]:
+    """What is shown, in a reader's words; the pool and what was averaged."""
+    config = pool.config
+    weights = ", votes weighted by confidence" if config.weighted else ""
+    return f"How often the vote is {TARGETS[config.target]}{weights}", [
+        f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {config.repetitions} draws.",
+        "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget.",
+        "Bands and whiskers: one standard deviation over draws.",
+    ]
+
+
+def _row(
+    pool: PoolResult,
+    name: str,
+    results: Sequence[Result],
+    styles: Mapping[str, LineStyle],
+    legend: Mapping[str, Any],
+) -> Chart:
+    """The panels of one setting beside each other, with a legend in common."""
+    consistency = [series(result, result.consistency) for result in results]
+    ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
+    bounds = ceiling if pool.config.target == "disjoint" else []
+    panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
+    if pool.pass_at_1 is not None:
+        accuracy = [series(result, result.accuracy) for result in results]
+        known = {"vote of the full pool": pool.vote_accuracy, "one trace (pass@1)": pool.pass_at_1}
+        bounds = [Bound(value, name) for name, value in known.items() if value is not None]
+        panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds, legend))
+    return {"title": {"text": name, "fontSize": 13}, "hconcat": panels}
+
+
+def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+    """Colour, dashes and shape of these lines and points."""
+    points = {line.label for line in lines if line.swept}
+    return by_label(styles, points, {line.label for line in lines if not line.swept})
+
+
+def curve_panel(
+    lines: Sequence[Series],
+    styles: Mapping[str, LineStyle],
+    name: str,
+    size: float,
+    bounds: Sequence[Bound] = (),
+    legend: Mapping[str, Any] | None = None,
+) -> Chart:
+    """One panel: lines with bands, points with whiskers, bounds with their names.
+
+    Panels that share a ``legend`` are given it.
+    """
+    rows = [row for line in lines for row in line.rows()]
+    y = {"type": "quantitative", "title": name, "axis": {"format": ".0%"}, "scale": {"domain": _span(rows, bounds)}}
+    x = trace_axis(size)
+    legend = legend_of(lines, styles) if legend is None else legend
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "traces", "title": "traces per question", "format": ".2f"},
+        {"field": "mean", "title": name, "format": ".1%"},
+        {"field": "low", "title": "band from", "format": ".1%"},
+        {"field": "high", "title": "band to", "format": ".1%"},
+    ]
+    spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": legend["color"]}
+    point = {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip}
+    dashes, shape = ({name: legend[name] for name in ("color", name)} for name in ("strokeDash", "shape"))
+    followed, swept = {"transform": [{"filter": "!datum.swept"}]}, {"transform": [{"filter": "datum.swept"}]}
+    layers: list[Chart] = [
+        followed | layer("area", None, {"opacity": 0.15, "clip": True}, **spread),
+        swept | layer("rule", None, {"opacity": 0.4, "clip": True}, **spread),
+        followed | layer("line", None, {"strokeWidth": 2, "clip": True}, **point, **dashes),
+        swept | layer("point", None, {"filled": True, "size": 48, "clip": True, "opacity": 1}, **point, **shape),
+        followed | layer("point", None, {"size": 60, "opacity": 0, "clip": True}, **point),
+    ]
+    layers += [part for bound in bounds for part in _bound(bound, y)]
+    return {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers}
+
+
+def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float]:
+    """All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat."""
+    shown = [row["mean"] for row in rows] + [bound.value for bound in bounds]
+    shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
+    low = min(*shown, float(np.quantile([row["low"] for row in rows], 0.2)))
+    high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
+    air = 0.05 * max(high - low, 0.02)
+    return [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
+
+
+def _bound(bound: Bound, y: dict[str, Any]) -> list[Chart]:
+    rows = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
+    height = {"field": "mean", **y}
+    text = {"align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
+    return [
+        layer("rule", rows, {"color": GREY, "strokeDash": [6, 3]}, y=height),
+        layer("text", rows, text, y=height, x={"value": 0}, text={"field": "name"}),
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Mean traces given to each question, (N,); NaN where it only trained. ``None``: the level is never reached."""
+
+    label: str
+    traces: Floats | None
+
+
+def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
+    """What every policy gave to each question where its mean curve is at ``level``."""
+    repetitions = max(1, MAX_DOTS // results.questions)
+    spread = []
+    for result in results.results:
+        point = _nearest_point(result, level)
+        rows = [] if point is None else [allocation.at(point) for allocation in result.allocations[:repetitions]]
+        label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
+        spread.append(Spread(label, _known_mean(rows) if rows else None))
+    return spread
+
+
+def leader_share(question: LabelledQuestion) -> float:
+    """The leader's share of all votes that were recorded; 0 where there is none."""
+    votes = [label for label in question.labels if label is not None]
+    return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
+
+
+def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVEL) -> Chart:
+    """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
+    panels = spreads(results, level)
+    shares = np.array([leader_share(question) for question in pool.questions])
+    y = _trace_ticks(panels, results.size)
+    x = {"type": "quantitative", "scale": {"domain": [min(0.95, float(shares.min())) - 0.03, 1.03], "nice": False}}
+    x |= {"axis": {"format": ".0%", "tickCount": 4}, "title": "votes for the leading answer"}
+    of = " of what is attainable" if results.config.target == "disjoint" else ""
+    return titled(
+        {
+            "concat": [_difficulty_panel(spread, pool, shares, x, y) for spread in panels],
+            "columns": PANELS_PER_ROW,
+            "resolve": {"scale": {"x": "shared", "y": "shared"}},
+        },
+        f"Where the traces went: easy questions are on the right, hard ones on the left ({results.pool})",
+        f"Traces of each question where {level:.0%}{of} of the votes are those of all {results.size} traces; "
+        "lines: mean of each tenth.",
+    )
+
+
+def _nearest_point(result: Result, level: float) -> int | None:
+    """The point nearest to where the mean curve is at the level."""
+    spend = traces_at_mean(result, level)
+    return None if np.isnan(spend) else int(np.abs(mean_curve(result)[0] - spend).argmin())
+
+
+def _known_mean(rows: Sequence[Floats]) -> Floats:
+    """The mean of what is known of each question; a question that trained every time has none."""
+    finite = np.isfinite(rows)
+    return np.where(
+        finite.any(axis=0), np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0)), np.nan
+    )
+
+
+def _trace_ticks(panels: Sequence[Spread], size: int) -> dict[str, Any]:
+    """A logarithmic axis of traces; a question that got none stands at a tick of its own."""
+    none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
+    ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= size]
+    least = 0.8 * (NO_TRACE_AT if none else 1)
+    return {
+        "type": "quantitative",
+        "title": "traces",
+        "scale": {"type": "log", "base": 2, "domain": [least, size * 1.25], "nice": False},
+        "axis": {"values": ticks, "labelExpr": "datum.value < 1 ? '<1' : format(datum.value, 'd')"},
+    }
+
+
+def _difficulty_panel(
+    spread: Spread, pool: LabelledPool, shares: Floats, x: dict[str, Any], y: dict[str, Any]
+) -> Chart:
+    """The dots of one policy and the means of tenths; words where it never comes to the level."""
+    size = {"width": PANEL_PIXELS, "height": PANEL_PIXELS}
+    if spread.traces is None:
+        text = {"type": "text", "color": GREY, "text": "never gets there"}
+        return {"title": spread.label, "data": {"values": [{}]}, "mark": text, **size}
+    finite = np.isfinite(spread.traces)
+    share, traces = shares[finite], np.maximum(spread.traces[finite], NO_TRACE_AT)
+    ids = [question.id for question, there in zip(pool.questions, finite.tolist(), strict=True) if there]
+    columns = zip(ids, share.tolist(), traces.tolist(), strict=True)
+    dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
+    tenths = np.minimum((share * 10).astype(int), 9)
+    means = [
+        {"share": float(share[tenths == t].mean()), "traces": float(spread.traces[finite][tenths == t].mean())}
+        for t in np.unique(tenths).tolist()
+    ]
+    axes = {"x": {"field": "share", **x}, "y": {"field": "traces", **y}}
+    tooltip = [{"field": "id"}, {"field": "share", "format": ".0%"}, {"field": "traces"}]
+    circle = {"opacity": 0.35, "size": 18, "color": colour_of(spread.label)}
+    line = {"point": {"color": "#444444", "size": 18}, "color": "#444444"}
+    return {
+        "title": {"text": f"{spread.label}: {spread.traces[finite].mean():.1f} per question", "fontSize": 12},
+        **size,
+        "layer": [
+            layer("circle", dots, circle, **axes, tooltip=tooltip),
+            layer("line", means, line, **axes),
+        ],
+    }
+
+
+def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Chart:
+    """A dot with its 95 % interval for each bin, bins of few certificates faint, above the number in each bin.
+
+    On the diagonal certificates are what they say; under it they promise too much.
+    """
+    styles = {_label(name, calibrations[name]): style for name, style in line_styles(calibrations).items()}
+    rows = [row for name, scores in calibrations.items() for row in _bin_rows(_label(name, scores), scores)]
+    return titled(
+        {"data": {"values": rows}, "vconcat": [_diagram(styles), _counts(styles)]},
+        title,
+        f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
+    )
+
+
+def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
+    """Dots and whiskers about the diagonal."""
+    legend = by_label(styles, points=styles)
+    y = {**SHARE, "title": "answers that are the vote of all traces"}
+    common = {
+        "x": {"field": "certificate", **SHARE, "title": "certificate"},
+        "color": legend["color"],
+        "opacity": {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1},
+    }
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "certificate", "title": "mean certificate", "format": ".1%"},
+        {"field": "right", "title": "share right", "format": ".1%"},
+        {"field": "count", "title": "certificates", "format": ","},
+    ]
+    dots = {**common, "y": {"field": "right", **y}, "shape": legend["shape"], "tooltip": tooltip}
+    diagonal, dashed = [{"a": 0, "b": 0}, {"a": 1, "b": 1}], {"color": GREY, "strokeDash": [6, 3]}
+    layers = [
+        layer("line", diagonal, dashed, x={"field": "a", **SHARE}, y={"field": "b", **SHARE}),
+        layer("rule", **common, y={"field": "low", **y}, y2={"field": "high"}),
+        layer("point", None, {"filled": True, "size": 50}, **dots),
+    ]
+    return {"width": RELIABILITY_WIDTH, "height": RELIABILITY_HEIGHT, "layer": layers}
+
+
+def _counts(styles: Mapping[str, LineStyle]) -> Chart:
+    """How many certificates each bin has."""
+    return {
+        "width": RELIABILITY_WIDTH,
+        "height": COUNTS_HEIGHT,
+        "mark": {"type": "line", "interpolate": "step-after"},
+        "encoding": {
+            "x": {"field": "bin", **SHARE, "title": "certificate"},
+            "y": {"field": "count", "type": "quantitative", "scale": {"type": "symlog"}, "title": "certificates"},
+            **{channel: by_label(styles, points=styles)[channel] for channel in ("color", "strokeDash")},
+        },
+    }
+
+
+def _label(name: str, calibration: Calibration) -> str:
+    return f"{name} ({calibration.error:.3f})"
+
+
+def _bin_rows(label: str, calibration: Calibration) -> list[dict[str, Any]]:
+    """A row for each bin, and one where the last of them ends."""
+    last = calibration.bins[-1]
+    return [_bin_row(label, bucket) for bucket in calibration.bins] + [
+        {"label": label, "bin": 1.0, "count": last.count}
+    ]
+
+
+def _bin_row(label: str, bucket: Bin) -> dict[str, Any]:
+    row: dict[str, Any] = {"label": label, "bin": bucket.low, "count": bucket.count}
+    if bucket.certificate is None or bucket.right is None:
+        return row
+    low, high = wilson(bucket.right, bucket.count)
+    return row | {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
