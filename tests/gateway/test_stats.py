@@ -49,22 +49,22 @@ def test_the_request_rate_is_that_of_the_last_minute(share, clock):
     for _ in range(120):
         share.record_request(finished())
         clock.now += 1.0
-    assert share.now()["requests_per_second"] == 1.0
+    assert share.stats.now()["requests_per_second"] == 1.0
     clock.now += 100.0
-    assert share.now()["requests_per_second"] == 0.0
+    assert share.stats.now()["requests_per_second"] == 0.0
 
 
 def test_every_request_is_in_one_outcome_and_errors_are_listed(share):
     for status in (200, 201, 400, 429, 499, 500, 503):
         share.record_request(finished(status, retries=2, reason="why"))
-    totals = share.now()["totals"]
+    totals = share.stats.now()["totals"]
     assert {name: totals[name] for name in ("answered", "refused", "gone", "failed", "retries")} == {
         "answered": 2, "refused": 2, "gone": 1, "failed": 2, "retries": 14,
     }  # fmt: skip
     assert [row["status"] for row in share.errors] == [400, 429, 499, 500, 503]
     share.record_request(finished(400, reason="x" * 10_000))
     assert len(share.errors[-1]["reason"]) == REASON_CHARACTERS
-    assert share.now()["models"][0]["requests"] == 2
+    assert share.stats.now()["models"][0]["requests"] == 2
 
 
 def test_the_columns_add_up_to_the_totals(share, clock):
@@ -74,14 +74,14 @@ def test_the_columns_add_up_to_the_totals(share, clock):
         share.record_settlement(reservation(), CHARGE, 0.25)
         clock.now += 37.0
     for span in ("hour", "day"):
-        columns = share.columns(span)
+        columns = share.stats.columns(span)
         sums = {name: sum(value or 0 for value in columns[name]) for name in COLUMNS}
-        assert sums == share.now()["totals"] and sums["spent"] == 12.5
+        assert sums == share.stats.now()["totals"] and sums["spent"] == 12.5
         assert len({len(columns[name]) for name in (*COLUMNS, "start", "vote_p50", "plain_p99")}) == 1
 
 
 def test_before_the_start_nothing_is_known(share, clock):
-    columns = share.columns("hour")
+    columns = share.stats.columns("hour")
     for start, answered in zip(columns["start"], columns["answered"], strict=True):
         assert (answered is None) == (start + columns["seconds"] <= clock.now)
 
@@ -90,18 +90,18 @@ def test_latencies_are_of_answered_requests_by_kind(share, clock):
     share.record_request(finished())
     share.record_request(finished(kind="passthrough", seconds=3.0))
     share.record_request(finished(503, seconds=599.0))
-    latency = share.now()["latency"]
+    latency = share.stats.now()["latency"]
     assert 0.15 < latency["vote"][0] < latency["vote"][1] <= 0.25 and 2.5 < latency["plain"][1] <= 3.5
-    assert share.columns("hour")["vote_p99"][-1] == latency["vote"][1]
+    assert share.stats.columns("hour")["vote_p99"][-1] == latency["vote"][1]
     clock.now += 4000.0
-    assert share.now()["latency"] == {"vote": [None, None], "plain": [None, None]}  # nothing lately
+    assert share.stats.now()["latency"] == {"vote": [None, None], "plain": [None, None]}  # nothing lately
 
 
 def test_votes_are_counted_by_pattern_and_certificate(share):
     vote(share)
     vote(share, warmup=None, certificate=1.0, traces=2)
     vote(share, certificate=0.0)
-    shown = share.now()
+    shown = share.stats.now()
     assert [(bound, count) for bound, count in shown["certificates"] if count] == [(0.5, 1), (0.95, 1), (1.0, 1)]
     assert shown["first_answers"] == {"3-1": {"questions": 2, "traces": 10}, "fewer": {"questions": 1, "traces": 2}}
     assert shown["totals"]["votes"] == 3 and shown["totals"]["lost"] == 3
@@ -109,7 +109,7 @@ def test_votes_are_counted_by_pattern_and_certificate(share):
 
 def test_the_pace_is_that_of_the_balance_whoever_spends(share, clock):
     clock.now, clock.spent = clock.now + 600.0, 50
-    assert share.now()["spent_per_second"] == pytest.approx(50 / 600, rel=0.05)
+    assert share.stats.now()["spent_per_second"] == pytest.approx(50 / 600, rel=0.05)
 
 
 def test_errors_that_are_the_same_are_one_row_of_the_latest_with_their_number(share):
@@ -126,7 +126,7 @@ def test_lists_and_models_are_bounded(share):
         share.record_request(finished(500, reason=f"reason {number}"))
         share.record_settlement(reservation(f"m{number}"), CHARGE, 1)
     assert len(share.questions) == len(share.errors) == LATEST_ROWS and share.questions[-1]["id"] == "499"
-    models = {row["model"]: row for row in share.now()["models"]}
+    models = {row["model"]: row for row in share.stats.now()["models"]}
     assert len(models) == MAX_MODELS + 1 and sum(row["spent"] for row in models.values()) == 500
     assert models[OTHER_MODELS]["spent"] == 500 - MAX_MODELS and models["m0"]["tokens"] == 90
 

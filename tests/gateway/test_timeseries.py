@@ -43,15 +43,6 @@ def test_only_the_latest_intervals_are_kept():
     assert len(counted.column()) == 120 and list(counted.column().values()) == list(range(880, 1000))
 
 
-def test_intervals_in_which_nothing_was_counted_are_zero():
-    counted = Counted()
-    counted.add(5.0, amount=2)
-    counted.add(95.0, amount=3)
-    assert [amount for start, amount in counted.column().items() if start >= 0] == [2, 0, 0, 3]
-    counted.state.now = 3670.0
-    assert sum(counted.column().values()) == 3 and sum(counted.column("day").values()) == 5
-
-
 @given(st.lists(st.floats(0, 3599), max_size=40))
 def test_every_amount_is_in_the_interval_of_its_time(times):
     counted = Counted()

@@ -30,11 +30,11 @@ class Dashboard:
         """Everything but the history, of the key ``of_key`` where an admin asks for that."""
         name, metrics = self._name(key, of_key), self._state.metrics
         share = metrics.share_of(name)
-        numbers = share.now()
+        numbers = share.stats.now()
         spent_per_second = numbers.pop("spent_per_second")
         return numbers | {
-            "at": share.clock(),
-            "started": share.started,
+            "at": share.stats.clock(),
+            "started": share.stats.started,
             "viewer": {"name": key.name, "admin": key.admin},
             "of_key": name,
             "replica": self._replica(key),
@@ -53,7 +53,7 @@ class Dashboard:
         """The last hour or day, a column for each quantity."""
         if span not in RESOLUTIONS:
             raise ApiError(f"'span' is one of {', '.join(RESOLUTIONS)}.", param="span")
-        return self._state.metrics.share_of(self._name(key, of_key)).columns(span)
+        return self._state.metrics.share_of(self._name(key, of_key)).stats.columns(span)
 
     def question(self, key: ApiKey, id: str) -> dict[str, Any]:
         """One of the latest votes, with its traces."""

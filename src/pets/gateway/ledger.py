@@ -293,13 +293,13 @@ class GatewayLedger(Ledger):
 
     def _balances(self, key: ApiKey) -> dict[str, Balance]:
         """What a key's request is held in, by name: the total, the present window where there is one, the key's own."""
-        limits = {TOTAL: self.total.limit}
-        if self._rate_limit is not None:
-            limits[self.backend.window(self._rate_limit)] = self._rate_limit.amount
-        limits[KEY + key.name] = key.budget
-        balances = {name: self.backend.balance(name) for name in limits}
-        for name, balance in balances.items():
-            balance.limit = limits[name]
+        balances = {TOTAL: self.total}
+        if (limit := self._rate_limit) is not None:
+            window = self.backend.window(limit)
+            balances[window] = self.backend.balance(window)
+            balances[window].limit = limit.amount
+        own = balances[KEY + key.name] = self.balance_of(key.name)
+        own.limit = key.budget
         return balances
 
     def _cost(self, traces: Sequence[Trace]) -> int:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
@@ -20,7 +21,6 @@ from pets.gateway.ledger_backend import Balance, Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import Vote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
-from pets.gateway.timeseries import History
 from pets.plans import Drift
 
 __all__ = ["FinishedRequest", "Metrics", "Share"]
@@ -86,18 +86,18 @@ class FinishedRequest:
 class Share:
     """A registry of one share of a gateway's work, all of it or that of one key, and the latest questions and errors.
 
-    ``gauges`` say what each of GAUGES is now.
+    ``gauges`` say what each of GAUGES is now. ``stats`` reads the registry for the dashboard.
     """
 
     def __init__(self, gauges: Mapping[str, Callable[[], float]], clock: Callable[[], float] = time.time) -> None:
-        self.clock, self.started = clock, clock()
         self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self._registry = registry = CollectorRegistry()
-        self._counters = {
+        counters = {
             name: Counter(f"pets_{name}", words, labels, registry=registry)
             for name, (words, labels) in COUNTERS.items()
         }
+        self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
         self._histograms = {
             name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
             for name, (words, labels, buckets) in HISTOGRAMS.items()
@@ -107,11 +107,11 @@ class Share:
         for name, words in GAUGES.items():
             Gauge(f"pets_{name}", words, registry=registry).set_function(gauges[name])
         self._models: set[str] = set()
-        self._history = History(lambda: ShareStats(registry).counts, clock)
+        self.stats = ShareStats(registry, clock)
 
     def record_vote(self, vote: Vote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
-        self._history.keep()
+        self.stats.keep()
         answer, account = vote.answer, vote.account
         self._count("traces", account.delivered, "delivered")
         self._count("traces", account.lost, "lost")
@@ -127,7 +127,7 @@ class Share:
 
     def record_request(self, request: FinishedRequest) -> None:
         """Count a request that is over."""
-        self._history.keep()
+        self.stats.keep()
         outcome = outcome_of(request.status)
         self._count("requests", 1, request.kind, str(request.status))
         self._count("retries", request.retries)
@@ -136,7 +136,7 @@ class Share:
             self._count("model_requests", 1, self._model(request.model))
             return
         row = {
-            "at": self.clock(),
+            "at": self.stats.clock(),
             "id": request.id,
             "key": request.key,
             "model": request.model,
@@ -151,29 +151,19 @@ class Share:
 
     def record_settlement(self, reservation: Reservation, charge: Charge, spent: float) -> None:
         """Count an upstream request that was charged; it took ``spent`` of the budget."""
-        self._history.keep()
+        self.stats.keep()
         model = self._model(reservation.model)
         self._count("model_traces", charge.delivered or reservation.traces, model)
         self._count("model_tokens", charge.tokens, model)
         self._count("model_prompt_tokens", charge.prompt_tokens, model)
         self._count("model_spent", spent, model)
 
-    def now(self) -> dict[str, Any]:
-        """The dashboard's numbers, as :meth:`ShareStats.now` has them."""
-        self._history.keep()
-        return ShareStats(self._registry).now(self._history)
-
-    def columns(self, span: str) -> dict[str, Any]:
-        """The last ``hour`` or ``day``, as :meth:`ShareStats.columns` has them."""
-        return ShareStats(self._registry).columns(self._history, span, self.started)
-
     def text(self) -> bytes:
         """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _count(self, name: str, amount: float, *labels: str) -> None:
-        counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc(amount)
+        self._counter(name, *labels).inc(amount)
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
@@ -208,7 +198,7 @@ class Metrics:
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))
         spent = 0 if vote.account.kind == "fallback" else vote.account.spent
-        row = self.recent.add(vote, metadata, spent=self._shown(spent), now=self.share_of(None).clock())
+        row = self.recent.add(vote, metadata, spent=self._shown(spent), now=self.share_of(None).stats.clock())
         for share in self._shares_of(vote.account.key.name):
             share.record_vote(vote, metadata, row)
 
