@@ -53,6 +53,8 @@ FIRST_RULES = [(Pattern(pattern, needs), replacement) for pattern, needs, replac
     (r"\\(?:leq(?:slant)?|leqq)", r"\leq", r"\\le "),
     (r"\\(?:geq(?:slant)?|geqq)", r"\geq", r"\\ge "),
     (r"\\neq", r"\neq", r"\\ne "),
+    (r"<=", "<=", r"\\le "),
+    (r">=", ">=", r"\\ge "),
     (r"\\varnothing", r"\varnothing", r"\\emptyset "),
     (rf"{FONT}\{{\s*(?:and|or)\s*\}}|[\w)}}\]$]‹\s+(?:and|or)\s+›[-\w(\\$]", "", ","),
     (r"(?i)(?:\A|[^a-z\\])‹(?:(?:positive )?infinity|\+\\infty)›(?:[^a-z]|\z)", "", r"\\infty "),
@@ -205,8 +207,7 @@ def _unname(text: str) -> str:
 
 OR = Pattern(rf"{FONT}\{{\s*or\s*\}}|(?:\A|\W)‹or›(?:\W|\z)|\\lor›(?:[^a-z]|\z)", needs="or")
 COMPARED = Pattern(r"<|>|\\[lg](?:e|eq|t)›(?:[^a-z]|\z)")
-OPEN_ENDS = {"<": ("(", ")"), r"\le": ("[", "]")}
-MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+OPEN_LOW, OPEN_HIGH = r"(-\infty", r"\infty)"
 POINT = Pattern(r"x=([^=,]+),y=([^=,]+)(?:,z=([^=,]+))?")
 
 
@@ -216,25 +217,21 @@ def _as_interval(text: str) -> str:
         return f"({','.join(filter(None, point.groups()))})"
     signs = COMPARED.findall(text)
     sides = [side.strip() for side in COMPARED.split(text)]
-    if (
-        not signs
-        or sides.count("x") != 1
-        or any("x" in side or "," in side or not side for side in sides if side != "x")
-    ):
+    others = [side for side in sides if side != "x"]
+    if not 1 <= len(signs) == len(others) <= 2 or any("x" in side or "," in side or not side for side in others):
         return text
-    if len(signs) == 1:
-        if sides[0] != "x":
-            sides, signs = sides[::-1], [MIRROR[signs[0]]]
-        below = signs[0] in (">", r"\ge")
-        bracket = OPEN_ENDS[signs[0] if not below else MIRROR[signs[0]]][0 if below else 1]
-        return rf"{bracket}{sides[1]},\infty)" if below else rf"(-\infty,{sides[1]}{bracket}"
-    if len(signs) != 2 or sides[1] != "x":
+    low = high = None
+    for left, sign, right in zip(sides, signs, sides[1:], strict=False):
+        is_closed, is_greater = sign.endswith("e"), sign.startswith((">", r"\g"))
+        if left != "x" and right != "x":
+            return text
+        if is_greater == (left == "x"):
+            low = ("[" if is_closed else "(") + (right if left == "x" else left)
+        else:
+            high = (right if left == "x" else left) + ("]" if is_closed else ")")
+    if len(signs) == 2 and not (low and high):  # 0<x>1
         return text
-    if signs[0] in (">", r"\ge"):
-        sides, signs = sides[::-1], [MIRROR[sign] for sign in reversed(signs)]
-    if not all(sign in OPEN_ENDS for sign in signs):
-        return text
-    return f"{OPEN_ENDS[signs[0]][0]}{sides[0]},{sides[2]}{OPEN_ENDS[signs[1]][1]}"
+    return f"{low or OPEN_LOW},{high or OPEN_HIGH}"
 
 
 def _names_a_list(items: list[list[str]]) -> bool:

@@ -6,8 +6,7 @@ A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is o
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,51 +40,11 @@ TRACE_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """The same of a file with one trace per row."""
 
+NUMBERS = {"tokens": int, "confidence": float, "number": int}
 UNREAD = "[invalid]"  # what lm-eval's filters leave where they read nothing
+Trace = dict[str, Any]
+"""One trace of a file that has one per row, under :data:`TRACE_NAMES`, and whether it was ``cut``."""
 LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
-
-
-@dataclass(slots=True)
-class _Trace:
-    """One trace of a file that has one per row."""
-
-    id: Any
-    answer: Any = None
-    text: Any = None
-    gold: Any = None
-    tokens: Any = None
-    confidence: Any = None
-    number: Any = None
-    cut: bool = False
-
-
-@dataclass(slots=True)
-class _Group:
-    """The traces of one question, and where it stands first."""
-
-    place: str
-    traces: list[_Trace] = field(default_factory=list)
-
-    def record(self, answer_is_gold: bool) -> Record:
-        """The question as a pool has it."""
-        traces = self.traces
-        if all(type(trace.number) is int for trace in traces):
-            traces = sorted(traces, key=lambda trace: trace.number)
-        golds = [trace.gold for trace in traces if trace.gold is not None]
-        record: Record = {"id": traces[0].id, "gold": golds[0] if golds else None}
-        if answer_is_gold:
-            record["gold"] = traces[0].answer
-        elif any(trace.answer is not None for trace in traces) or not any(trace.text for trace in traces):
-            record["answers"] = [trace.answer for trace in traces]
-        if any(trace.text is not None for trace in traces):
-            record["texts"] = [trace.text for trace in traces]
-        if all(trace.tokens is not None for trace in traces):
-            record["tokens"] = [trace.tokens for trace in traces]
-        if any(trace.confidence is not None for trace in traces):
-            record["confidence"] = [trace.confidence for trace in traces]
-        if any(trace.cut for trace in traces):
-            record["cut"] = [trace.cut for trace in traces]
-        return record
 
 
 def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterator[FileRow]:
@@ -154,21 +113,12 @@ def _trace_columns(record: Record, fields: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
-def _trace(record: Record, fields: Mapping[str, str]) -> _Trace:
-    columns = _trace_columns(record, fields)
-    values = {name: record.get(column) for name, column in columns.items()}
-    if values.get("id") is None:
+def _trace(record: Record, fields: Mapping[str, str]) -> Trace:
+    trace = {name: record.get(column) for name, column in _trace_columns(record, fields).items()}
+    if trace.get("id") is None:
         raise PoolError('"id" is missing: which question is this a trace of? --field id=NAME says where it stands.')
-    return _Trace(
-        values["id"],
-        values.get("answers"),
-        values.get("texts"),
-        values.get("gold"),
-        _number(values.get("tokens"), int),
-        _number(values.get("confidence"), float),
-        _number(values.get("number"), int),
-        is_cut(str(values.get("finish"))),
-    )
+    numbers = {name: _number(trace.get(name), kind) for name, kind in NUMBERS.items()}
+    return trace | numbers | {"cut": is_cut(str(trace.get("finish")))}
 
 
 def _number(value: Any, kind: type) -> Any:
@@ -181,7 +131,7 @@ def _number(value: Any, kind: type) -> Any:
     return value
 
 
-def _lm_eval_traces(record: Record) -> list[_Trace]:
+def _lm_eval_traces(record: Record) -> list[Trace]:
     """The repeats of one document of an lm-eval ``samples_*.jsonl``."""
     texts = _flat(record.get("resps"))
     filtered = _flat(record.get("filtered_resps"))
@@ -192,7 +142,8 @@ def _lm_eval_traces(record: Record) -> list[_Trace]:
     answers = [None if answer == UNREAD else answer for answer in filtered] or [None] * len(texts)
     gold = record.get("target")
     gold = gold[0] if isinstance(gold, list) and gold else gold
-    return [_Trace(record["doc_id"], answer, text, gold) for answer, text in zip(answers, texts, strict=True)]
+    question = {"id": record["doc_id"], "gold": gold}
+    return [question | {"answers": answer, "texts": text} for answer, text in zip(answers, texts, strict=True)]
 
 
 def _flat(values: Any) -> list[Any]:
@@ -202,36 +153,54 @@ def _flat(values: Any) -> list[Any]:
     return values if isinstance(values, list) and all(isinstance(value, str) for value in values) else []
 
 
-def _grouped(rows: Iterable[FileRow], traces_of: Any) -> Iterator[FileRow]:
+def _grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]]) -> Iterator[FileRow]:
     """One row per question. A document that several of lm-eval's filters have read is taken once."""
-    groups: dict[str, _Group] = {}
+    places: dict[str, str] = {}
+    groups: dict[str, list[Trace]] = {}
     filters: dict[str, Any] = {}
     for row in rows:
         if row.problem or not isinstance(row.value, dict):
             yield row
             continue
         try:
-            traces: Sequence[_Trace] = traces_of(row.value)
+            traces = traces_of(row.value)
         except PoolError as error:
             yield FileRow(row.place, None, str(error))
             continue
-        id = str(traces[0].id)
+        id = str(traces[0]["id"])
         if "filtered_resps" in row.value and filters.setdefault(id, row.value.get("filter")) != row.value.get("filter"):
             continue
-        groups.setdefault(id, _Group(row.place)).traces += traces
+        places.setdefault(id, row.place)
+        groups.setdefault(id, []).extend(traces)
     answer_is_gold = _answer_is_gold(groups.values())
-    yield from (FileRow(group.place, group.record(answer_is_gold)) for group in groups.values())
+    yield from (FileRow(places[id], _question(traces, answer_is_gold)) for id, traces in groups.items())
 
 
-def _answer_is_gold(groups: Iterable[_Group]) -> bool:
+def _question(traces: list[Trace], answer_is_gold: bool) -> Record:
+    """A question as a pool has it, from its traces."""
+    if all(type(trace.get("number")) is int for trace in traces):
+        traces = sorted(traces, key=lambda trace: trace["number"])
+    columns = {name: [trace.get(name) for trace in traces] for name in (*NAMES, "cut")}
+    ids, golds = columns.pop("id"), columns.pop("gold")
+    record = {"id": ids[0], "gold": next((gold for gold in golds if gold is not None), None)}
+    lists = {name: values for name, values in columns.items() if any(v is not None and v is not False for v in values)}
+    if answer_is_gold:
+        record["gold"] = lists.pop("answers")[0]
+    elif not any(columns["texts"]):
+        lists["answers"] = columns["answers"]
+    if None in columns["tokens"]:
+        lists.pop("tokens", None)
+    return record | lists
+
+
+def _answer_is_gold(groups: Iterable[list[Trace]]) -> bool:
     """Whether "answer" beside a text is the data set's: there is no other gold, and it never varies in a question."""
-    traces = [trace for group in groups for trace in group.traces]
-    if any(trace.gold is not None or trace.text is None or trace.answer is None for trace in traces):
-        return False
-    answers: dict[str, set[str]] = {}
-    for trace in traces:
-        answers.setdefault(str(trace.id), set()).add(str(trace.answer))
-    return bool(traces) and all(len(different) == 1 for different in answers.values())
+    answers = []
+    for traces in groups:
+        if any(t.get("gold") is not None or t.get("texts") is None or t.get("answers") is None for t in traces):
+            return False
+        answers.append({str(trace["answers"]) for trace in traces})
+    return bool(answers) and all(len(different) == 1 for different in answers)
 
 
 def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:
@@ -239,7 +208,7 @@ def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:
     return _grouped(samples, _inspect_traces)
 
 
-def _inspect_traces(sample: Record) -> list[_Trace]:
+def _inspect_traces(sample: Record) -> list[Trace]:
     output = sample.get("output")
     output = output if isinstance(output, dict) else {}
     choices = output.get("choices") or [{}]
@@ -250,17 +219,9 @@ def _inspect_traces(sample: Record) -> list[_Trace]:
     target = sample.get("target")
     gold = target[0] if isinstance(target, list) and target else target
     usage = output.get("usage") or {}
-    return [
-        _Trace(
-            sample.get("id"),
-            answer or None,
-            text,
-            gold or None,
-            usage.get("output_tokens"),
-            number=sample.get("epoch"),
-            cut=is_cut(str(choice.get("stop_reason"))),
-        )
-    ]
+    trace = {"id": sample.get("id"), "gold": gold or None, "answers": answer or None, "texts": text}
+    counts = {"tokens": usage.get("output_tokens"), "number": sample.get("epoch")}
+    return [trace | counts | {"cut": is_cut(str(choice.get("stop_reason")))}]
 
 
 def _content(content: Any) -> str:
