@@ -280,7 +280,7 @@ class GatewayLedger(Ledger):
             self.on_settled(reservation, charge)
 
     async def begin(self) -> None:
-        """The gateway's event loop runs; requests come."""
+        """Report what other gateways spend to this event loop."""
         await self.backend.begin()
 
     async def release(self) -> None:

@@ -104,14 +104,14 @@ class Balance:
         return math.inf if self.limit is None else self.limit - self.spent - self.held
 
     def move(self, spent: int, held: int) -> None:
-        """Something is on its way to the store (or, negative, no longer)."""
+        """Count amounts as on their way to the store; negative ones as no longer."""
         self._spent_on_its_way += spent
         self._held_on_its_way += held
         self.spent += spent
         self.held += held
 
     def stored(self, spent: int, held: int) -> None:
-        """The store has so much."""
+        """Take over what the store has; what is on its way is added."""
         self.spent, self.held = spent + self._spent_on_its_way, held + self._held_on_its_way
         self.is_known = True
 
@@ -138,7 +138,7 @@ class Reservation:
 
 
 class Charge(NamedTuple):
-    """What a reservation came to, which settles it; where the server did not sample, nothing."""
+    """What a reservation is settled with; nothing of it where the server did not sample."""
 
     spent: int = 0
     delivered: int = 0
@@ -196,7 +196,7 @@ class LedgerBackend(ABC):
         """
 
     async def begin(self) -> None:
-        """Have this event loop told what others do."""
+        """Report to this event loop from now on."""
         self._loop = asyncio.get_running_loop()
 
     @abstractmethod
@@ -212,7 +212,7 @@ class LedgerBackend(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Take no more; what is there is written. Call it in the event loop, before ``close``."""
+        """Accept no more; what was accepted is written. Call it in the event loop, before ``close``."""
 
     @abstractmethod
     def close(self) -> None:

@@ -166,7 +166,7 @@ class PostgresBackend(LedgerBackend):
             self._move(reservation, sign * charge.spent, -sign * reservation.held)
 
     def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
-        """A transaction is over: balances are what the store says, and who waits goes on."""
+        """Take in what a transaction came to: the balances of the store, and which reservations were made."""
         for operation in operations:
             if operation.is_counted:
                 self._count(operation, -1)
@@ -225,7 +225,7 @@ class PostgresBackend(LedgerBackend):
         return self.store.look(list(self.balances), share)
 
     def _take(self, timeout_s: float) -> tuple[list[Operation], bool]:
-        """All that waits, or what comes first within the timeout; and whether it is the last."""
+        """Take all operations in the queue, or the first within the timeout; and whether they are the last."""
         operations, self._waiting = self._waiting, []
         ending = False
         with suppress(queue.Empty):
@@ -253,7 +253,7 @@ class PostgresBackend(LedgerBackend):
                 self._loop.call_soon_threadsafe(self._end, operations, snapshot, error)
 
     def _take_back(self, operations: Sequence[Operation]) -> None:
-        """A transaction broke off: settlements are tried again, and reservations, which may have been made, undone."""
+        """Try again what a broken transaction settled, and undo its reservations, which may have been made."""
         broken = [op for op in operations if op.charge is None]
         undone = [Operation(op.reservation, Charge(), is_counted=False) for op in broken]
         self._waiting = [op for op in operations if op.charge is not None] + undone + self._waiting

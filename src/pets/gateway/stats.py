@@ -55,7 +55,7 @@ class ShareStats:
         self._history.keep()
 
     def now(self) -> dict[str, Any]:
-        """The sums since the start, and what is of late."""
+        """Read the sums since the start, the rates and the latencies of late."""
         self.keep()
         samples = self._samples()
         counts = _counts(samples)
@@ -82,7 +82,7 @@ class ShareStats:
         }
 
     def columns(self, span: str) -> dict[str, Any]:
-        """The history of the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
+        """Read the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
         starts, increases = self._history.increases(span, _counts(self._samples()))
         seconds, _ = RESOLUTIONS[span]
         columns: dict[str, list[Any]] = {
