@@ -23,7 +23,7 @@ AT_ONCE = 3
 # Forks a command so many times for each line that it reads: they begin within milliseconds, and imports are paid once.
 FORKS = """
 import json, os, sys
-import aiohttp, httpx_aiohttp, psycopg
+import aiohttp, psycopg
 from pets.cli import batch, sample, solve, stream
 from pets.cli.main import main
 from pets.registry import make_answer_type, policies
