@@ -6,6 +6,7 @@ Another set is one more entry of :data:`BENCHMARKS`.
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,18 +28,16 @@ RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "I
 FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
 
 
-def competition(record: Record, id: str, seed: int = 0) -> Problem:
+def competition(record: Record, id: str, seed: int = 0, answer_type: str = "math") -> Problem:
     """A problem of MathArena's contests, AIME or MATH: ``problem`` and ``answer``.
 
     >>> competition({"problem_idx": 3, "problem": "What is $1+1$?", "answer": "2", "problem_type": ["Algebra"]}, "1")
     Problem(id='3', prompt=Prompt(...), answer_type='math', gold='2', level='Algebra', options=None)
     """
-    return _mathematics(record, id, "math", first_of(record, "answer", "Answer"))
+    return _mathematics(record, id, answer_type, first_of(record, "answer", "Answer"))
 
 
-def integers(record: Record, id: str, seed: int = 0) -> Problem:
-    """The same where every answer is a whole number; some copies of AIME write their columns' names large."""
-    return _mathematics(record, id, "number", first_of(record, "answer", "Answer"))
+integers = partial(competition, answer_type="number")
 
 
 def school(record: Record, id: str, seed: int = 0) -> Problem:

@@ -102,18 +102,16 @@ class _JsonList(RowFile):
 class _Table(RowFile):
     """Rows in batches: the first of them tells the columns where none are named."""
 
+    batch_rows: ClassVar[int] = BATCH_ROWS  # once the columns are known
+
     def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
         super().__init__(file, columns)
         self._waiting: list[Row] = []
         self._begun = False
 
-    @property
-    def _batch_rows(self) -> int:
-        return BATCH_ROWS
-
     def _write(self, row: Row) -> None:
         self._waiting.append(row)
-        if len(self._waiting) >= self._batch_rows:
+        if len(self._waiting) >= (self.batch_rows if self.columns else BATCH_ROWS):
             self._flush()
 
     def _flush(self) -> None:
@@ -139,10 +137,7 @@ class _Table(RowFile):
 
 class _Separated(_Table):
     separator: ClassVar[str] = ","
-
-    @property
-    def _batch_rows(self) -> int:
-        return BATCH_ROWS if self.columns is None else 1  # a reader of the growing file sees every row
+    batch_rows = 1  # a reader of the growing file sees every row
 
     def _begin(self, rows: Sequence[Row]) -> None:
         if self.columns:
