@@ -94,7 +94,7 @@ def test_the_environment_may_name_the_authorities_that_are_trusted(contexts, mon
 @pytest.fixture
 def socks(monkeypatch):
     """A SOCKS proxy in the environment."""
-    monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1080")
+    monkeypatch.setenv("ALL_PROXY", "socks5h://proxy:1080")
     for name in ("HTTP_PROXY", "http_proxy", "all_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 

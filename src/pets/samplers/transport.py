@@ -61,11 +61,11 @@ class HttpClient:
     ) -> None:
         self._headers = _request_headers(key, headers)
         self._timeout, self._loopback = timeout, loopback
-        self._proxy = None if loopback else _proxy(url)
-        self._socks_proxy = self._proxy if self._proxy and self._proxy.startswith("socks") else None
-        if self._socks_proxy:  # which aiohttp does not speak
+        proxy = None if loopback else _proxy(url)
+        self._socks_proxy = proxy if proxy and proxy.startswith("socks") else None  # which aiohttp does not speak
+        self._proxy = None if self._socks_proxy else proxy
+        if self._socks_proxy:
             check_installed("aiohttp_socks", "socks", "aiohttp-socks, which a SOCKS proxy needs,")
-            self._proxy = None
         self._secure = any((address or "").startswith("https:") for address in (url, self._proxy))
         self._session: aiohttp.ClientSession | None = None
 
@@ -113,7 +113,8 @@ class HttpClient:
         options["ssl"] = _tls() if self._secure else True
         options["limit"] = 0  # how many are in flight is the caller's business
         if self._socks_proxy:
-            connector = require("aiohttp_socks", "socks").ProxyConnector.from_url(self._socks_proxy, **options)
+            proxy = self._socks_proxy.replace("socks5h:", "socks5:", 1)  # names are looked up there by either
+            connector = require("aiohttp_socks", "socks").ProxyConnector.from_url(proxy, **options)
         else:
             connector = aiohttp.TCPConnector(**options)
         return aiohttp.ClientSession(
