@@ -171,9 +171,15 @@ def test_who_would_wait_for_a_worker_takes_the_second(monkeypatch):
     first, second = ComparisonWorker(), ComparisonWorker()
     monkeypatch.setattr(comparison, "WORKER", first)
     monkeypatch.setattr(comparison, "SECOND_WORKER", second)
-    with first._lock:  # as while another thread waits for its reply
-        assert fingerprint("x+17", 5.0) is not None
-    assert first.pid is None and second.pid is not None
+    first.ask("fingerprint", "1", seconds=5)
+    os.kill(first.pid, signal.SIGSTOP)
+    waiting = threading.Thread(target=first.ask, args=("fingerprint", "2"), kwargs={"seconds": 5})
+    waiting.start()
+    wait_until(lambda: first.busy)
+    assert second.pid is None and fingerprint("x+17", 5.0) is not None and second.pid is not None
+    os.kill(first.pid, signal.SIGCONT)
+    waiting.join(PATIENCE_S)
+    first.close()
     second.close()
 
 

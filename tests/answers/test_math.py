@@ -2,7 +2,7 @@
 
 import pytest
 
-from pets.answers.math import Math, _cached_canonical
+from pets.answers.math import Math, cached_canonical
 
 EQUAL = [
     (r"\frac12", "0.5", "1/2", r"\dfrac{1}{2}", "0.50", r"\frac{2}{4}"),
@@ -115,7 +115,7 @@ def test_long_strings_are_refused_before_the_time_is_up():
 
 
 def test_long_answers_are_not_kept_in_memory():
-    before = _cached_canonical.cache_info().currsize
+    before = cached_canonical.cache_info().currsize
     for number in range(20):
         assert Math().canonical(f"x+{number}" + "+y" * 500)
-    assert _cached_canonical.cache_info().currsize == before
+    assert cached_canonical.cache_info().currsize == before

@@ -2,7 +2,8 @@
 
 import sys
 import threading
-from functools import lru_cache
+import uuid
+from types import ModuleType
 
 import pytest
 
@@ -34,28 +35,28 @@ def number(text):
 """
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def module(tmp_path, monkeypatch):
-    (tmp_path / "my_answers_for_a_test.py").write_text(SOURCE)
+    """The name of a module in the current folder, another for each test: what was imported once is kept."""
+    name = f"my_answers_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "my_answers_for_a_test", raising=False)
-    monkeypatch.setattr(python, "_loaded", lru_cache(python._loaded.__wrapped__))
-    python._TROUBLE.clear()
+    return name
 
 
-def test_a_function_of_the_current_folder_reads_answers(caplog):
-    answer_type = make_answer_type("python:my_answers_for_a_test:read")
+def test_a_function_of_the_current_folder_reads_answers(module, caplog):
+    answer_type = make_answer_type(f"python:{module}:read")
     assert [answer_type.extract(text) for text in ("3 or 4", "none", "list", "boom")] == ["4", None, None, None]
     assert answer_type.extract("boom") is None
     assert [record.message for record in caplog.records] == [
-        "python:my_answers_for_a_test:read: read raised ValueError: no luck; such traces cast no vote."
+        f"python:{module}:read: read raised ValueError: no luck; such traces cast no vote."
     ]
     assert make_answer_type(spec_of(answer_type)) == answer_type
 
 
-def test_a_second_function_says_what_is_the_same():
-    answer_type = make_answer_type("python:my_answers_for_a_test:read:near")
+def test_a_second_function_says_what_is_the_same(module):
+    answer_type = make_answer_type(f"python:{module}:read:near")
     assert answer_type.merge(["3", "4", "9"]) == {"3": "3", "4": "3", "9": "9"}
     assert answer_type.same_at_once("3", "4") is None
     check_answer_type(answer_type, ["3", "4", "9", "it is 9", ""])
@@ -64,17 +65,17 @@ def test_a_second_function_says_what_is_the_same():
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("my_answers_for_a_test", "named module:function"),
-        ("my_answers_for_a_test:", "named module:function"),
+        ("{module}", "named module:function"),
+        ("{module}:", "named module:function"),
         ("no_such_module_here:read", "cannot be imported (ModuleNotFoundError"),
-        ("my_answers_for_a_test:nothing", "has no function 'nothing'"),
-        ("my_answers_for_a_test:broken", "broken('The answer is 42.') raised KeyError: 'x'"),
-        ("my_answers_for_a_test:number", "gave 42; an answer is a text, or None"),
+        ("{module}:nothing", "has no function 'nothing'"),
+        ("{module}:broken", "broken('The answer is 42.') raised KeyError: 'x'"),
+        ("{module}:number", "gave 42; an answer is a text, or None"),
     ],
 )
-def test_what_cannot_work_is_told_at_once(path, message):
+def test_what_cannot_work_is_told_at_once(module, path, message):
     with pytest.raises(SpecError) as error:
-        make_answer_type(f"python:{path}")
+        make_answer_type("python:" + path.format(module=module))
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -88,8 +89,10 @@ def test_a_function_that_does_not_come_back_is_left_alone(monkeypatch, caplog):
             release.wait(60)
         return "x"
 
-    monkeypatch.setattr(python, "_loaded", lambda path: (read, None))
-    answer_type = Python("m:read")
+    module = ModuleType(f"my_answers_{uuid.uuid4().hex}")
+    module.read = read
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    answer_type = Python(f"{module.__name__}:read")
     assert [answer_type.extract("hang") for _ in range(5)] == [None] * 5
     assert len(calls) == 3 and len(caplog.records) == 1 and "took more than" in caplog.text
     release.set()

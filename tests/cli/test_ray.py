@@ -85,10 +85,10 @@ def test_without_an_address_that_of_the_environment_is_taken(monkeypatch, port):
 def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     local = LocalModelOptions(slots=3, context=64, threads=None)
-    make = _ray._maker("a.gguf", local, ActorSize(4), {})
+    make = _ray.sampler_maker("a.gguf", local, ActorSize(4), {})
     assert (make.func, make.args) == (LocalSampler, (tmp_path / "a.gguf",))  # also where actors run
     assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
-    make = _ray._maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2), {"dtype": "half"})
+    make = _ray.sampler_maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2), {"dtype": "half"})
     assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
     assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "settings": {"dtype": "half"}}
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from pets.core.certificate import certificate
 from pets.core.lookahead import BATCHES, batch_gains
-from pets.core.prior import HEADS, STRENGTHS, TAIL_SLOTS, LearnedPrior, _headed, fit_prior, log_evidence, slots
+from pets.core.prior import (
+    HEADS,
+    STRENGTHS,
+    TAIL_SLOTS,
+    LearnedPrior,
+    fit_prior,
+    headed_posteriors,
+    log_evidence,
+    slots,
+)
 from pets.core.tally import Tally
 
 
@@ -37,18 +46,18 @@ def test_the_likelihood_of_all_partitions_sums_to_one(n, K):
 @pytest.mark.parametrize(("n", "T"), [(1, TAIL_SLOTS), (3, TAIL_SLOTS), (6, TAIL_SLOTS), (4, 1), (5, 3)])
 def test_the_likelihood_with_a_head_sums_to_one_too(n, T):
     partitions = ((c, ways) for c, ways in set_partitions(n).items() if len(c) <= T + 1)
-    total = sum(ways * np.exp([log for log, _ in _headed(c, T)]) for c, ways in partitions)
+    total = sum(ways * np.exp([log for log, _ in headed_posteriors(c, T)]) for c, ways in partitions)
     assert total == pytest.approx(np.ones(len(HEADS)), rel=1e-9)
 
 
 @pytest.mark.parametrize("T", [1, 3, TAIL_SLOTS])
 def test_the_posterior_with_a_head_is_bayes_rule_over_who_it_is(T):
     """The marginal likelihood of one more vote, from the posterior's parts and from the evidence itself."""
-    for place, (log, parts) in enumerate(_headed((3, 1), T)):
+    for place, (log, parts) in enumerate(headed_posteriors((3, 1), T)):
         assert math.fsum(part.weight for part in parts) == pytest.approx(1.0)
         totals = [math.fsum(part.alpha) + math.fsum(a * many for a, many in part.unseen) for part in parts]
         again = math.fsum(part.weight * part.alpha[0] / A for part, A in zip(parts, totals, strict=True))
-        assert math.exp(_headed((4, 1), T)[place][0] - log) == pytest.approx(again, rel=1e-9)
+        assert math.exp(headed_posteriors((4, 1), T)[place][0] - log) == pytest.approx(again, rel=1e-9)
         assert all(sum(many for _, many in part.unseen) + 2 == T + 1 for part in parts)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pets.core.sequential_design import Mixture, SequentialDesign
 from pets.core.tally import Tally
-from pets.core.waves import Wave, _filled, dealt_shares, plan_wave
+from pets.core.waves import Wave, dealt_shares, fill_up, plan_wave
 
 FLAT = Mixture(2, (1.0,), (1.0,))
 LEARNED = Mixture(4, (0.02, 0.2, 1.0), (0.5, 0.3, 0.2))
@@ -139,5 +139,5 @@ def test_equal_shares_keep_to_the_cap_and_leave_out_what_is_never_served():
 
 def test_what_nobody_asks_for_goes_to_those_with_the_fewest_traces():
     many, few = Tally((10,), options=2), Tally((2,), options=2)
-    assert _filled({many: [0], few: [0, 0]}, 1, None) == {many: [0], few: [1, 0]}
-    assert _filled({many: [0], few: [0, 0]}, 18, 11) == {many: [1], few: [9, 8]}
+    assert fill_up({many: [0], few: [0, 0]}, 1, None) == {many: [0], few: [1, 0]}
+    assert fill_up({many: [0], few: [0, 0]}, 18, 11) == {many: [1], few: [9, 8]}

@@ -1,6 +1,7 @@
 """Runs by batch jobs: the budget is kept whatever jobs bring, and whoever goes on with a run pays nothing twice."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -13,6 +14,7 @@ from pets.openai.batch import BatchJob
 from pets.openai.errors import ApiError
 from pets.samplers import Prompt, Sampling, Seeds
 from pets.samplers import batch as samplers
+from pets.samplers.transport import HttpClient
 from pets.store import LostLaunch, Store
 from pets.types import Launch
 
@@ -146,24 +148,29 @@ def test_a_run_that_is_told_to_end_leaves_its_job_and_goes_on_with_it(begin):
     assert (solution.spent, solution.lost, solution.failed) == (72, 0, 0) and mock.stats.traces == 72
 
 
+def break_off(monkeypatch, moment, answered=True):
+    """The process ends before a request is sent, or after it was answered and before anybody heard of it."""
+    requests, request = 0, HttpClient.request
+
+    @contextlib.asynccontextmanager
+    async def deadly(self, *arguments, **fields):
+        nonlocal requests
+        requests = number = requests + 1
+        if number == moment and not answered:
+            raise JobError("killed")
+        async with request(self, *arguments, **fields) as response:
+            if number == moment:
+                raise JobError("killed")
+            yield response
+
+    monkeypatch.setattr(HttpClient, "request", deadly)
+
+
 @pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("moment", range(1, 9))
 def test_a_run_that_is_broken_off_at_any_request_loses_and_pays_nothing(begin, monkeypatch, moment, answered, tmp_path):
-    """The process ends before a request is sent, or after it was answered and before anybody heard of it."""
     mock, engine = begin(questions=6, budget="5x")
-    requests, call = 0, samplers.OpenAIBatches._call
-
-    async def deadly(self, *arguments, **fields):
-        nonlocal requests
-        requests += 1
-        if requests == moment and not answered:
-            raise JobError("killed")
-        reply = await call(self, *arguments, **fields)
-        if requests == moment:
-            raise JobError("killed")
-        return reply
-
-    monkeypatch.setattr(samplers.OpenAIBatches, "_call", deadly)
+    break_off(monkeypatch, moment, answered)
     with pytest.raises(JobError, match="killed"):
         run(engine())
     solution, _ = run(engine())
@@ -240,17 +247,7 @@ class Choosy(MockModel):
 @pytest.mark.parametrize("moment", range(1, 12))
 def test_jobs_of_several_models_that_are_broken_off_are_taken_up_where_they_are(serve, tmp_path, monkeypatch, moment):
     a, b, engine = several_models(serve, tmp_path, {"kind": Choosy}, budget="5x")
-    requests, call = 0, samplers.OpenAIBatches._call
-
-    async def deadly(self, *arguments, **fields):
-        nonlocal requests
-        requests = number = requests + 1
-        reply = await call(self, *arguments, **fields)
-        if number == moment:
-            raise JobError("killed")
-        return reply
-
-    monkeypatch.setattr(samplers.OpenAIBatches, "_call", deadly)
+    break_off(monkeypatch, moment)
     with pytest.raises(JobError, match="killed"):
         run(engine())
     solution, _ = run(engine())

@@ -11,7 +11,7 @@ from pets.answers.choice import Choice
 from pets.core.budget import Currency
 from pets.engine import Engine, restored, results
 from pets.engine.resume import lost_traces
-from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError
+from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError, UnreachableError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
@@ -29,6 +29,10 @@ def run_to_end(engine):
             return solution, list(engine.answers())
 
     return asyncio.run(run())
+
+
+def refuse(prompt, seed):
+    raise RefusedError("no such model", status=404)
 
 
 def test_a_stored_run_gives_the_same_answers_when_read_again(tmp_path):
@@ -267,10 +271,10 @@ def test_a_sampler_is_told_from_another_by_its_spec(tmp_path):
     origins = []
     for port in (9, 9, 8):
         spec = f"openai:url=http://127.0.0.1:{port}/v1,model=m"
-        engine = Engine(asked("ab"), sampler=spec, budget="2x", store=tmp_path / "runs.db")
+        engine = Engine(asked("ab"), sampler=spec, budget="2x", store=tmp_path / "runs.db", tries=1)
         origins.append(engine.origin)
-        engine._start()
-        engine.close()
+        with pytest.raises(UnreachableError):
+            run_to_end(engine)
     assert origins == ["new", "unfinished", "new"]
 
 
@@ -280,9 +284,8 @@ def test_a_run_that_paid_for_nothing_stands_in_the_way_of_no_other_budget(tmp_pa
         run_to_end(Engine(asked("a"), sampler=Scripted(), budget="500tok", store=path, **limits))
     with Store.open(path) as store:
         assert not store.runs()
-    unasked = Engine(asked("a"), sampler=Scripted(), budget="30ktok", store=path, **limits)
-    unasked._start()
-    unasked.close()
+    with pytest.raises(RefusedError):
+        run_to_end(Engine(asked("a"), sampler=Scripted(refuse), budget="30ktok", store=path, **limits))
     engine = Engine(asked("a"), sampler=Scripted(), budget="40ktok", store=path, **limits)
     assert engine.origin == "new" and run_to_end(engine)[0].traces
 

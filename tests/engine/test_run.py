@@ -529,20 +529,25 @@ asyncio.run(cell())
 def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tmp_path):
     store, ids = tmp_path / "runs.db", [f"q{i}" for i in range(6)]
 
-    def waves_of(engine):
+    def waves_of(**options):
         async def run():
+            waves = []
+            engine = Engine.resume(
+                store,
+                sampler=Scripted(by_seed),
+                on_trace=lambda trace: waves.append(engine.allocator.wave),
+                **options,
+            )
             async with engine:
-                engine_waves = []
-                engine._on_trace = lambda trace: engine_waves.append(engine.allocator.wave)
                 solution = await engine.run()
-                return engine_waves, solution.spent
+            return waves, solution.spent
 
         return asyncio.run(run())
 
     async def broken_off():
         sampler, traces = Scripted(by_seed), []
-        async with Engine(asked(ids), sampler=sampler, budget="6x", waves=3, store=store) as engine:
-            engine._on_trace = traces.append
+        options = {"budget": "6x", "waves": 3, "store": store, "on_trace": traces.append}
+        async with Engine(asked(ids), sampler=sampler, **options) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: engine.begun and engine.allocator.wave == 1, task)
             task.cancel()
@@ -551,9 +556,9 @@ def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tm
         return len(traces)
 
     assert asyncio.run(broken_off()) < 36
-    waves, spent = waves_of(Engine.resume(store, sampler=Scripted(by_seed)))
+    waves, spent = waves_of()
     assert spent == 36 and set(waves) == {1, 2}
-    waves, spent = waves_of(Engine.resume(store, sampler=Scripted(by_seed), top_up="+36"))
+    waves, spent = waves_of(top_up="+36")
     assert spent == 72 and set(waves) == {0, 1, 2}
 
 

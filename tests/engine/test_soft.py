@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pets.answers.choice import Choice
 from pets.answers.math import Math
-from pets.cli._run import _soft_words
+from pets.cli._run import soft_words
 from pets.cli.main import cli
 from pets.engine import Engine, RunConfig
 from pets.engine.reading import soft_vote
@@ -158,7 +158,7 @@ def test_three_questions_do_not_tell_what_a_soft_vote_is_worth():
         engine = Engine(asked(book.ids()), sampler=OpenAISampler(url, "mock", loopback=True), soft=True, budget="4x")
         _, _, votes_per_trace = asyncio.run(run_whole(engine))
     assert votes_per_trace == 1.0 and not engine.allocator.votes.is_learned
-    assert "too few questions" in _soft_words(engine.allocator)
+    assert "too few questions" in soft_words(engine.allocator)
 
 
 def test_a_policy_that_weighs_traces_itself_takes_no_soft_votes():

@@ -16,6 +16,7 @@ from pets.errors import InputError, PetsError
 from pets.openai.asgi import Exchange
 from pets.openai.serving import PIPELINED_REQUESTS, ConnectionLimits, Server, in_thread
 
+from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, wait_until
 
 
@@ -64,7 +65,7 @@ async def echo(scope, receive, send):
 
 @contextlib.contextmanager
 def bounded(app=echo, connections=100, settings=MappingProxyType({}), made=None, **limits):
-    """A server under limits: its URL, and a function that connects to it; its connections are put into ``made``."""
+    """A server under limits: its URL, a function that connects to it, the limits; ``made`` gets its connections."""
     granted = ConnectionLimits(connections, **limits)
 
     def protocol(**given):
@@ -82,7 +83,7 @@ def bounded(app=echo, connections=100, settings=MappingProxyType({}), made=None,
                 client.sendall(data)
             return client
 
-        yield url, connect
+        yield url, connect, granted
 
 
 def status(client):
@@ -108,7 +109,7 @@ def test_a_head_that_is_too_large_is_refused_before_the_application_sees_it(sent
     def forbidden(scope, receive, send):
         raise AssertionError
 
-    with bounded(forbidden) as (_, connect):
+    with bounded(forbidden) as (_, connect, _):
         assert status(connect(*sent)) == 431
 
 
@@ -117,7 +118,7 @@ def test_a_head_that_is_too_large_is_refused_before_the_application_sees_it(sent
     [b"GET / HTTP/1.1\r\nx: ", b"GET /", b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "],
 )
 def test_tens_of_megabytes_of_head_or_trailers_are_not_read(start):
-    with bounded() as (url, connect):
+    with bounded() as (url, connect, _):
         client, sent = connect(start), 0
         with contextlib.suppress(ConnectionError):
             while sent < 50 << 20:
@@ -129,12 +130,12 @@ def test_tens_of_megabytes_of_head_or_trailers_are_not_read(start):
 
 @pytest.mark.parametrize("sent", [[], [b"GET / HTTP/1.1\r\nhost:"], [b"\r\n"]], ids=["silent", "half", "blank"])
 def test_a_head_that_does_not_come_in_time_is_given_up(sent):
-    with bounded(head_seconds=0.05) as (_, connect):
+    with bounded(head_seconds=0.05) as (_, connect, _):
         assert status(connect(*sent)) == 408
 
 
 def test_a_second_request_has_its_time_too():
-    with bounded(head_seconds=0.05) as (_, connect):
+    with bounded(head_seconds=0.05) as (_, connect, _):
         client = connect(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
         client.sendall(b"GET / HT")
@@ -142,7 +143,7 @@ def test_a_second_request_has_its_time_too():
 
 
 def test_what_is_within_the_limits_is_served():
-    with bounded() as (url, connect), httpx.Client(base_url=url, trust_env=False) as client:
+    with bounded() as (url, connect, _), httpx.Client(base_url=url, trust_env=False) as client:
         for _ in range(3):
             assert (
                 client.post("/" + "u" * 30_000, headers={"x": "x" * 30_000}, content=b"b" * 900_000).status_code == 200
@@ -156,7 +157,7 @@ def test_what_is_within_the_limits_is_served():
 
 
 def test_one_connection_too_many_takes_the_place_of_the_one_that_is_idle_for_longest():
-    with bounded(connections=3) as (url, connect):
+    with bounded(connections=3) as (url, connect, _):
         silent = [connect() for _ in range(3)]
         kept = connect(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert kept.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -172,7 +173,7 @@ def test_where_all_connections_are_at_work_one_more_is_refused():
         assert await asyncio.to_thread(released.wait, PATIENCE_S)
         await echo(scope, receive, send)
 
-    with bounded(slow, connections=2) as (url, connect):
+    with bounded(slow, connections=2) as (url, connect, _):
         busy = [connect(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n") for _ in range(2)]
         assert all(begun.acquire(timeout=PATIENCE_S) for _ in busy)
         assert status(connect()) == 503
@@ -210,11 +211,11 @@ LOOPS = pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("request_bytes", [GET, GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")])
 def test_a_reply_that_is_not_read_is_freed_with_its_connection(loop, request_bytes):
     replies, made = LargeReplies(), []
-    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect, granted):
         client = connect(request_bytes)
         wait_until(lambda: replies.ended and not made[0].connections)
         assert made[0].transport.get_write_buffer_size() == 0
-        assert not made[0]._limits.unread
+        assert not granted.unread
         received = 0
         with contextlib.suppress(ConnectionError):
             while part := client.recv(1 << 20):
@@ -225,9 +226,9 @@ def test_a_reply_that_is_not_read_is_freed_with_its_connection(loop, request_byt
 @LOOPS
 def test_a_reply_in_parts_waits_in_the_application_and_ends_with_the_connection(loop):
     replies, made = LargeReplies(part_bytes=1 << 16), []
-    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect, granted):
         connect(GET)
-        wait_until(lambda: made and made[0]._limits.unread)
+        wait_until(lambda: granted.unread)
         assert made[0].transport.get_write_buffer_size() < 1 << 17
         wait_until(lambda: replies.ended and not made[0].connections)
 
@@ -259,7 +260,7 @@ class UnreadTransport(asyncio.Transport):
     ids=["reads", "drips", "sleeps"],
 )
 def test_a_client_keeps_its_connection_as_long_as_it_takes_enough_of_its_reply(taken, kept):
-    transport, limits = UnreadTransport(), ConnectionLimits(1, write_bytes=1 << 16)
+    transport, limits = UnreadTransport(), ConnectionLimits(1, head_seconds=1e6, write_bytes=1 << 16)
 
     async def read():
         config = uvicorn.Config(hello, log_config=None)
@@ -268,12 +269,11 @@ def test_a_client_keeps_its_connection_as_long_as_it_takes_enough_of_its_reply(t
         connection.pause_writing()
         for size in taken:
             transport.unread -= size
-            connection._write_timer.cancel()
-            connection._writing_is_late()  # which the timer calls
+            await asyncio.sleep(limits.write_seconds + 0.01)
         assert transport.aborted is not kept
         connection.connection_lost(None)
 
-    asyncio.run(read())
+    run_simulated(read())
     assert not limits.unread
 
 
@@ -283,7 +283,7 @@ def test_a_client_keeps_its_connection_as_long_as_it_takes_enough_of_its_reply(t
 )
 def test_of_a_pipeline_that_nobody_reads_a_few_requests_are_kept(loop, sent):
     replies, made = LargeReplies(), []
-    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect):
+    with bounded(replies, settings={"loop": loop}, made=made, write_seconds=0.05) as (_, connect, _):
         client = connect()
         client.setblocking(False)
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -298,7 +298,7 @@ def test_of_a_pipeline_that_nobody_reads_a_few_requests_are_kept(loop, sent):
 
 @LOOPS
 def test_a_pipeline_that_is_too_long_is_answered_as_far_as_it_was_read_then_closed(loop):
-    with bounded(settings={"loop": loop}) as (_, connect):
+    with bounded(settings={"loop": loop}) as (_, connect, _):
         client, reply = connect(GET * 100), b""
         with contextlib.suppress(ConnectionError):
             while part := client.recv(1 << 16):
@@ -309,10 +309,10 @@ def test_a_pipeline_that_is_too_long_is_answered_as_far_as_it_was_read_then_clos
 
 def test_one_connection_too_many_takes_the_place_of_the_one_that_has_not_read_for_longest():
     made = []
-    with bounded(LargeReplies(1 << 20), connections=3, made=made, write_seconds=PATIENCE_S) as (url, connect):
+    with bounded(LargeReplies(1 << 20), connections=3, made=made, write_seconds=PATIENCE_S) as (url, connect, granted):
         for number in range(3):
             connect(GET)
-            wait_until(lambda number=number: len(made) > number and made[number] in made[number]._limits.unread)
+            wait_until(lambda number=number: len(granted.unread) > number)
         assert httpx.get(url, trust_env=False).status_code == 200
         assert made[0].transport.is_closing()
         assert not made[1].transport.is_closing()
@@ -329,7 +329,7 @@ def test_the_request_under_way_is_told_that_its_client_left_though_others_wait_b
             pass
         told.set()
 
-    with bounded(patient, settings={"loop": loop}) as (_, connect):
+    with bounded(patient, settings={"loop": loop}) as (_, connect, _):
         client = connect(GET * 3)
         assert begun.wait(PATIENCE_S)
         client.close()

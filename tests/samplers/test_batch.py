@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+import aiohttp
 import httpx
 import pytest
 
@@ -13,6 +14,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers import batch as module
 from pets.samplers.batch import BatchLimits, BatchSampler, FileBatches, JobQueueFullError, OpenAIBatches
 from pets.samplers.openai import OpenAISampler
+from pets.samplers.transport import HttpClient
 
 from ..other_hosts import RefusingMock, StrictMock
 from ..waiting import until
@@ -130,21 +132,22 @@ def test_a_job_that_has_ended_is_read_again_and_the_latest_job_of_a_request_coun
     assert (mock.stats.batches, mock.stats.traces) == (1, 2)
 
 
-def test_a_job_whose_creation_was_not_heard_of_is_found_by_listing(provide):
+def test_a_job_whose_creation_was_not_heard_of_is_found_by_listing(provide, monkeypatch):
     mock, url = provide()
 
-    class Deaf(OpenAIBatches):
-        heard = False
-
-        async def _create(self, job):
-            batch = await super()._create(job)
-            if not self.heard:
-                self.heard = True
-                raise ReplyError("the connection broke off")
-            return batch
-
     others = [ask(url, [("q5", 1, seed)]) for seed in range(3)]  # of somebody else
-    (traces,) = ask(url, [("q1", 2, 0)], provider=Deaf(url))
+    heard, request = [], HttpClient.request
+
+    @contextlib.asynccontextmanager
+    async def deaf(self, method, address, *arguments, **fields):
+        async with request(self, method, address, *arguments, **fields) as response:
+            if method == "POST" and address.endswith("/batches") and not heard:
+                heard.append(address)
+                raise aiohttp.ServerDisconnectedError
+            yield response
+
+    monkeypatch.setattr(HttpClient, "request", deaf)
+    (traces,) = ask(url, [("q1", 2, 0)])
     assert len(traces) == 2 and len(others) == 3 and mock.stats.batches == 4
 
 

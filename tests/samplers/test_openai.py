@@ -20,8 +20,8 @@ import pytest
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.mock import DistributionAnswers, MockModel, running, synthetic
+from pets.openai.response import check_size
 from pets.samplers import Prompt, Sampling
-from pets.samplers import transport as transport_module
 from pets.samplers.openai import OpenAISampler
 
 from ..network import answered_by
@@ -488,9 +488,7 @@ def test_a_request_goes_through_the_proxy(monkeypatch):
             writer.close()
 
         server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        monkeypatch.setattr(
-            transport_module, "_proxy", lambda _: f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        )
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         async with server, OpenAISampler("http://nowhere.example/v1", "m") as sampler:
             with pytest.raises(BusyError, match="503"):
                 await sampler.sample(TEXT, 1, 0, Sampling())
@@ -657,7 +655,7 @@ def test_a_host_that_will_not_stream_is_read_whole():
     assert trace.text == " 4"
 
 
-def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read():
+def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read(monkeypatch):
     threads, texts = [], ["four " * 300_000, None]
 
     def reply(request):
@@ -665,13 +663,14 @@ def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read():
             return httpx.Response(200, content=b'{"choices": [' + b"[]," * 500_000)
         return httpx.Response(200, json={"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
 
-    class Noting(OpenAISampler):
-        def _read_large(self, *args, **options):
-            threads.append(threading.current_thread())
-            super()._read_large(*args, **options)
+    def note(content):
+        threads.append(threading.current_thread())
+        check_size(content)
+
+    monkeypatch.setattr("pets.samplers.openai.check_size", note)
 
     async def run():
-        async with Noting("http://up/v1", "m") as sampler:
+        async with OpenAISampler("http://up/v1", "m") as sampler:
             traces = await sampler.sample(Prompt.chat("?"), 1, 0, Sampling())
             assert traces[0].text == "four " * 300_000
             with pytest.raises(ReplyError, match="objects and lists"):

@@ -46,9 +46,10 @@ def test_the_environments_proxy_is_used_but_for_this_machine(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", "inner.example")
-    proxies = [transport._proxy(f"http://{host}/v1") for host in ("server", "inner.example", "localhost:8000", "[::1]")]
+    hosts = ("server", "inner.example", "localhost:8000", "[::1]")
+    proxies = [transport.proxy_of(f"http://{host}/v1") for host in hosts]
     assert proxies == ["http://proxy:3128", None, None, None]
-    assert transport._proxy("https://server/v1") is None
+    assert transport.proxy_of("https://server/v1") is None
 
 
 def body_from(url, max_bytes=100):
@@ -72,9 +73,9 @@ def contexts(monkeypatch):
     monkeypatch.setattr(ssl, "create_default_context", lambda **options: authorities.append(options) or make())
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
-    transport._tls.cache_clear()
+    transport.tls_context.cache_clear()
     yield authorities
-    transport._tls.cache_clear()
+    transport.tls_context.cache_clear()
 
 
 def test_all_clients_share_one_ssl_context(contexts):
@@ -142,7 +143,7 @@ def test_a_proxy_is_sent_its_login_which_is_not_shown(scheme, monkeypatch):
 
         server = await asyncio.start_server(proxy, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        monkeypatch.setattr(transport, "_proxy", lambda _: f"http://me:secret123@127.0.0.1:{port}")
+        monkeypatch.setattr(transport, "proxy_of", lambda _: f"http://me:secret123@127.0.0.1:{port}")
         client = HttpClient("http://nowhere.example/v1", timeout=60.0)
         async with server:
             try:

@@ -14,6 +14,7 @@ from pets.samplers import Prompt, Sampling
 from pets.samplers.vllm_engine import VllmSampler
 
 REQUESTS = []
+ENGINES = []
 
 
 class ClientError(Exception):
@@ -44,7 +45,8 @@ class StandIn:
 
     @classmethod
     def from_engine_args(cls, settings):
-        return cls(settings)
+        ENGINES.append(cls(settings))
+        return ENGINES[-1]
 
     def get_tokenizer(self):
         return Tokenizer()
@@ -92,12 +94,13 @@ def vllm(monkeypatch):
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     REQUESTS.clear()
+    ENGINES.clear()
 
 
 def sample(prompt, n=1, seed=70, sampling=None, error=None, **settings):
     async def go():
         async with VllmSampler("org/model", **settings) as sampler:
-            sampler._engine.error = error
+            ENGINES[-1].error = error
             return await sampler.sample(prompt, n, seed, sampling or Sampling())
 
     return asyncio.run(go())
@@ -151,7 +154,7 @@ def test_the_engine_is_made_as_asked_for_and_ended():
     async def go():
         async with VllmSampler("org/model", slots=8, context=64, gpus=2) as sampler:
             assert await sampler.max_model_len() == 100
-            return sampler._engine
+            return ENGINES[-1]
 
     engine = asyncio.run(go())
     assert engine.ended

@@ -8,6 +8,7 @@ import pytest
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import RunSettings, Store
+from pets.store.store import open_database
 
 
 @pytest.fixture
@@ -32,8 +33,14 @@ def location(request, path):
 
 
 @pytest.fixture
-def store(location):
-    with Store.open(location) as store:
+def database(location):
+    """The database of ``store``, which closes it."""
+    return open_database(location, create=True)
+
+
+@pytest.fixture
+def store(database):
+    with Store(database) as store:
         yield store
 
 

@@ -87,8 +87,9 @@ def test_a_schema_is_a_plain_name(postgres_url):
 
 
 def test_a_run_whose_connection_is_lost_can_no_longer_be_written_and_is_free(postgres_server, postgres_url, problems):
-    with Store.open(postgres_url) as store, Store.open(postgres_url) as other, store.create(SETTINGS, problems) as run:
-        pid = store._database.one("SELECT pg_backend_pid()")[0]
+    database = open_database(postgres_url, create=True)
+    with Store(database) as store, Store.open(postgres_url) as other, store.create(SETTINGS, problems) as run:
+        pid = database.one("SELECT pg_backend_pid()")[0]
         with psycopg.connect(postgres_server, autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
         with pytest.raises(StateError, match="What was written before is safe"):
@@ -122,7 +123,7 @@ def test_a_server_that_does_not_know_a_setting_is_left_without_a_connection(post
         return connections[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres, "_server_settings", lambda: {"no_such_setting": "1"})
+        patch.setattr(postgres, "server_settings", lambda: {"no_such_setting": "1"})
         patch.setattr(psycopg, "connect", note)
         with pytest.raises(StateError, match="no_such_setting"):
             connect(postgres_url)

@@ -37,12 +37,12 @@ def test_settings_that_cannot_be_read_are_one_line(text):
     assert "\n" not in str(error.value)
 
 
-def test_damaged_settings_are_one_line(store, problems):
+def test_damaged_settings_are_one_line(store, database, problems):
     store.create(SETTINGS, problems).close()
-    store._database.connection.execute("""UPDATE runs SET settings = '{"policy": "okg"}'""")
+    database.connection.execute("""UPDATE runs SET settings = '{"policy": "okg"}'""")
     with pytest.raises(StateError, match="damaged"):
         store.view(1)
-    store._database.connection.execute("UPDATE runs SET settings = '{'")
+    database.connection.execute("UPDATE runs SET settings = '{'")
     with pytest.raises(StateError, match="damaged"):
         store.runs()
 

@@ -2,11 +2,13 @@
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 
 from pets.errors import StateError
 from pets.store import RunSettings, Store, migrations, sqlite
+from pets.store.store import open_database
 
 SETTINGS = RunSettings("okg", 10)
 
@@ -19,15 +21,15 @@ def test_a_relative_url_is_a_relative_path(path, monkeypatch):
 
 def test_every_write_is_made_to_last(path):
     for durability, level in (("process", 1), ("machine", 2)):
-        with Store.open(path, durability=durability) as store:
-            connection = store._database.connection
+        with closing(open_database(path, create=True, durability=durability)) as database:
+            connection = database.connection
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
 
 
 def test_a_url_may_ask_for_more_durability(path):
-    with Store.open(f"sqlite:///{path}?durability=machine") as store:
-        assert store._database.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    with closing(open_database(f"sqlite:///{path}?durability=machine", create=True)) as database:
+        assert database.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     with pytest.raises(StateError, match="durability=machine"):
         Store.open(f"sqlite:///{path}?speed=9")
 
@@ -80,8 +82,8 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
         new.setattr(sqlite, "MIGRATIONS", (*migrations.MIGRATIONS, fails))
         with pytest.raises(StateError, match="nonsense"):
             Store.open(path)
-    with Store.open(path) as store:
-        assert store._database.one("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == (0,)
+    with closing(open_database(path, create=False)) as database:
+        assert database.one("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == (0,)
 
 
 def mode(path):

@@ -10,6 +10,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunSettings, Store, StoredTrace
 from pets.store.records import LOST
+from pets.store.store import open_database
 
 SETTINGS = RunSettings("okg", 10)
 
@@ -122,37 +123,39 @@ def test_a_run_that_is_at_work_is_not_deleted(store, run):
 
 
 def test_a_run_that_is_deleted_while_it_is_opened_is_let_go(path, problems, monkeypatch):
-    with Store.open(path) as store, Store.open(path) as other:
+    database = open_database(path, create=True)
+    with Store(database) as store, Store.open(path) as other:
         store.create(SETTINGS, problems).close()
-        lock_run = store._database.lock_run
+        lock_run = database.lock_run
 
         def lock_later(run, timeout_s):
             other.delete(run)
             return lock_run(run, timeout_s)
 
-        monkeypatch.setattr(store._database, "lock_run", lock_later)
+        monkeypatch.setattr(database, "lock_run", lock_later)
         with pytest.raises(InputError, match="holds no run yet"):
             store.open_run(1)
-        assert not other._database.is_locked(1)
+        assert not database.is_locked(1)
 
 
-def test_a_run_that_finishes_while_it_is_looked_at_is_not_called_stopped(store, run, monkeypatch):
-    is_locked = store._database.is_locked
+def test_a_run_that_finishes_while_it_is_looked_at_is_not_called_stopped(store, database, run, monkeypatch):
+    is_locked = database.is_locked
 
     def look_later(id):
         run.finish()
         run.close()
         return is_locked(id)
 
-    monkeypatch.setattr(store._database, "is_locked", look_later)
+    monkeypatch.setattr(database, "is_locked", look_later)
     assert [summary.state for summary in store.runs()] == ["finished"]
 
 
 def test_a_run_without_texts_never_writes_them(path):
-    with Store.open(path) as store:
+    database = open_database(path, create=True)
+    with Store(database) as store:
         id = said(store, RunSettings("okg", 10, more={"plan": {"keep_texts": False}}))
         assert next((trace.answer, trace.text) for trace in store.view(id).traces()) == ("4", "")
-        texts = store._database.one("SELECT count(*) FROM texts")
+        texts = database.one("SELECT count(*) FROM texts")
         assert texts == (0,)
 
 

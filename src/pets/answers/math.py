@@ -87,7 +87,7 @@ class Math(AnswerType):
         """An exact number, or LaTeX with one spelling."""
         if len(answer) > MAX_CHARS:
             return None
-        return _canonical(answer) if len(answer) > MAX_CACHED_CHARS else _cached_canonical(answer)
+        return _canonical(answer) if len(answer) > MAX_CACHED_CHARS else cached_canonical(answer)
 
     def extract(self, text: str) -> str | None:
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
@@ -176,7 +176,7 @@ def _canonical(answer: str) -> str | None:
     return text if 0 < len(text) <= MAX_CHARS else None
 
 
-_cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
+cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _formulas(line: str) -> list[str]:

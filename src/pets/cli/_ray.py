@@ -94,7 +94,7 @@ class RayOptions:
         if gpus is None:
             gpus = 0 if _is_local(name) else int(any(node.get("GPU") for node in cluster.nodes))
         size = ActorSize.fitting(cluster, local.threads, gpus)
-        make = _maker(name, local, size, settings)
+        make = sampler_maker(name, local, size, settings)
         samplers = start_actors(cluster, make, size, self.ray_actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
         say(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.")
@@ -106,7 +106,7 @@ def _is_local(name: str | None) -> bool:
     return name is None or name.endswith(".gguf")
 
 
-def _maker(
+def sampler_maker(
     name: str | None, local: LocalModelOptions, size: ActorSize, settings: Mapping[str, Any]
 ) -> Callable[[], Sampler]:
     """What makes the sampler in an actor."""

@@ -378,7 +378,7 @@ def _model_words(engine: Engine, solution: Solution) -> str:
     return f"Traces by model: {', '.join(parts)}."
 
 
-def _soft_words(allocator: Allocator) -> str:
+def soft_words(allocator: Allocator) -> str:
     """What soft votes were good for."""
     votes_per_trace = allocator.votes_per_trace
     if votes_per_trace is None:
@@ -409,7 +409,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     if solution.models:
         words.append(_model_words(engine, solution))
     if engine.config.soft:
-        words.append(_soft_words(engine.allocator))
+        words.append(soft_words(engine.allocator))
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")
     if solution.faults:

@@ -116,7 +116,7 @@ class LearnedPrior:
             Dirichlet(weight, tuple([n + a for n in tally.counts]), ((a, K - seen),))
             for weight, a in zip(weights, STRENGTHS, strict=False)
         ]
-        headed = _headed(tally.counts, _tail(tally.counts, tally.options))
+        headed = headed_posteriors(tally.counts, _tail(tally.counts, tally.options))
         for weight, (_, dirichlets) in zip(weights[len(STRENGTHS) :], headed, strict=True):
             parts += [replace(part, weight=weight * part.weight) for part in dirichlets]
         kept = [part for part in parts if part.weight > NEGLIGIBLE_WEIGHT]
@@ -201,7 +201,7 @@ def _tail(counts: tuple[int, ...], options: int | None) -> int:
 
 
 @lru_cache(maxsize=1 << 17)
-def _headed(counts: tuple[int, ...], T: int) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
+def headed_posteriors(counts: tuple[int, ...], T: int) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
     """For each of HEADS log P(counts | h, t), and the posterior: a Dirichlet for each answer that may be the head."""
     return tuple([_head(counts, h, t, T) for h, t in HEADS])
 
@@ -232,7 +232,7 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
 
 def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
     """log P(counts | kind) for STRENGTHS and then HEADS."""
-    headed = _headed(counts, _tail(counts, options))
+    headed = headed_posteriors(counts, _tail(counts, options))
     return np.append(log_evidence(counts, slots(Tally(counts, options=options))), [log for log, _ in headed])
 
 

@@ -252,7 +252,7 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
             grants[many] += left
             left = 0
             break
-    return _filled(plan, left, wave.cap)
+    return fill_up(plan, left, wave.cap)
 
 
 def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> list[tuple[float, int]]:
@@ -273,7 +273,7 @@ def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> list[tuple[float
     ]
 
 
-def _filled(plan: Plan, left: int, cap: int | None) -> Plan:
+def fill_up(plan: Plan, left: int, cap: int | None) -> Plan:
     """What no question's doubt asks for goes to those with the fewest traces."""
     if left <= 0:
         return plan

@@ -61,7 +61,7 @@ class HttpClient:
     ) -> None:
         self._headers = _request_headers(key, headers)
         self._timeout, self._loopback = timeout, loopback
-        proxy = None if loopback else _proxy(url)
+        proxy = None if loopback else proxy_of(url)
         self._socks_proxy = proxy if proxy and proxy.startswith("socks") else None  # which aiohttp does not speak
         self._proxy = None if self._socks_proxy else proxy
         if self._socks_proxy:
@@ -110,7 +110,7 @@ class HttpClient:
         import aiohttp
 
         options: dict[str, Any] = {"force_close": True} if self._loopback else {"keepalive_timeout": KEEPALIVE_S}
-        options["ssl"] = _tls() if self._secure else True
+        options["ssl"] = tls_context() if self._secure else True
         options["limit"] = 0  # how many are in flight is the caller's business
         if self._socks_proxy:
             proxy = self._socks_proxy.replace("socks5h:", "socks5:", 1)  # names are looked up there by either
@@ -176,7 +176,7 @@ def sampler_errors(server: str, redactor: Redactor | None = None) -> Iterator[No
         raise failure from error
 
 
-def _proxy(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """The environment's proxy for the server, none for this machine; logins of ~/.netrc are never read."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -225,7 +225,7 @@ def _has_login(url: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """One for all clients: it reads every authority's certificate, which takes longer than the rest of a client."""
     import certifi
 

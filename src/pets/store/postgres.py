@@ -194,7 +194,7 @@ def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
         parameters: dict[str, Any] = {"connect_timeout": timeout_s, "application_name": "pets", **KEEPALIVES}
         parameters |= conninfo_to_dict(_without_schema(url))
         connection: Connection = psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
-        settings = {"search_path": f'"{schema}"', **_server_settings()}
+        settings = {"search_path": f'"{schema}"', **server_settings()}
         sql = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS t (name, value)"
         with ExitStack() as undo:
             undo.callback(connection.close)
@@ -209,7 +209,7 @@ def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
     return connection
 
 
-def _server_settings() -> dict[str, str]:
+def server_settings() -> dict[str, str]:
     """What the server does where a process or its machine is silent: it ends the connection, and so frees its locks."""
     return {
         "idle_in_transaction_session_timeout": f"{IDLE_TRANSACTION_TIMEOUT_S * 1000:.0f}",
