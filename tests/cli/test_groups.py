@@ -21,14 +21,14 @@ class DrawOptions:
 
 @option_group("Files")
 class FileOptions:
-    output: Path = option("The file to write.", flags=("-o", "--output"), replaces=("--out", "--to"), required=True)
+    output: Path = option("The file to write.", flags=("-o", "--output"), required=True)
     silent: bool = option("Say nothing.", False)
     checks: bool = option("Check first.", True)
     depth: int = option("How deeply it is checked.", 1, needs="where")
     where: str | None = option("Where it is checked.", alone="")
 
 
-@verb()
+@verb(former={"--out": "--output", "--to": "--output"})
 @click.argument("name")
 def compare(name: str, draws: DrawOptions, files: FileOptions) -> None:
     """Compare."""

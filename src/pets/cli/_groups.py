@@ -61,7 +61,6 @@ class OptionSettings:
     flags: tuple[str, ...] = ()
     kind: "click.ParamType[Any] | None" = None
     metavar: str | None = None
-    replaces: tuple[str, ...] = ()
     required: bool = False
     alone: str | None = None
     needs: str | None = None
@@ -75,12 +74,11 @@ def option(
     kind: "click.ParamType[Any] | None" = None,
     at_least: float | None = None,
     metavar: str | None = None,
-    replaces: Sequence[str] = (),
     required: bool = False,
     alone: str | None = None,
     needs: str | None = None,
 ) -> Any:
-    """A field that is an option; ``flags`` are its names (``--field-name`` if none), ``replaces`` its former ones.
+    """A field that is an option; ``flags`` are its names (``--field-name`` if none).
 
     ``alone`` is its value where it is given without one, which not every option may be; ``needs`` is the field that it
     says something about: without that one nothing would read it.
@@ -89,18 +87,16 @@ def option(
         kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
     if isinstance(kind, click.IntRange | click.FloatRange):  # else click speaks of "a valid float range"
         kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
-    settings = OptionSettings(description, tuple(flags), kind, metavar, tuple(replaces), required, alone, needs)
+    settings = OptionSettings(description, tuple(flags), kind, metavar, required, alone, needs)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
 
 
 class GroupedOption(click.Option):
-    """An option that knows its group's title, the names that it had before and the option that it needs."""
+    """An option that knows its group's title and the option that it needs."""
 
-    def __init__(
-        self, *args: Any, title: str, replaces: tuple[str, ...], needs: str | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, title: str, needs: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.title, self.replaces, self.needs = title, replaces, needs
+        self.title, self.needs = title, needs
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What ``PETS_VERB_OPTION`` holds, named as on the command line; nothing where it is empty."""
@@ -108,7 +104,7 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help has a section per option group; ``former`` says what became of options that are gone."""
+    """A command whose help has a section per option group; ``former`` options name their successors."""
 
     former: Mapping[str, str] = MappingProxyType({})
     messages = False  # whether it has the options -v, -q and --log-file
@@ -134,13 +130,7 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            renamed = {
-                name: parameter.opts[-1]
-                for parameter in reversed(self.params)  # of two successors, the first group's
-                if isinstance(parameter, GroupedOption)
-                for name in parameter.replaces
-            }
-            if (successor := {**renamed, **self.former}.get(error.option_name)) is not None:
+            if (successor := self.former.get(error.option_name)) is not None:
                 raise click.UsageError(f"{error.option_name} is now {successor}.", ctx) from None
             raise
         except click.BadParameter as error:
@@ -309,7 +299,6 @@ def _options(group: Any) -> Iterator[GroupedOption]:
             help=settings.description,
             required=settings.required,
             title=getattr(group, "title", group.__name__),
-            replaces=settings.replaces,
             needs=settings.needs,
             **_kind(hints[spec.name], settings),
             **_default(spec),

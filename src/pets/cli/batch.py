@@ -13,6 +13,7 @@ from pets.cli._run import kept_words, write_answers
 from pets.cli._terminal import say
 from pets.cli.options import (
     CODE,
+    FORMER,
     HEADER,
     KEY_ENV,
     NEW,
@@ -74,6 +75,8 @@ class StoredWaveOptions:
 
 @batch.verb(
     former={
+        **FORMER,
+        "--max-per-question": "--max-traces",
         "--resume": "what the same command does by itself: leave it out",
         "--run": "found by the questions and settings: leave it out",
         "--concurrency": "for the engine that takes the file to decide: leave it out",

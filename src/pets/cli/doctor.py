@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -12,6 +12,7 @@ from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, option_group, verb
 from pets.cli._terminal import echo, json_line, say
 from pets.cli.options import (
+    FORMER,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -53,7 +54,7 @@ class DoctorOptions:
     )
 
 
-@verb()
+@verb(former=FORMER)
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
 def doctor(
     questions: str | None,
@@ -91,10 +92,10 @@ def doctor(
         alone = replace(config, price=prices.get(diagnosis.model, price))
         forecast = None if question_set is None else _forecast(diagnosis, question_set, alone)
         if examination.json:
-            echo(json_line(_plain(diagnosis, forecast)))
+            expected = None if forecast is None else asdict(forecast)
+            echo(json_line(asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": expected}))
         else:
-            for line in _report(diagnosis, forecast, config):
-                echo(line)
+            echo(*_report(diagnosis, forecast, config))
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
 
@@ -159,19 +160,12 @@ async def _diagnose_all(
     problems: Sequence[Problem],
     config: RunConfig,
 ) -> list[Diagnosis]:
-    def maker(served: ServedModel) -> Any:
-        def make(url: str, name: str) -> Sampler:
-            (sampler,) = make_samplers(
-                [url] if url else [],
-                name if url else served.model,
-                key=served.key,
-                headers=model.headers,
-                timeout=model.timeout,
-                **asdict(local),
-            )
-            return sampler
+    settings = {"headers": model.headers, "timeout": model.timeout, **asdict(local)}
 
-        return make
+    def maker(served: ServedModel) -> Callable[[str, str], Sampler]:
+        return lambda url, name: make_samplers(
+            [url] if url else [], name if url else served.model, key=served.key, **settings
+        )[0]
 
     return [await diagnose(served.server, served.model, maker(served), problems, config) for served in served_models]
 
@@ -193,12 +187,8 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig
     except BudgetError as error:
         longest = max(trace.tokens or 0 for trace in traces)
         limit = LIMIT_STEP * -(-2 * longest // LIMIT_STEP)  # twice as long as any, in round numbers
-        remedy = (
-            f"Give --max-tokens {limit}: the longest live trace had {longest:,}."
-            if "--max-tokens" in str(error)
-            else ""
-        )
-        diagnosis.add("budget", "fault", str(error), remedy)
+        remedy = f"Give --max-tokens {limit}: the longest live trace had {longest:,}."
+        diagnosis.add("budget", "fault", str(error), remedy if "--max-tokens" in str(error) else "")
         return None
 
 
@@ -228,11 +218,3 @@ def _forecast_words(forecast: RunEstimate, config: RunConfig) -> str:
         f"--budget {config.budget}: {forecast.traces:,} traces of {forecast.questions:,} questions, "
         f"{forecast.tokens:,} tokens{cost}, about {time} with {config.concurrency} in flight, by {forecast.basis}."
     )
-
-
-def _plain(diagnosis: Diagnosis, forecast: RunEstimate | None) -> dict[str, Any]:
-    return {
-        **asdict(diagnosis),
-        "faulty": diagnosis.faulty,
-        "forecast": None if forecast is None else asdict(forecast),
-    }

@@ -13,6 +13,7 @@ from pets.cli._groups import option, option_group, verb, verb_group
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing, say
+from pets.cli.options import ZONE
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.errors import InputError
@@ -30,15 +31,9 @@ class FitPlanOptions:
     """What the plan is to allow."""
 
     mean_budget: float = option("How many traces per question the stream may spend on average.", 16.0)
-    max_traces: int = option(
-        "How many traces a question gets at most.", 64, at_least=4, replaces=("--max-per-question",)
-    )
+    max_traces: int = option("How many traces a question gets at most.", 64, at_least=4)
     rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
-    zone: float = option(
-        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
-        0.0,
-        kind=click.FloatRange(0, 1, max_open=True),
-    )
+    zone: float = ZONE
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
@@ -49,7 +44,7 @@ class PlanFileOptions:
     output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output"))
 
 
-@verb()
+@verb(former={"--max-per-question": "--max-traces"})
 @click.argument("pool", type=click.Path(path_type=Path))
 def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFileOptions) -> None:
     """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed, and

@@ -32,7 +32,6 @@ class ForecastOptions:
         "A self-consistency whose budget is wanted; give it again for more.",
         (0.95, 0.99),
         kind=click.FloatRange(0, 1, True, True),
-        replaces=("--target",),
     )
     policy: str = option("An index policy that sees counts.", "okg")
     up_to: float = option("The largest budget to look at, in mean traces per question.", 32.0, at_least=1.0)
@@ -42,13 +41,11 @@ class ForecastOptions:
 class SimulationOptions:
     """How the forecast is made."""
 
-    repetitions: int = option(
-        "How many runs are simulated or replayed.", 8, kind=click.IntRange(1, 100), replaces=("--runs",)
-    )
+    repetitions: int = option("How many runs are simulated or replayed.", 8, kind=click.IntRange(1, 100))
     seed: int = option("The same seed gives the same forecast.", 0, at_least=0)
 
 
-@verb()
+@verb(former={"--target": "--target-consistency", "--runs": "--repetitions"})
 @click.argument("run", metavar="RUN|POOL", default="last")
 def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions) -> None:
     """Say which mean budget reaches which self-consistency, with the curve.

@@ -19,7 +19,7 @@ class MockAnswerOptions:
     """What the mock answers from, where it is no recorded pool."""
 
     answers: Path | None = option('A JSON file of known answers: {"question": {"answer": probability}}.')
-    count: int = option("How many questions are made up: q0, q1, ...", 100, replaces=("--questions",))
+    count: int = option("How many questions are made up: q0, q1, ...", 100)
     options: int = option("How many answers each made-up question has.", 4)
     strength: float = option("The Dirichlet strength of the answers to made-up questions.", 0.5)
     tokens: int = option("The mean length of a trace, where none is recorded.", 64)
@@ -45,7 +45,7 @@ class MockServerOptions:
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
-@verb()
+@verb(former={"--questions": "--count"})
 @click.argument("pool", required=False, type=click.Path(path_type=Path))
 def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOptions, faults: Faults) -> None:
     """Serve an OpenAI-compatible endpoint that answers from a recorded POOL, and misbehaves on demand.

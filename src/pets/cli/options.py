@@ -29,7 +29,13 @@ from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
-NO_DIALECT = {"--dialect": "learned from what the server refuses; leave it out"}
+FORMER = {"--dialect": "learned from what the server refuses; leave it out", "--window": "--confidence-window"}
+"""Options that verbs which ask a model once had, and what became of them."""
+ZONE: Any = option(
+    "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
+    0.0,
+    kind=click.FloatRange(0, 1, max_open=True),
+)
 KEY_ENV: Any = option(
     "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order, or "
     "as MODEL=NAME for one of several models.",
@@ -238,7 +244,7 @@ class SamplingOptions:
     )
     stop: tuple[str, ...] = option("A text that ends a trace; give it again for more.", ())
     confidence_window: int | None = option(
-        "How many tokens a group of a trace's confidence has; 2048 if not given.", at_least=1, replaces=("--window",)
+        "How many tokens a group of a trace's confidence has; 2048 if not given.", at_least=1
     )
     seed: int = option("The seed that the seeds of all traces follow from.", 0, at_least=0)
 

@@ -227,15 +227,13 @@ def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | No
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:
     """Three pictures per pool: its curves, where the budget went, and whether certificates are what they say."""
     folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, Chart] = {}
     for pool, result in zip(pools, results, strict=True):
         pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
         if reliability := certificates([result]):
             pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: are certificates what they say?")
-        for name, picture in pictures.items():
-            _save(picture, folder / f"{pool.name}.{name}")
+        files |= {f"{pool.name}.{name}": picture for name, picture in pictures.items()}
     if len(results) > 1 and (reliability := certificates(results)):
-        _save(draw_reliability(reliability, f"Certificates of {len(results)} pools"), folder / "reliability")
-
-
-def _save(picture: Chart, path: Path) -> None:
-    say(f"{', '.join(map(str, save(picture, path)))} written.")
+        files["reliability"] = draw_reliability(reliability, f"Certificates of {len(results)} pools")
+    for name, picture in files.items():
+        say(f"{', '.join(map(str, save(picture, folder / name)))} written.")

@@ -14,7 +14,7 @@ from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
-from pets.cli.options import NO_DIALECT, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.cli.options import FORMER, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine import RunConfig
 from pets.engine.question import instructed
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
@@ -31,16 +31,14 @@ class RecordingOptions:
 
     output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), required=True)
     traces: int = option("How many traces per question are recorded.", 64, at_least=1)
-    open_questions: int = option(
-        "How many questions are on their way together.", 2, at_least=1, replaces=("--at-once",)
-    )
+    open_questions: int = option("How many questions are open at a time.", 2, at_least=1)
     part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
                        metavar="I/K")  # fmt: skip
     texts: bool = option("Keep what traces say, so that their answers can be read anew.", True)
     answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 
-@verb(former=NO_DIALECT)
+@verb(former={**FORMER, "--at-once": "--open-questions"})
 @click.argument("questions", metavar="QUESTIONS")
 def sample(
     questions: str,
@@ -68,17 +66,18 @@ def sample(
     problems = question_set.problems
     if goal.answer is not None:
         problems = tuple(replace(problem, answer_type=goal.answer) for problem in problems)
+    part = _part(goal.part)
+    samplers = model.samplers(local, RunConfig(models=model.shares))
     recording = Recording(
         tuple(map(instructed, problems)) if selection.instruct else problems,
         goal.traces,
         sampling.merge(replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)),
         sampling.seed,
         goal.open_questions,
-        _part(goal.part),
+        part,
         keep_texts=goal.texts,
+        model=_model_name(samplers, model),
     )
-    samplers = model.samplers(local, RunConfig(models=model.shares))
-    recording = replace(recording, model=_model_name(samplers, model))
     try:
         sampled = asyncio.run(_record(recording, samplers, output, model))
     except KeyboardInterrupt:

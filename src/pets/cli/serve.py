@@ -88,7 +88,7 @@ class VotingOptions:
         kind=click.FloatRange(0, 1, max_open=True),
     )
     mean_budget: float | None = option("How many traces a question gets on average; the plan's, or 16.")
-    budget_window: int = option("How many questions share a mean budget.", 100, at_least=1, replaces=("--window",))
+    budget_window: int = option("How many questions share a mean budget.", 100, at_least=1)
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
     answer: str = option("How answers are read: number, choice, math, text, yesno, json, regex:PATTERN, ...", "text")
 
@@ -144,9 +144,7 @@ class SpendOptions:
 class RequestOptions:
     """What a request may ask for."""
 
-    open_questions: int = option(
-        "How many questions are open at a time; one more gets a 503.", 1024, at_least=1, replaces=("--queue",)
-    )
+    open_questions: int = option("How many questions are open at a time; one more gets a 503.", 1024, at_least=1)
     max_body: int = option("How many bytes a request may have.", 1 << 20, at_least=1)
     max_messages: int = option("How many messages a request may have.", 256, at_least=1)
     max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
@@ -185,7 +183,7 @@ class GatewayOptions:
     log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")
 
 
-@verb()
+@verb(former={"--window": "--budget-window", "--queue": "--open-questions"})
 def serve(
     upstream: UpstreamOptions,
     local: LocalModelOptions,

@@ -13,11 +13,12 @@ from pets.cli._run import clock, given_up_words, is_terminal, run_engine
 from pets.cli._terminal import echo, say
 from pets.cli.options import (
     CODE,
+    FORMER,
     HEADER,
     KEEP_GOING,
     KEY_ENV,
     NEW,
-    NO_DIALECT,
+    ZONE,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -55,15 +56,9 @@ class BudgetOptions:
     """What may be spent, and on what."""
 
     budget: str = option("What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd.", "16x")
-    max_traces: int = option(
-        "How many traces a question gets at most.", 64, at_least=1, replaces=("--max-per-question",)
-    )
+    max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
     policy: str = option('Who gets the next trace: a policy such as "okg" or "price:rounds=3".', "okg")
-    zone: float = option(
-        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
-        0.0,
-        kind=click.FloatRange(0, 1, max_open=True),
-    )
+    zone: float = ZONE
     target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
     price: tuple[str, ...] = option(
         "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
@@ -136,7 +131,7 @@ class NewRunOptions:
         return None if self.no_store else storage.store or DEFAULT_STORE
 
 
-@verb(former=NO_DIALECT)
+@verb(former={**FORMER, "--max-per-question": "--max-traces"})
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
     questions: str | None,

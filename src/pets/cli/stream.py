@@ -32,7 +32,7 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import (
-    NO_DIALECT,
+    FORMER,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -103,21 +103,17 @@ class StreamBudgetOptions:
     )
     horizon: int | None = option("How many questions will come; known for a file.", at_least=1)
     budget_window: int | None = option(
-        "How many questions share a budget, in a stream without an end; 100 on stdin.",
-        at_least=1,
-        replaces=("--window",),
+        "How many questions share a budget, in a stream without an end; 100 on stdin.", at_least=1
     )
     max_traces: int | None = option(
-        "How many traces a question gets at most; the plan's if not given, cold 64.",
-        at_least=1,
-        replaces=("--max-per-question",),
+        "How many traces a question gets at most; the plan's if not given, cold 64.", at_least=1
     )
     price: tuple[str, ...] = option(
         "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
         "models.",
         (),
     )
-    open_questions: int = option("How many questions are open at a time.", 8, at_least=1, replaces=("--at-once",))
+    open_questions: int = option("How many questions are open at a time.", 8, at_least=1)
 
     def cap(self, plan: StreamPlan | None) -> int:
         """How many traces a question gets at most."""
@@ -128,9 +124,7 @@ class StreamBudgetOptions:
 class StreamPoolOptions:
     """A recording in place of a model."""
 
-    pool: Path | None = option(
-        "Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path), replaces=("--replay",)
-    )
+    pool: Path | None = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +141,16 @@ class _Options:
     storage: StoredRunOptions
 
 
-@verb(former={"--questions": "the argument QUESTIONS", **NO_DIALECT})
+@verb(
+    former={
+        **FORMER,
+        "--at-once": "--open-questions",
+        "--max-per-question": "--max-traces",
+        "--questions": "the argument QUESTIONS",
+        "--replay": "--pool",
+        "--window": "--budget-window",
+    }
+)
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
     questions: str | None,

@@ -20,8 +20,8 @@ from pets.lab.results import Floats, Result
 from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, colour_of, layer, line_styles, titled, trace_axis
 
 __all__ = [
-    "FEW", "Bound", "Series", "Spread", "curve_panel", "draw_curves", "draw_difficulty", "draw_reliability",
-    "leader_share", "series", "spreads",
+    "CURVES_LEGEND", "FEW", "Bound", "Series", "Spread", "accuracy_bounds", "curve_panel", "draw_curves",
+    "draw_difficulty", "draw_reliability", "leader_share", "series", "spreads",
 ]  # fmt: skip
 
 MAX_POINTS = 160  # of a curve with a point for every trace
@@ -32,6 +32,11 @@ PANELS_PER_ROW = 4
 PANEL_PIXELS = 190
 MAX_DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
 FEW = 20  # certificates; a bin with fewer says little and is drawn faintly
+TARGETS = {"whole": "the answer of all traces drawn", "disjoint": "the answer of traces that the policy cannot draw"}
+CURVES_LEGEND = (
+    "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget.",
+    "Bands and whiskers: one standard deviation over draws.",
+)
 RELIABILITY_WIDTH, RELIABILITY_HEIGHT, COUNTS_HEIGHT = 420, 340, 90
 
 
@@ -55,14 +60,8 @@ class Series:
         """The points of the line, as a chart's data; those without a mean or before the first trace left out."""
         columns = zip(*(column.tolist() for column in (self.traces, self.mean, self.low, self.high)), strict=True)
         return [
-            {
-                "label": self.label,
-                "swept": self.swept,
-                "traces": round(traces, 3),
-                "mean": round(mean, 5),
-                "low": round(low, 5),
-                "high": round(high, 5),
-            }
+            {"label": self.label, "swept": self.swept, "traces": round(traces, 3)}
+            | {"mean": round(mean, 5), "low": round(low, 5), "high": round(high, 5)}
             for traces, mean, low, high in columns
             if np.isfinite(mean) and traces > 0
         ]
@@ -94,13 +93,8 @@ def _points(result: Result) -> list[int]:
     if result.option is not None:
         return list(range(len(result.values)))
     last = result.agree.shape[1] - 1
-    points: list[int] = np.unique(
-        np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)
-    ).tolist()
-    return points
-
-
-TARGETS = {"whole": "the answer of all traces drawn", "disjoint": "the answer of traces that the policy cannot draw"}
+    points = np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)
+    return sorted(set(points.tolist()))
 
 
 def draw_curves(pool: PoolResult) -> Chart:
@@ -115,19 +109,10 @@ def draw_curves(pool: PoolResult) -> Chart:
     styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
     legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
     panels = [_row(pool, name, results, styles, legend) for name, results in parts.items() if results]
-    title, subtitle = title_of(pool)
-    return titled({"vconcat": panels}, title, subtitle)
-
-
-def title_of(pool: PoolResult) -> tuple[str, list[str]]:
-    """What is shown, in a reader's words; the pool and what was averaged."""
-    config = pool.config
-    weights = ", votes weighted by confidence" if config.weighted else ""
-    return f"How often the vote is {TARGETS[config.target]}{weights}", [
-        f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {config.repetitions} draws.",
-        "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget.",
-        "Bands and whiskers: one standard deviation over draws.",
-    ]
+    weights = ", votes weighted by confidence" if pool.config.weighted else ""
+    counts = f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws."
+    title = f"How often the vote is {TARGETS[pool.config.target]}{weights}"
+    return titled({"vconcat": panels}, title, [counts, *CURVES_LEGEND])
 
 
 def _row(
@@ -144,10 +129,15 @@ def _row(
     panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
     if pool.pass_at_1 is not None:
         accuracy = [series(result, result.accuracy) for result in results]
-        known = {"vote of the full pool": pool.vote_accuracy, "one trace (pass@1)": pool.pass_at_1}
-        bounds = [Bound(value, name) for name, value in known.items() if value is not None]
+        bounds = accuracy_bounds(pool.vote_accuracy, pool.pass_at_1)
         panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds, legend))
     return {"title": {"text": name, "fontSize": 13}, "hconcat": panels}
+
+
+def accuracy_bounds(vote_accuracy: float | None, pass_at_1: float | None) -> list[Bound]:
+    """The accuracies of a pool between which those of its policies lie, as far as they are known."""
+    known = {"vote of the full pool": vote_accuracy, "one trace (pass@1)": pass_at_1}
+    return [Bound(value, name) for name, value in known.items() if value is not None]
 
 
 def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
@@ -181,7 +171,7 @@ def curve_panel(
     ]
     spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": legend["color"]}
     point = {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip}
-    dashes, shape = ({name: legend[name] for name in ("color", name)} for name in ("strokeDash", "shape"))
+    dashes, shape = ({"color": legend["color"], channel: legend[channel]} for channel in ("strokeDash", "shape"))
     followed, swept = {"transform": [{"filter": "!datum.swept"}]}, {"transform": [{"filter": "datum.swept"}]}
     layers: list[Chart] = [
         followed | layer("area", None, {"opacity": 0.15, "clip": True}, **spread),

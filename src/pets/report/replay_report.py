@@ -11,7 +11,7 @@ import numpy as np
 
 from pets.errors import InputError
 from pets.lab import Row
-from pets.report.charts import Bound, Series, curve_panel
+from pets.report.charts import CURVES_LEGEND, Series, accuracy_bounds, curve_panel
 from pets.report.page import Cell, Page, Tile
 from pets.report.style import line_styles
 from pets.report.tables import COLUMNS, metric_text
@@ -109,32 +109,25 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
     questions = max(row.questions for row in rows)
     repetitions = max(row.repetitions for row in rows)
     counts = f"{questions} questions, {repetitions} draws. " if questions else ""
-    points = "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget."
-    page.section(pool, f"{counts}{points} Bands and whiskers: one standard deviation over draws.")
+    page.section(pool, counts + " ".join(CURVES_LEGEND))
     parts = {
         "All questions at once": [row for row in rows if row.setting != "online"],
         "Questions one by one, after training on others": [row for row in rows if row.setting == "online"],
     }
-    policies = list(dict.fromkeys(row.policy for row in rows if row.policy))
-    styles = line_styles(policies)
-    names = {row.metric: row.mean for row in rows if not row.policy}
+    styles = line_styles(dict.fromkeys(row.policy for row in rows if row.policy))
+    means = {row.metric: row.mean for row in rows if not row.policy}
+    bounds = accuracy_bounds(means.get("vote_accuracy"), means.get("pass_at_1"))
     for name, part in parts.items():
         panels = []
         for metric, title in (("consistency", "self-consistency"), ("accuracy", "accuracy")):
             if lines := _lines(part, metric):
                 size = max(float(line.traces.max()) for line in lines)
-                bounds = _bounds(names) if metric == "accuracy" else []
                 own = {line.label: styles[line.label] for line in lines}
-                panels.append(curve_panel(lines, own, title, size, bounds))
+                panels.append(curve_panel(lines, own, title, size, bounds if metric == "accuracy" else []))
         if panels:
             page.subsection(name)
             page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
     _table(page, rows)
-
-
-def _bounds(means: Mapping[str, float | None]) -> list[Bound]:
-    known = {"vote of the full pool": means.get("vote_accuracy"), "one trace (pass@1)": means.get("pass_at_1")}
-    return [Bound(value, name) for name, value in known.items() if value is not None]
 
 
 def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
