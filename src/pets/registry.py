@@ -18,7 +18,7 @@ import importlib
 import inspect
 import pkgutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter
@@ -43,34 +43,25 @@ Base = TypeVar("Base")
 PLAIN = (int, float, str, bool)
 
 
-class Catalog(Mapping[str, type[Base]]):
+class Catalog(dict[str, type[Base]]):
     """Classes by name, and why the plugins in ``broken`` are not among them."""
 
     def __init__(self, noun: str, package: ModuleType, base: type[Base]) -> None:
+        super().__init__(_scan(package, base))
         self.noun, self.base = noun, base
         self.broken: dict[str, str] = {}
-        self._classes = _scan(package, base)
-        self._options = {name: _options(cls) for name, cls in self._classes.items()}
-        own = frozenset(self._classes)
+        self._options = {name: _options(cls) for name, cls in self.items()}
+        own = frozenset(self)
         for entry in entry_points(group=package.__name__):
             if entry.name in own:
                 warnings.warn(
                     f"{_origin(entry)}: its {noun} {entry.name!r} is left out, PETS has one of that name", stacklevel=3
                 )
-            elif entry.name in self._classes:
+            elif entry.name in self:
                 self.broken[entry.name] = f"{_origin(entry)} is not the only package that brings it; uninstall one"
-                del self._classes[entry.name]
+                del self[entry.name]
             elif entry.name not in self.broken:
                 self._load(entry)
-
-    def __getitem__(self, name: str) -> type[Base]:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def make(self, spec: str) -> Base:
         """The object that ``name`` or ``name:option=value,option=value`` describes."""
@@ -120,7 +111,7 @@ class Catalog(Mapping[str, type[Base]]):
             self.broken[entry.name] = f"{_origin(entry)}: {type(error).__name__}: {error}"
             return
         if isinstance(cls, type) and issubclass(cls, self.base) and not inspect.isabstract(cls):
-            self._classes[entry.name], self._options[entry.name] = cls, options
+            self[entry.name], self._options[entry.name] = cls, options
         else:
             self.broken[entry.name] = f"{_origin(entry)}: {entry.value} is no class that subclasses {_path(self.base)}"
 

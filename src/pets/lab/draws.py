@@ -77,9 +77,13 @@ def tied(path: Labels, confidences: Sequence[float | None] | None = None) -> boo
     >>> tied(["A", "B", None]), tied(["A", "A", "B"]), tied([None])
     (True, False, False)
     """
-    weights = [1.0] * len(path) if confidences is None else top_p(path, voting_weights(path, confidences))
-    votes = sorted(weighted_votes(path, weights).values(), reverse=True)
+    votes = sorted(weighted_votes(path, _kept_weights(path, confidences)).values(), reverse=True)
     return len(votes) > 1 and votes[0] == votes[1]
+
+
+def _kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> list[float]:
+    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 %."""
+    return [1.0] * len(path) if confidences is None else top_p(path, voting_weights(path, confidences))
 
 
 Flags = NDArray[np.bool_]
@@ -253,9 +257,7 @@ def vote_accuracy(pool: LabelledPool, weighted: bool) -> float | None:
 
 
 def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | None) -> str | None:
-    if confidences is None:
-        return majority(labels)
-    return weighted_majority(labels, top_p(labels, voting_weights(labels, confidences)))
+    return majority(labels) if confidences is None else weighted_majority(labels, _kept_weights(labels, confidences))
 
 
 def _judge(
@@ -285,8 +287,7 @@ def good_labels(
     >>> good_labels("ABC", ["A"] * 10 + ["B"] * 9 + ["C"], None, 0.1)
     ['A', 'B']
     """
-    weights = [1.0] * len(target) if confidences is None else top_p(target, voting_weights(target, confidences))
-    votes = weighted_votes(target, weights)
+    votes = weighted_votes(target, _kept_weights(target, confidences))
     if zone == 0.0 or not votes:
         return []
     least = max(votes.values()) - (zone + ROUNDING) * sum(votes.values())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pets.errors import StateError
 
-__all__ = ["FileLock", "is_locked", "locked_file", "run_lock"]
+__all__ = ["FileLock", "locked_file", "run_lock"]
 
 RETRY_S = 0.02
 
@@ -48,10 +48,18 @@ class FileLock:
         os.close(self._file)
         self._file = None
 
+    def is_held(self) -> bool:
+        """Whether a process, this one included, holds the lock now."""
+        if self._path is None or not self._path.exists():
+            return False
+        taken = self.take()
+        self.release()
+        return not taken
+
 
 def run_lock(store: Path | None, run: int) -> FileLock:
     """The right to write to run ``run`` of the store at ``store`` (``None``: in memory)."""
-    return FileLock(None if store is None else _lock_path(store, run))
+    return FileLock(None if store is None else store.with_name(f"{store.name}-run-{run}.lock"))
 
 
 @contextmanager
@@ -70,21 +78,6 @@ def locked_file(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def is_locked(store: Path | None, run: int) -> bool:
-    """Whether a process, this one included, holds the run now."""
-    if store is None or not _lock_path(store, run).exists():
-        return False
-    lock = run_lock(store, run)
-    if not lock.take():
-        return True
-    lock.release()
-    return False
-
-
-def _lock_path(store: Path, run: int) -> Path:
-    return store.with_name(f"{store.name}-run-{run}.lock")
 
 
 def _locked(path: Path) -> int | None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pets.errors import StateError
 from pets.store.database import Database, Durability, Transaction
-from pets.store.lock import FileLock, is_locked, run_lock
+from pets.store.lock import FileLock, run_lock
 from pets.store.migrations import MIGRATIONS, migrate
 
 __all__ = ["SQLiteDatabase"]
@@ -97,7 +97,7 @@ class SQLiteDatabase(Database):
 
     def is_locked(self, run: int) -> bool:
         """As :meth:`Database.is_locked`."""
-        return is_locked(self.path, run)
+        return run_lock(self.path, run).is_held()
 
     def size_cache_for(self, questions: int) -> None:
         """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
