@@ -35,6 +35,12 @@ def compare(name: str, draws: DrawOptions, files: FileOptions) -> None:
     click.echo(f"{name} {draws} {files}")
 
 
+@verb()
+def delete(draws: DrawOptions, texts: bool = option("Delete the texts alone.", False)) -> None:
+    """Delete."""
+    click.echo(f"{draws.seed} {texts}")
+
+
 @verb_group()
 def several() -> None:
     """Two commands."""
@@ -65,6 +71,11 @@ def test_a_verb_gets_one_typed_object_per_group():
     files = FileOptions(Path("y"), silent=True, checks=False)
     words = ["--policy", "a", "--seed", "7", "--format", "json", "--silent", "--no-checks", "--rate", "0.5"]
     assert run(compare, "n", "--output", "y", "--policy", "a", *words[2:], "--policy", "b") == f"n {draws} {files}"
+
+
+def test_an_option_that_stands_alone_is_a_parameter():
+    assert run(delete) == "0 False" and run(delete, "--texts", "--seed", "3") == "3 True"
+    assert "Options:\n  --texts  Delete the texts alone." in run(delete, "--help")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Typed option groups: a frozen dataclass is one group of options, and a verb is called with one object per group.
+"""Typed options: a frozen dataclass is a group of them, and a verb is called with one object per group.
 
     @option_group("Draws")
     class DrawOptions:
@@ -7,13 +7,14 @@
 
     @verb()
     @click.argument("pool")
-    def compare(pool: str, draws: DrawOptions) -> None: ...
+    def compare(pool: str, draws: DrawOptions, output: Path | None = option("The file to write.")) -> None: ...
 
-A field's type says what the option takes: a number, a string, a file for ``Path``, one of the words of a ``Literal``, a
-flag for ``bool`` (``--no-...`` where it is on by default), several values for a ``tuple``. A dataclass of a lower layer
-serves too: its fields with ``help`` in their metadata are options. ``--help`` lists the options under the groups'
-titles, an option that was renamed names its successor, and one that ``needs`` another is refused without it. What is
-not on the command line comes from the environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
+An option that stands alone is a parameter of the verb. The type of a field or parameter says what the option takes: a
+number, a string, a file for ``Path``, one of the words of a ``Literal``, a flag for ``bool`` (``--no-...`` where it is
+on by default), several values for a ``tuple``. A dataclass of a lower layer serves too: its fields with ``help`` in
+their metadata are options. ``--help`` lists the options under the groups' titles, an option that was renamed names its
+successor, and one that ``needs`` another is refused without it. What is not on the command line comes from the
+environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 """
 
 import functools
@@ -38,6 +39,7 @@ Group = TypeVar("Group")
 METADATA_KEY = "option"
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
+LOOSE_TITLE = "Options"  # of those that are in no group
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -266,8 +268,9 @@ def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:
 
 
 def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
-    hints = get_type_hints(function)
-    groups = {name: hints[name] for name in inspect.signature(function).parameters if is_dataclass(hints.get(name))}
+    hints, parameters = get_type_hints(function), inspect.signature(function).parameters
+    groups = {name: hints[name] for name in parameters if is_dataclass(hints.get(name))}
+    loose = {name: parameter.default for name, parameter in parameters.items() if isinstance(parameter.default, Field)}
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
@@ -278,31 +281,33 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
         }
         function(*args, **values, **objects)
 
-    options = [parameter for group in groups.values() for parameter in _options(group)]
+    options = [option for group in groups.values() for option in _options(group)]
+    options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
     # click's own decorators add from the last to the first, and leave them on the function.
     call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
     return call
 
 
 def _options(group: Any) -> Iterator[GroupedOption]:
-    hints = get_type_hints(group)
-    for spec in fields(group):
-        if not spec.metadata:
-            continue
-        settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
-            spec.metadata["help"], metavar=spec.metadata.get("metavar")
-        )
-        name = spec.name.replace("_", "-")
-        flags = settings.flags or (f"--{name}/--no-{name}" if spec.default is True else f"--{name}",)
-        yield GroupedOption(
-            [*flags, spec.name],
-            help=settings.description,
-            required=settings.required,
-            title=getattr(group, "title", group.__name__),
-            needs=settings.needs,
-            **_kind(hints[spec.name], settings),
-            **_default(spec),
-        )
+    hints, title = get_type_hints(group), getattr(group, "title", group.__name__)
+    return (_make_option(spec.name, hints[spec.name], spec, title) for spec in fields(group) if spec.metadata)
+
+
+def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedOption:
+    settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
+        spec.metadata["help"], metavar=spec.metadata.get("metavar")
+    )
+    word = name.replace("_", "-")
+    flags = settings.flags or (f"--{word}/--no-{word}" if spec.default is True else f"--{word}",)
+    return GroupedOption(
+        [*flags, name],
+        help=settings.description,
+        required=settings.required,
+        title=title,
+        needs=settings.needs,
+        **_kind(hint, settings),
+        **_default(spec),
+    )
 
 
 def _default(spec: Field[Any]) -> Mapping[str, Any]:

@@ -17,10 +17,10 @@ from pets.cli.options import (
     HEADER,
     KEY_ENV,
     NEW,
+    OUTPUT,
     AnswerOptions,
     KeptRunOptions,
     ModelOptions,
-    OutputOptions,
     QuestionOptions,
     SamplingOptions,
     read_keys,
@@ -124,7 +124,7 @@ def write(
 
 @batch.verb()
 @click.argument("replies", nargs=-1, required=True, type=FILE, metavar="REPLIES...")
-def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptions) -> None:
+def read(replies: Sequence[Path], source: StoredWaveOptions, output: Path | None = OUTPUT) -> None:
     """Read what came of a wave, output and errors, into its run; the answers so far go to stdout or a file.
 
     Where a line answers no request of the run, nothing is read. Replies that are missing may be read later; `pets batch
@@ -133,13 +133,13 @@ def read(replies: Sequence[Path], source: StoredWaveOptions, result: OutputOptio
     \b
     pets batch read replies.jsonl -o answers.jsonl
     """
-    check_rows_output(result.output)
+    check_rows_output(output)
     stored = _stored_jobs(source.store, source.run)
     with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
         _read_lines(lines, replies)
         sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
         engine = Engine.resume(source.store, source.run, sampler=sampler, answer=source.answer)
-        asyncio.run(_run(engine, drain=True, then=lambda: write_answers(engine, result.output)))
+        asyncio.run(_run(engine, drain=True, then=lambda: write_answers(engine, output)))
     solution, left = engine.solution(), sampler.left
     say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")
     if left:

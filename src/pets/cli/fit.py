@@ -37,16 +37,14 @@ class FitPlanOptions:
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
-@option_group("Output")
-class PlanFileOptions:
-    """Where the plan goes."""
-
-    output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output"))
-
-
 @verb(former={"--max-per-question": "--max-traces"})
 @click.argument("pool", type=click.Path(path_type=Path))
-def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFileOptions) -> None:
+def fit(
+    pool: Path,
+    goal: FitPlanOptions,
+    reading: PoolOptions,
+    output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output")),
+) -> None:
     """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed, and
     --answer reads the texts of a pool that holds no answers yet.
 
@@ -58,18 +56,18 @@ def fit(pool: Path, goal: FitPlanOptions, reading: PoolOptions, result: PlanFile
     Every question of a stream gets four traces; what they show and what is left of the budget decide how many more, in
     at most --rounds batches of parallel traces. The plan is readable JSON.
     """
-    check_output(result.output, pool)
-    _check_replaces_plan(result.output)
+    check_output(output, pool)
+    _check_replaces_plan(output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
     plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)
-    if result.output is None:
+    if output is None:
         echo(*plan_text(plan).rstrip("\n").split("\n"))
         return
-    write_plan(plan, result.output)
+    write_plan(plan, output)
     source = plan.provenance
     say(
-        f"{result.output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
+        f"{output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
         f"with {source.traces:,} traces."
     )
 

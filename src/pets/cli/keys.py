@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pets.cli._groups import option, option_group, verb_group
+from pets.cli._groups import option, verb_group
 from pets.cli._terminal import echo, say
 from pets.core.budget import amount_words
 from pets.engine.budget import Amount, total_of
@@ -19,22 +20,7 @@ from pets.store.store import open_database
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
-@option_group("Gateway")
-class KeyStoreOptions:
-    """Which gateway."""
-
-    store: str = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
-
-
-@option_group("Key")
-class KeyOptions:
-    """What a key may do."""
-
-    budget: str | None = option(
-        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
-        metavar="AMOUNT",
-    )
-    admin: bool = option("Let the key see everybody's questions on the dashboard.", False)
+STORE: Any = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
 
 
 @verb_group()
@@ -44,26 +30,34 @@ def keys() -> None:
 
 @keys.verb()
 @click.argument("name")
-def add(name: str, gateway: KeyStoreOptions, key: KeyOptions) -> None:
+def add(
+    name: str,
+    store: str = STORE,
+    budget: str | None = option(
+        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
+        metavar="AMOUNT",
+    ),
+    admin: bool = option("Let the key see everybody's questions on the dashboard.", False),
+) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    amount, unit = (None, None) if key.budget is None else _parse_budget(key.budget)
-    is_new = not _exists(gateway.store)
-    with _keys(gateway.store, create=True) as key_store:
+    amount, unit = (None, None) if budget is None else _parse_budget(budget)
+    is_new = not _exists(store)
+    with _keys(store, create=True) as key_store:
         counts = key_store.last_unit()
         if unit is not None and counts not in (None, unit):
-            words = f"--budget {key.budget} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
+            words = f"--budget {budget} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
             raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
-        secret = key_store.add(name, amount, key.admin, unit)
+        secret = key_store.add(name, amount, admin, unit)
     if is_new:
-        name = shown_location(gateway.store)
+        name = shown_location(store)
         say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
     echo(secret)
 
 
 @keys.verb("list")
-def list_keys(gateway: KeyStoreOptions) -> None:
+def list_keys(store: str = STORE) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
-    with _keys(gateway.store) as key_store:
+    with _keys(store) as key_store:
         for key, created, revoked in key_store.all():
             day = datetime.fromtimestamp(created, UTC).date()
             spent = key_store.spent(key.name)
@@ -77,9 +71,9 @@ def list_keys(gateway: KeyStoreOptions) -> None:
 
 @keys.verb()
 @click.argument("name")
-def revoke(name: str, gateway: KeyStoreOptions) -> None:
+def revoke(name: str, store: str = STORE) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
-    with _keys(gateway.store) as key_store:
+    with _keys(store) as key_store:
         key_store.revoke(name)
     say(f"The key of {name} is revoked.")
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -47,6 +46,11 @@ CODE: Any = option(
 )
 KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 NEW: Any = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+OUTPUT: Any = option(
+    "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
+    flags=("-o", "--output"),
+)
+STORE: Any = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
 HEADER: Any = option(
     "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
 )
@@ -95,15 +99,6 @@ class AnswerOptions:
     )
     system: str | None = option("A system message for every question.")
     confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")
-
-
-@option_group("Votes")
-class SoftVoteOptions:
-    """What a trace's vote is."""
-
-    soft: bool = option(
-        "For short answers: count what a trace might have said at the token that decides its answer as well.", False
-    )
 
 
 @option_group("Local model")
@@ -315,27 +310,3 @@ class StoredRunOptions(KeptRunOptions):
         """The store of the run to resume; refuses options that a run has settled already."""
         refuse_others(allowed | {"store", "resume", "run"}, "--resume goes on with the run's own settings", hint)
         return self.store or DEFAULT_STORE
-
-
-@option_group("Output")
-class OutputOptions:
-    """Where the results go."""
-
-    output: Path | None = option(
-        "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
-        flags=("-o", "--output"),
-    )
-
-
-@option_group("Store")
-class StoreOptions:
-    """Which file of runs."""
-
-    store: str | None = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
-
-
-@option_group("Answers")
-class StoredAnswerOptions:
-    """How the answers of a stored run are compared."""
-
-    answer: str | None = CODE

@@ -3,39 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
-from pets.cli._groups import option, option_group, verb_group
+from pets.cli._groups import option, verb_group
 from pets.cli._output import count, make_table, print_rows, print_table
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._terminal import echo, say
 from pets.lab import relabelled
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
 
+Form = Literal["table", "json", "csv"]
+
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
 
-@option_group("Confidence")
-class ConfidenceOptions:
-    """Which confidence is taken."""
-
-    confidence: Metric = option("Which trace confidence to take where a pool has several.", "tail")
-
-
-@option_group("Texts")
-class TextOptions:
-    """Whether texts are written."""
-
-    texts: bool = option("Keep what traces said, so that their answers can be read anew.", True)
-
-
-@option_group("Output")
-class FormatOptions:
-    """What stdout gets."""
-
-    format: Literal["table", "json", "csv"] = option("What stdout gets; json is one object per line.", "table")
+CONFIDENCE: Any = option("Which trace confidence to take where a pool has several.", "tail")
 
 
 @verb_group()
@@ -50,25 +34,36 @@ def pools() -> None:
 
 @pools.verb()
 @PATHS
-def show(paths: tuple[Path, ...], reading: PoolOptions, measure: ConfidenceOptions, output: FormatOptions) -> None:
+def show(
+    paths: tuple[Path, ...],
+    reading: PoolOptions,
+    confidence: Metric = CONFIDENCE,
+    form: Form = option("What stdout gets; json is one object per line.", "table", flags=("--format",)),
+) -> None:
     """Summarize pools, one row each; a folder stands for every pool in it.
 
     Answers are read as `pets replay` reads them, "kind" being how. "pass@1" is the mean share of traces that equal
     gold, "vote" the share of questions whose vote over all traces does, "leader" the mean share of the winning answer
     among the votes cast.
     """
-    pools = [reading.read(path, measure.confidence) for path in pool_files(paths)]
+    pools = [reading.read(path, confidence) for path in pool_files(paths)]
     summaries = [summarize(relabelled(pool, reading.label(pool))) for pool in pools]
-    if output.format == "table":
+    if form == "table":
         _print_table(summaries)
     else:
-        print_rows(map(asdict, summaries), output.format)
+        print_rows(map(asdict, summaries), form)
 
 
 @pools.verb()
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-def convert(source: Path, target: Path, reading: PoolOptions, measure: ConfidenceOptions, content: TextOptions) -> None:
+def convert(
+    source: Path,
+    target: Path,
+    reading: PoolOptions,
+    confidence: Metric = CONFIDENCE,
+    texts: bool = option("Keep what traces said, so that their answers can be read anew.", True),
+) -> None:
     """Write the pool IN as OUT, in the format of OUT's suffix. An OUT that exists is replaced.
 
     \b
@@ -79,10 +74,10 @@ def convert(source: Path, target: Path, reading: PoolOptions, measure: Confidenc
     With --answer the answers are read from the texts, anew where there were any.
     """
     (path,) = pool_files([source]) if not source.is_dir() else (source,)
-    pool = reading.read(path, measure.confidence)
+    pool = reading.read(path, confidence)
     if reading.answer is not None:
         pool = relabelled(pool, reading.label(pool))
-    if not content.texts:
+    if not texts:
         pool = replace(pool, questions=tuple(replace(question, texts=None, cut=None) for question in pool.questions))
     write_pool(pool, target)
     say(f"{target}: {count(len(pool.questions), 'question')} written.")

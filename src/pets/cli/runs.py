@@ -14,7 +14,7 @@ from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._terminal import echo, json_line, say
-from pets.cli.options import StoredAnswerOptions, StoreOptions
+from pets.cli.options import CODE, STORE
 from pets.core.budget import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
@@ -30,26 +30,14 @@ from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
 
 Export = Literal["results", "traces", "pool"]
+Form = Literal["table", "json"]
 Facts = Mapping[str, Any]
 
 HARDEST_SHOWN = 5
 DIFFERENCES_SHOWN = 10
 LABEL_CHARACTERS = 21
+FORM: Any = option("What stdout gets; json is one object per line.", "table", flags=("--format",))
 MERGED = ("unit", "total", "hardest")  # facts that are shown within others
-
-
-@option_group("Output")
-class RunFormatOptions:
-    """What stdout gets."""
-
-    format: Literal["table", "json"] = option("What stdout gets; json is one object per line.", "table")
-
-    def show(self, facts: Facts, print_for_people: Callable[[Facts], None]) -> None:
-        """Print facts as a line of JSON, or for people."""
-        if self.format == "json":
-            echo(json_line(facts))
-        else:
-            print_for_people(facts)
 
 
 @option_group("Output")
@@ -65,16 +53,9 @@ class ExportOptions:
     texts: bool = option("Write what traces said into a pool too, where the run kept it.", True)
 
 
-@option_group("Question")
-class ShowOptions:
-    """What of a run is shown."""
-
-    question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID")
-
-
 @verb_group(invoke_without_command=True)
 @click.pass_context
-def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions) -> None:
+def runs(context: click.Context, store: str | None = STORE, form: Form = FORM) -> None:
     """The runs of a store; without a command, list them.
 
     \b
@@ -87,12 +68,12 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
 
     RUN is a number of the list, or "last". Reading never waits for a run that is at work, nor disturbs it.
     """
-    context.obj = source.store or DEFAULT_STORE
+    context.obj = store or DEFAULT_STORE
     if context.invoked_subcommand is not None:
         return
-    with Store.open(context.obj, create=False) as store:
-        summaries = store.runs()
-    if output.format == "json":
+    with Store.open(context.obj, create=False) as opened:
+        summaries = opened.runs()
+    if form == "json":
         for summary in summaries:
             echo(json_line(_summary_facts(summary)))
         return
@@ -105,20 +86,20 @@ def runs(context: click.Context, source: StoreOptions, output: RunFormatOptions)
 def show(
     context: click.Context,
     run: str,
-    source: StoreOptions,
-    answers: StoredAnswerOptions,
-    output: RunFormatOptions,
-    selection: ShowOptions,
+    store: str | None = STORE,
+    answer: str | None = CODE,
+    form: Form = FORM,
+    question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID"),
 ) -> None:
     """Show how RUN was set up, how far it is, its accuracy where there is gold, and its least certain questions.
 
     The expected self-consistency comes with its 95 % interval. With --question, show one question with its votes and
     what every trace said.
     """
-    with Store.open(source.store or context.obj, create=False) as store:
-        view = store.view(run, code=answers.answer)
-        facts = _run_facts(view) if selection.question is None else _question_facts(view, selection.question)
-    output.show(facts, _print_run if selection.question is None else _print_question)
+    with Store.open(store or context.obj, create=False) as opened:
+        view = opened.view(run, code=answer)
+        facts = _run_facts(view) if question is None else _question_facts(view, question)
+    _print_facts(facts, form, _print_run if question is None else _print_question)
 
 
 @runs.verb()
@@ -129,24 +110,28 @@ def compare(
     context: click.Context,
     first: str,
     second: str,
-    source: StoreOptions,
-    answers: StoredAnswerOptions,
-    output: RunFormatOptions,
+    store: str | None = STORE,
+    answer: str | None = CODE,
+    form: Form = FORM,
 ) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
-    with Store.open(source.store or context.obj, create=False) as store:
-        facts = _comparison_facts(store.view(first, code=answers.answer), store.view(second, code=answers.answer))
-    output.show(facts, _print_comparison)
+    with Store.open(store or context.obj, create=False) as opened:
+        facts = _comparison_facts(opened.view(first, code=answer), opened.view(second, code=answer))
+    _print_facts(facts, form, _print_comparison)
 
 
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
 def export(
-    context: click.Context, run: str, source: StoreOptions, answers: StoredAnswerOptions, output: ExportOptions
+    context: click.Context,
+    run: str,
+    output: ExportOptions,
+    store: str | None = STORE,
+    answer: str | None = CODE,
 ) -> None:
     """Write the results of RUN so far.
 
@@ -156,8 +141,8 @@ def export(
     pooled = output.what == "pool"
     if not pooled:
         check_rows_output(output.output)
-    with Store.open(source.store or context.obj, create=False) as store:
-        view = store.view(run, code=answers.answer)
+    with Store.open(store or context.obj, create=False) as opened:
+        view = opened.view(run, code=answer)
         if pooled:
             written = _write_pool(view, output.output, output.texts)
         else:
@@ -170,24 +155,29 @@ def export(
         say(f"{unvoted:,} without a vote left out.")
 
 
-@option_group("Delete")
-class DeleteOptions:
-    """What of a run is deleted."""
-
-    texts: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False)
-
-
 @runs.verb()
 @click.argument("run")
 @click.pass_context
-def delete(context: click.Context, run: str, source: StoreOptions, what: DeleteOptions) -> None:
+def delete(
+    context: click.Context,
+    run: str,
+    store: str | None = STORE,
+    texts: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
+) -> None:
     """Delete RUN, or what was asked and said in it; its place in the file is overwritten.
 
     A run without its prompts can still be shown and exported, and no longer resumed.
     """
-    with Store.open(source.store or context.obj, create=False) as store:
-        id = store.delete(run, texts=what.texts)
-    say(f"Run {id}: {'texts, prompts and errors' if what.texts else 'everything'} deleted.")
+    with Store.open(store or context.obj, create=False) as opened:
+        id = opened.delete(run, texts=texts)
+    say(f"Run {id}: {'texts, prompts and errors' if texts else 'everything'} deleted.")
+
+
+def _print_facts(facts: Facts, form: Form, print_for_people: Callable[[Facts], None]) -> None:
+    if form == "json":
+        echo(json_line(facts))
+    else:
+        print_for_people(facts)
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,14 +20,13 @@ from pets.cli.options import (
     KEEP_GOING,
     KEY_ENV,
     NEW,
+    OUTPUT,
     ZONE,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
-    OutputOptions,
     QuestionOptions,
     SamplingOptions,
-    SoftVoteOptions,
     StoredRunOptions,
     read_keys,
     run_config,
@@ -96,17 +97,6 @@ class PaceOptions:
     patience: float | None = PATIENCE
 
 
-@option_group("Batch jobs")
-class BatchOptions:
-    """Whether traces are asked for one by one, or by jobs."""
-
-    batch_api: bool = option(
-        "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
-        "Ctrl-C leaves a job where it is; the same command again goes on with it.",
-        False,
-    )
-
-
 @option_group("Estimate")
 class DryRunOptions:
     """What a run would take."""
@@ -143,12 +133,18 @@ def solve(
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
-    votes: SoftVoteOptions,
     storage: StoredRunOptions,
-    keeping: NewRunOptions,
-    jobs: BatchOptions,
-    preview: DryRunOptions,
-    result: OutputOptions,
+    new_run: NewRunOptions,
+    dry_run: DryRunOptions,
+    soft: bool = option(
+        "For short answers: count what a trace might have said at the token that decides its answer as well.", False
+    ),
+    batch_api: bool = option(
+        "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
+        "Ctrl-C leaves a job where it is; the same command again goes on with it.",
+        False,
+    ),
+    output: Path | None = OUTPUT,
 ) -> None:
     """Answer QUESTIONS, a file, a named set, hf:org/name or - for stdin, by self-consistency under a budget.
 
@@ -163,18 +159,19 @@ def solve(
     many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
     finished is not paid for again.
     """
-    check_rows_output(result.output, questions)
+    check_rows_output(output, questions)
     ray.check(model)
     if storage.resume:
-        run_engine(_resumed(questions, selection, model, local, ray, answers, storage, pace), result.output)
+        run_engine(_resumed(questions, selection, model, local, ray, answers, storage, pace), output)
         return
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
     question_set = selection.load(questions)
-    groups, drawn = (budget, pace, selection, answers, votes, storage, jobs), question_set.sampling
-    config = run_config(model, sampling, *groups, drawn=drawn, prices=budget.price, policy=budget.spec)
+    groups, drawn = (budget, pace, selection, answers, storage), question_set.sampling
+    own: dict[str, Any] = {"policy": budget.spec, "soft": soft, "batch_api": batch_api}
+    config = run_config(model, sampling, *groups, drawn=drawn, prices=budget.price, **own)
     config = batched(config, model.name or "")
     samplers: Sequence[Sampler]
     if ray.ray is None:
@@ -183,9 +180,9 @@ def solve(
         samplers = ray.samplers(model.name, local, soft=config.soft)
         concurrency = storage.concurrency or ray.in_flight(model.name, len(samplers))
         config = replace(config, concurrency=concurrency)
-    if preview.dry_run:
+    if dry_run.dry_run:
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, config, model.name or "", storage.store or DEFAULT_STORE, preview.expect)
+        _print_estimate(question_set, config, model.name or "", storage.store or DEFAULT_STORE, dry_run.expect)
         return
     engine = Engine(
         question_set,
@@ -193,12 +190,12 @@ def solve(
         headers=model.headers,
         model=model.model,
         sampler=samplers,
-        store=keeping.store(storage),
-        new=keeping.new,
+        store=new_run.store(storage),
+        new=new_run.new,
         config=config,
     )
     _print_origin(engine)
-    run_engine(engine, result.output)
+    run_engine(engine, output)
 
 
 def _print_origin(engine: Engine) -> None:
@@ -315,13 +312,15 @@ class ServerOptions:
 
 @verb("top-up")
 @click.argument("run", metavar="RUN")
-def top_up(run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOptions, result: OutputOptions) -> None:
+def top_up(
+    run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOptions, output: Path | None = OUTPUT
+) -> None:
     """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
 
     \b
     pets top-up last --budget +2000
     """
-    check_rows_output(result.output)
+    check_rows_output(output)
     engine = Engine.resume(
         amount.store,
         run,
@@ -335,4 +334,4 @@ def top_up(run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOpt
         top_up=amount.budget,
         keep_going=amount.keep_going,
     )
-    run_engine(engine, result.output, rows=not is_terminal())
+    run_engine(engine, output, rows=not is_terminal())

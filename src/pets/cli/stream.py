@@ -33,10 +33,10 @@ from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_
 from pets.cli._terminal import say
 from pets.cli.options import (
     FORMER,
+    OUTPUT,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
-    OutputOptions,
     QuestionOptions,
     SamplingOptions,
     StoredRunOptions,
@@ -65,6 +65,7 @@ from pets.samplers import Prompt, Sampling
 STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
+POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
 ALLOWED_WITH_RESUME = {
     "endpoint", "key_env", "header", "fields", "first", "plan", "alarm_rate", "output", "keep_going",
     "answer",
@@ -120,13 +121,6 @@ class StreamBudgetOptions:
         return self.max_traces or (COLD_MAX_TRACES if plan is None else plan.cap)
 
 
-@option_group("Replay")
-class StreamPoolOptions:
-    """A recording in place of a model."""
-
-    pool: Path | None = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
-
-
 @dataclass(frozen=True, slots=True)
 class _Options:
     """All that the user said, beside the questions."""
@@ -162,8 +156,8 @@ def stream(
     selection: QuestionOptions,
     answers: AnswerOptions,
     storage: StoredRunOptions,
-    recording: StreamPoolOptions,
-    result: OutputOptions,
+    pool: Path | None = POOL,
+    output: Path | None = OUTPUT,
 ) -> None:
     """Answer questions as they arrive: JSONL or CSV in, a line of JSON for each as soon as it is answered.
 
@@ -180,20 +174,20 @@ def stream(
     on. Ctrl-C takes in no more, waits for the traces in flight and answers every question that was begun. With a store
     nothing is paid for twice, whatever ends the process.
     """
-    check_rows_output(result.output)
-    if not storage.resume and result.output is not None and (before := answers_in(result.output)):
-        raise InputError(f'"{result.output}" holds {count(before, "answer")}. Name another file, or move it away.')
+    check_rows_output(output)
+    if not storage.resume and output is not None and (before := answers_in(output)):
+        raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
     options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage)
     if not storage.resume and (plan_options.plan is None) != plan_options.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
     plan = None if plan_options.plan is None else read_plan(plan_options.plan)
     if storage.resume:
         running = _resumed(questions, plan, options)
-    elif recording.pool is None:
+    elif pool is None:
         running = _live(questions, plan, options)
     else:
-        running = _replayed(recording.pool, questions, plan, options)
-    with growing_output(result.output, ("line", *ANSWER_COLUMNS), resume=storage.resume) as running.write:
+        running = _replayed(pool, questions, plan, options)
+    with growing_output(output, ("line", *ANSWER_COLUMNS), resume=storage.resume) as running.write:
         complete = running.run()
     if not complete:
         sys.exit(INTERRUPTED)
