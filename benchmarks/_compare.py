@@ -35,8 +35,6 @@ from pets.lab.metrics import LEVEL_TOLERANCE, RisingCurve, at_spend, traces_at_m
 from pets.lab.resampling import Points, question_table, resampled_weights, spaced_points
 from pets.lab.results import Floats, PoolResult, Result
 
-__all__ = ["Comparison", "Estimate", "against_itself", "average_ratio", "compare"]
-
 SWEEP_POINTS = 64  # of the curve that stands in for a sweep when a policy meets itself
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from pets.errors import PoolError
 from pets.pools import pool_files
 
-__all__ = ["recorded"]
-
 
 def recorded(given: str | None) -> list[Path]:
     """The pool files of that folder (or that file); none where nothing is named, or nothing is there."""

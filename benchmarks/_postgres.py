@@ -13,8 +13,6 @@ from typing import Any
 
 from pets.store.postgres import connect
 
-__all__ = ["Postgres", "postgres"]
-
 STARTS = 5  # of the server: a loaded machine may take longer than the wheel allows
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from pets.lab import PoolResult, replay
 from pets.pools import Pool
 
-__all__ = ["RIVALS", "UNRANKED_RIVALS", "ZONE_RIVALS", "replay_evenly"]
-
 QUESTIONS = 200  # of a pool that is replayed no more often than asked for
 
 UNRANKED_RIVALS = [

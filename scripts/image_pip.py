@@ -17,8 +17,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["build_steps"]
-
 ROOT = Path(__file__).resolve().parent.parent
 CONTAINERFILE, LOCK = ROOT / "deploy" / "Containerfile", ROOT / "requirements-dev.lock"
 INSTALL, REPORT = "pip install ", "report.json"

@@ -9,8 +9,6 @@ import click
 from pets.cli.main import VERBS, cli
 from scripts.docs.markdown import plain_text, table
 
-__all__ = ["cli_page", "commands"]
-
 SHARED_OPTIONS = ("verbose", "quiet", "log_file", "help")
 """Options that every command has; told once."""
 HEAD = ("option", "what it does")

@@ -12,8 +12,6 @@ from pets.core.dirichlet import R_plus
 from pets.report.style import Chart, charts_library, colour_of, themed, titled
 from scripts.paper.figures import budget_plan, draw_plan, draw_voting, voting_curves
 
-__all__ = ["FIGURES", "write_figure", "write_figures"]
-
 COLOURS = {"light": ("#1b1f24", "#59626f", "#e3e6ea"), "dark": ("#e6e8eb", "#a3adba", "#3a424c")}
 """Ink, faint ink and lines, as report/palette.css has them."""
 BATCHES = 20

@@ -5,8 +5,6 @@ import inspect
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["docstring", "plain_text", "table"]
-
 KEPT = re.compile(r"(``.+?``|`[^`]+`|(?<!\w)\*\*(?=\S)[^*]+(?<=\S)\*\*(?!\w))", re.S)  # code and bold words
 ROLE = re.compile(r":(?:py:)?[a-z]+:`~?([^`]+)`")
 MARKUP = re.compile(r"([*_\\\[\]])")

@@ -8,8 +8,6 @@ from pathlib import Path
 from scripts.docs.cli_reference import cli_page
 from scripts.docs.python_reference import REFERENCE_PAGES, reference_page
 
-__all__ = ["ROOT", "nav_pages", "write_tree"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT_PAGES = {
     "CHANGELOG.md": "changelog.md",

@@ -10,8 +10,6 @@ import griffe
 from pets.registry import Catalog, answer_types, policies, samplers
 from scripts.docs.markdown import docstring
 
-__all__ = ["REFERENCE_PAGES", "reference_page", "undocumented_names"]
-
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 LINE_CHARS = 100
 REFERENCE_PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -102,10 +100,11 @@ def _modules(pattern: str) -> Iterator[str]:
 
 
 def _definitions(module: str) -> dict[str, Documented]:
-    """What a module exports, by name: classes, functions, and the constants that are explained."""
+    """What a package exports or a module defines, by name: classes, functions, and the constants that are explained."""
     exporter = _module(module)
     definitions: dict[str, Documented] = {}
-    for export in exporter.exports or ():
+    own = [name for name, member in exporter.members.items() if not member.is_alias and not name.startswith("_")]
+    for export in exporter.exports or own:
         target = _target(exporter.members[str(export)])
         if isinstance(target, griffe.Attribute) and not _text(target):
             continue

@@ -20,8 +20,6 @@ from pets.registry import make_policy
 from pets.report.style import PALETTE, Chart, colour_of, titled, trace_axis
 from pets.types import Question, Trace
 
-__all__ = ["MEANS", "THETAS", "PlanRow", "VotingCurve", "budget_plan", "draw_plan", "draw_voting", "voting_curves"]
-
 Floats = NDArray[np.float64]
 
 B_MAX = 64

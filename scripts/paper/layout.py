@@ -10,8 +10,6 @@ from pets.tabular import write_rows
 from scripts.paper.results import ResultRow
 from scripts.paper.tables import OFFLINE, ONLINE, UNIFORM, ClockRow, SweepRow
 
-__all__ = ["Tabled", "clock_table", "result_table", "sweep_table", "write_csv"]
-
 
 class Tabled(Protocol):
     """Anything that is one row of a CSV file."""

@@ -17,8 +17,6 @@ from pets.lab.results import Floats, Result
 from pets.pools import Pool
 from pets.registry import make_policy
 
-__all__ = ["ResultRow", "not_given", "paper_results"]
-
 OFFLINE = {"PETS-Offline": "okg:prior=1", "okg (this library's default)": "okg", "Uniform": "uniform"}
 OFFLINE_CONF = {
     "PETS-Offline (conf)": "okg_weighted:verdict=vote",

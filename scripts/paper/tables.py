@@ -22,8 +22,6 @@ from pets.lab.labelled import LabelledPool
 from pets.pools import Pool
 from pets.registry import make_policy
 
-__all__ = ["OFFLINE", "ONLINE", "ORACLE", "PREDICTOR", "UNIFORM", "ClockRow", "SweepRow", "bin_sweep", "wall_clock"]
-
 ORACLE = ("oracle", (2, 3, 5, 8))
 PREDICTOR = ("online_grid", (2, 3, 4, 5))
 

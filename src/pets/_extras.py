@@ -6,8 +6,6 @@ from typing import Any
 
 from pets.errors import InputError
 
-__all__ = ["check_installed", "missing", "require"]
-
 
 def require(module: str, extra: str) -> Any:
     """The module, imported; where it is not installed, an error that says how to get it.

@@ -14,8 +14,6 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from pets.errors import InputError
 
-__all__ = ["check_fields", "check_values", "checked"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHOWN_CHARACTERS = 60  # of a value that is refused

@@ -12,8 +12,6 @@ from typing import Any, Self, TypeVar
 from pets._extras import require
 from pets.errors import InputError, PetsError
 
-__all__ = ["RayCluster"]
-
 CONNECT_TIMEOUT_S = 5.0  # Ray itself tries for minutes
 LOCAL = "local"  # Ray's own word for a cluster that lives as long as this process, on this machine
 

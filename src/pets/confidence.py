@@ -24,8 +24,6 @@ from typing import Literal
 
 from pets.errors import InputError
 
-__all__ = ["FLOOR", "KINDS", "Confidence", "Kind", "Meter", "measure", "token_confidence"]
-
 Kind = Literal["mean", "tail", "lowest", "bottom"]
 KINDS: tuple[Kind, ...] = ("mean", "tail", "lowest", "bottom")
 FLOOR = math.log(2.0**-126)

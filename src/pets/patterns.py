@@ -17,8 +17,6 @@ from typing import Any
 
 import re2
 
-__all__ = ["BLANK", "END", "LETTER", "START", "Match", "Pattern", "bytes_pattern", "escape", "other_than"]
-
 SPACES = r"\t\n\x0b-\r\x1c- \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 CLASSES = {"s": SPACES, "d": r"\p{Nd}", "w": r"\p{L}\p{N}_"}
 BLANK = f"[{SPACES.replace(chr(92) + 'n', '')}]"

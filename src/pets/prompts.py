@@ -10,11 +10,6 @@ from pets.confidence import Confidence
 from pets.core.budget import Currency
 from pets.errors import InputError
 
-__all__ = [
-    "TEMPLATE_TOKENS", "Completion", "Message", "Prompt", "Role", "Sampling", "TokenAlternatives", "is_cut",
-    "text_bytes",
-]  # fmt: skip
-
 Role = Literal["system", "user", "assistant"]
 
 TEMPLATE_TOKENS = 64  # that a chat template may add to a prompt

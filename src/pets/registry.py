@@ -34,11 +34,6 @@ from pets.core.policy import Policy
 from pets.errors import PetsError, SpecError
 from pets.samplers.base import Sampler
 
-__all__ = [
-    "Catalog", "answer_types", "as_answer_type", "as_policy", "as_sampler", "make_answer_type", "make_policy",
-    "make_sampler", "policies", "samplers", "spec_of",
-]  # fmt: skip
-
 Base = TypeVar("Base")
 PLAIN = (int, float, str, bool)
 

@@ -23,8 +23,6 @@ from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 from pets.types import Launch, Question, Trace
 
-__all__ = ["QUESTIONS", "check_answer_type", "check_policy", "check_sampler"]
-
 QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
 """What the suite asks: half closed, half open. An oracle must know these ids."""
 

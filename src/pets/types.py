@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Launch", "Question", "SoftVote", "Trace", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

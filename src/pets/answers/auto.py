@@ -21,8 +21,6 @@ from pets.answers.text import Text
 from pets.answers.yesno import YesNo
 from pets.patterns import BLANK, Pattern
 
-__all__ = ["Auto", "ChosenType", "choose_type"]
-
 TypeName = Literal["choice", "json", "math", "number", "text", "yesno"]
 TYPES: dict[TypeName, type[AnswerType]] = {
     "choice": Choice, "json": Json, "math": Math, "number": Number, "text": Text, "yesno": YesNo

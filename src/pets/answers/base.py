@@ -24,8 +24,6 @@ from typing import ClassVar
 
 from pets.answers.final import places
 
-__all__ = ["GSM8K_MARK", "AnswerType", "Classes"]
-
 QUESTION_SECONDS = 20.0
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
 GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number

@@ -14,8 +14,6 @@ from pets.errors import InputError
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
 
-__all__ = ["Choice"]
-
 MAX_CHARS = 10_000  # what is longer is no option
 MAX_LAYERS = 20  # of fonts, one around the other
 

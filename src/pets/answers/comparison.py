@@ -23,8 +23,6 @@ from pathlib import Path
 from pets._extras import missing
 from pets.errors import PetsError
 
-__all__ = ["OUT_OF_TIME", "SECOND_WORKER", "WORKER", "ComparisonWorker", "agree", "fingerprint", "worker_seconds"]
-
 OUT_OF_TIME = ""
 """The reply that a worker had no time for."""
 

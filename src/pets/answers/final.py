@@ -21,8 +21,6 @@ from typing import Any, Literal
 from pets.answers import phrases
 from pets.patterns import BLANK, END, START, Match, Pattern, other_than
 
-__all__ = ["MAX_PASSAGE_CHARS", "Place", "boxed", "places", "plain_lines", "strip_openers", "visible_text"]
-
 Place = Literal["boxed", "marked", "cue", "line", "first"]
 """In a box; in a tag or a JSON field; beside "the answer is"; in the last line; in the first of several."""
 

@@ -16,8 +16,6 @@ from pets.answers.final import visible_text
 from pets.errors import InputError
 from pets.patterns import BLANK, Pattern
 
-__all__ = ["Json", "canonical_json"]
-
 MAX_CHARS = 100_000  # what is longer is no answer
 MAX_DEPTH = 64
 MAX_ACCENTS = 30  # on one letter, as in Unicode's stream-safe format: sorting them takes the square of their number

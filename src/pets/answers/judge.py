@@ -17,8 +17,6 @@ from pets.errors import InputError
 from pets.patterns import Pattern
 from pets.prompts import Prompt, Sampling
 
-__all__ = ["Judge"]
-
 MAX_ANSWER_CHARS = 300  # a longer one stays on its own
 MAX_QUESTION_CHARS = 1_000  # its last
 MAX_KNOWN = 12  # answers that a new one is compared with, the first ones

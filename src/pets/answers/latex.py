@@ -11,8 +11,6 @@ from string import ascii_letters
 from pets.answers.quantity import UNIT_WORD
 from pets.patterns import Match, Pattern
 
-__all__ = ["COMMAND", "NAME", "comparable", "normalize", "word"]
-
 FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp"
 ALPHABET = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi"

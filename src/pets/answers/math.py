@@ -22,8 +22,6 @@ from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
 from pets.patterns import END, START, Pattern
 
-__all__ = ["Math"]
-
 MAX_CHARS = 2000  # what is longer is no answer
 SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB

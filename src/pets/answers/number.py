@@ -14,8 +14,6 @@ from pets.answers.final import Place, places, strip_openers
 from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
-__all__ = ["Number"]
-
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
 
 

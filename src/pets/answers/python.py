@@ -18,8 +18,6 @@ from typing import Any, ClassVar
 from pets.answers.base import AnswerType
 from pets.errors import InputError
 
-__all__ = ["Python"]
-
 CALL_SECONDS = 10.0
 MAX_TIMEOUTS = 3  # after which a function is not called any more: every one of them leaves a thread that computes
 SAMPLE = "The answer is 42."

@@ -20,9 +20,6 @@ from pets.answers import phrases, rational
 from pets.answers.rational import in_words
 from pets.patterns import END, LETTER, START, Match, Pattern, escape
 
-__all__ = ["UNIT_WORD", "AmbiguousError", "Quantity", "concluded", "equated", "parse", "quantities", "read", "same"]
-__all__ += ["show", "stated", "unit_at", "with_points", "without_condition", "writes_decimal_commas"]
-
 MAX_BEFORE_CHARS = 40
 
 

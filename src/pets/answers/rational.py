@@ -17,8 +17,6 @@ from operator import add, mul, sub, truediv
 
 from pets.patterns import Match, Pattern
 
-__all__ = ["MAX_CHARS", "in_words", "number_at", "plain"]
-
 MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
 MAX_FACTORIAL = 1000
 MAX_OPERATIONS = 100

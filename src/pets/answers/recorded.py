@@ -9,8 +9,6 @@ from typing import ClassVar
 
 from pets.answers.base import AnswerType
 
-__all__ = ["Recorded"]
-
 
 @dataclass(frozen=True, slots=True)
 class Recorded(AnswerType):

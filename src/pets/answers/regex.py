@@ -16,8 +16,6 @@ from pets.answers.final import visible_text
 from pets.answers.text import Text
 from pets.errors import InputError
 
-__all__ = ["Regex"]
-
 MAX_CHARS = 100_000  # of a text, its last
 NEAR_END_CHARS = 4_096
 MAX_MATCHES = 1_000  # in a whole text, more than which cast no vote: each search may read all that follows

@@ -20,8 +20,6 @@ from pets.answers.final import places, strip_openers
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
 
-__all__ = ["Text", "dates_in", "iso_date"]
-
 MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone could take the square of its length
 MAX_ROUNDS = 10
 MAX_BARE_WORDS = 5  # of a line that is an answer by itself

@@ -8,8 +8,6 @@ from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, visible_text
 from pets.patterns import END, START, Pattern
 
-__all__ = ["YesNo"]
-
 MAX_CHARS = 2_000  # of a passage, its first: what follows is a reason
 MAX_COMPOSED_CHARS = 200  # of it, its first: composing many accents takes the square of their number
 YES = (

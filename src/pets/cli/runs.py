@@ -20,7 +20,7 @@ from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of
 from pets.engine.question import Answer, answer_type_of
-from pets.engine.resume import LOST, config_of, restored, results, total_so_far
+from pets.engine.resume import config_of, restored, results, total_so_far
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
@@ -28,6 +28,7 @@ from pets.pools.writing import line_of
 from pets.store import RunSummary, RunView, Store, StoredTrace
 from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
+from pets.store.records import LOST
 
 Export = Literal["results", "traces", "pool"]
 Form = Literal["table", "json"]

@@ -33,8 +33,6 @@ from pets.core.tally import Tally, weights_by_answer
 from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
-__all__ = ["Allocator"]
-
 MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 

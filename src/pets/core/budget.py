@@ -14,8 +14,6 @@ from typing import Any
 from pets.errors import BudgetError
 from pets.types import Trace
 
-__all__ = ["Budget", "Currency", "Window", "amount_words"]
-
 
 def amount_words(number: float, unit: str) -> str:
     """An amount for people.

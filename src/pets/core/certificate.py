@@ -53,17 +53,6 @@ from pets.core.weighted import ConfidenceSpread, p_wins
 from pets.errors import InputError
 from pets.types import Verdict
 
-__all__ = [
-    "Decision",
-    "certificate",
-    "decision_certificate",
-    "doubt_by_pairs",
-    "expected_consistency",
-    "expected_share",
-    "p_good",
-    "p_leader_after",
-]
-
 Array = NDArray[np.float64]
 
 EXACT_VOTES = 512  # votes to come that are summed exactly; beyond, the distance to infinity is taken to shrink as 1 / m

@@ -14,15 +14,6 @@ from scipy.special import betainc, gammaln, xlogy
 from pets.core.tally import ROUNDING
 from pets.errors import InputError
 
-__all__ = [
-    "SC_curve",
-    "check_theta",
-    "complement_curve",
-    "gains",
-    "log_gain_binary",
-    "win_curve",
-]
-
 Floats = NDArray[np.float64]
 _B_MAX_MULTINOMIAL = 1900  # the Poisson terms span e^(B_max / e), which leaves float64 at 1927
 

@@ -21,8 +21,6 @@ import math
 from pets.core.budget import Budget, amount_words
 from pets.errors import BudgetError
 
-__all__ = ["MIN_SAMPLES", "CostEstimator", "UnitCost"]
-
 SHRINKAGE_TRACES = 2.0  # of the batch's mean that a question's own count against
 RELEARN_GROWTH = 1.05  # of the traces seen, after which the ledger holds the new mean
 MIN_SAMPLES = 16  # traces, to know what traces cost

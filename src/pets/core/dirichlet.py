@@ -29,8 +29,6 @@ from scipy.special import betainc, gammainc, gammaincinv, gammaln
 
 from pets.errors import InputError
 
-__all__ = ["R_plus", "U", "clear_memo", "log_R_plus", "log_R_plus_counts", "p_argmax", "p_leader", "p_leader_counts"]
-
 Row = NDArray[np.float64]
 
 LEFT_END = -33.0  # below e^-33 every F_k is its leading power of x to double precision

@@ -27,8 +27,6 @@ from scipy.special import betainc, betaln, comb
 
 from pets.core.lookahead import BATCHES, bar_weights, bars
 
-__all__ = ["race_gains"]
-
 Array = NDArray[np.float64]
 
 MOST_VOTES = int(BATCHES[-1])

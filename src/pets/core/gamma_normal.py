@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Curves", "Options", "curves"]
-
 _EDGE = 7.5  # in deviations: a normal further than this from zero has a sign
 _TINY = 1e-300  # keeps log F finite where F underflows
 _DEEP = 700.0  # exp(-700) is nil, and np.exp is slow where it underflows

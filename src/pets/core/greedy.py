@@ -22,8 +22,6 @@ from pets.core.consistency import log_gain_binary
 from pets.core.probit import Probit
 from pets.errors import BudgetError, InputError
 
-__all__ = ["Ladder", "Quotas", "Steps", "binary_steps", "envelope", "greedy", "ladder", "probit_steps"]
-
 _ROUNDING = 1e-12  # a chance this near to 0 or 1 is the rounding of the spend
 
 

@@ -30,17 +30,6 @@ from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, smoot
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = [
-    "Aggregation",
-    "Grid",
-    "cold_rows",
-    "fit_grid",
-    "fit_oracle",
-    "one_shot",
-    "plan_for",
-    "pool_curve",
-]
-
 Aggregation = Literal["average", "loss"]
 
 NO_CAP = 1024  # where curves are followed to when a question has no cap

@@ -28,8 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, gammaln
 
-__all__ = ["BATCHES", "bar_weights", "bars", "batch_gains"]
-
 Array = NDArray[np.float64]
 
 BATCHES = np.array([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48])

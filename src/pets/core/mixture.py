@@ -18,8 +18,6 @@ from math import gcd, lcm
 
 from pets.errors import InputError
 
-__all__ = ["ModelMixture"]
-
 MAX_PERIOD = 10_000  # launches, after which the sequence begins anew
 
 

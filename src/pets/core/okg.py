@@ -6,8 +6,6 @@ from pets.core.dirichlet import log_R_plus_counts
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["check_prior", "check_zone", "okg_index", "voting_chance"]
-
 
 def okg_index(tally: Tally, prior: float, unseen: int) -> float:
     """log(R+ x chance that a trace votes) under Dir(prior) on the tally's slots, pending traces as a fantasy.

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from pets.errors import InputError
 
-__all__ = ["K0", "NAMES", "PATTERNS", "bin_of", "bins", "pattern", "soft_assignment", "vote_counts"]
-
 K0 = 4
 PATTERNS = ((4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1))
 NAMES = tuple("-".join(map(str, sizes)) for sizes in PATTERNS)

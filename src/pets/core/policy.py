@@ -27,8 +27,6 @@ from pets.core.waves import Wave, dealt_shares
 from pets.errors import InputError
 from pets.types import Trace
 
-__all__ = ["IndexPolicy", "Policy", "QuotaPolicy", "Training", "View", "frozen", "plain"]
-
 
 @dataclass(frozen=True, slots=True)
 class View:

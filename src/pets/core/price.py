@@ -28,8 +28,6 @@ from pets.core.prior import STRENGTHS, LearnedPrior, slots
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["Buy", "Index", "PriceTable", "batch", "fit_prices", "learned_batch", "log_price_at"]
-
 Index = Callable[[Tally], float]
 Buy = Callable[[Tally, float, int, int], int]
 """How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap.

@@ -43,18 +43,6 @@ from pets.core.first_passage import race_gains
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.tally import Tally
 
-__all__ = [
-    "HEADS",
-    "KINDS",
-    "OPEN_SLOTS",
-    "STRENGTHS",
-    "Dirichlet",
-    "LearnedPrior",
-    "class_tokens",
-    "fit_prior",
-    "log_evidence",
-]
-
 Array = NDArray[np.float64]
 
 STRENGTHS = (0.005, 0.02, 0.06, 0.2, 0.6, 1.6)

@@ -16,15 +16,6 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from pets.errors import InputError
 
-__all__ = [
-    "PANELS",
-    "Probit",
-    "fit_probit_l1",
-    "fit_probit_regression",
-    "smooth_theta",
-    "sup_error",
-]
-
 Floats = NDArray[np.float64]
 _SATURATED = 1e-12  # nearer to 0 or 1 than this, rounding decides what Phi^-1 gives
 

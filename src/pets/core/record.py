@@ -8,8 +8,6 @@ from pets.core.policy import Policy
 from pets.core.tally import Tally
 from pets.types import Trace
 
-__all__ = ["NULL", "Record", "VoteCount"]
-
 NULL = -1  # the "votes before" of a trace that cast none
 
 

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import betainc, gammaln
 
-__all__ = ["Look", "Mixture", "SequentialDesign"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -40,8 +40,6 @@ from pets.core.record import Record, VoteCount
 from pets.errors import InputError
 from pets.types import SoftVote, Trace
 
-__all__ = ["SoftRecord", "SoftTally", "SoftVoteCount", "SoftWorth", "learn_worth"]
-
 MIN_QUESTIONS = 8  # with two votes or more, before a soft vote is worth more than a plain one
 MAX_WORTH = 64.0  # votes of one trace, however well tokens and answers agree
 SMALLEST_SHARE = 1e-4  # of a token that a trace said, whatever its probability

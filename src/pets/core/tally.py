@@ -13,19 +13,6 @@ from typing import Literal
 
 from pets.errors import InputError
 
-__all__ = [
-    "Missing",
-    "Tally",
-    "add_vote",
-    "confidence_weights",
-    "count_votes",
-    "majority",
-    "top_p",
-    "weighted_majority",
-    "weighted_votes",
-    "weights_by_answer",
-]
-
 Missing = Literal["error", "ignore", "unweighted"]
 
 ROUNDING = 1e-12  # weights this near to each other, relatively, are tied: 0.1 + 0.2 and 0.3

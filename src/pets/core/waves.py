@@ -27,8 +27,6 @@ from pets.core.okg import voting_chance
 from pets.core.sequential_design import Look, Mixture, SequentialDesign
 from pets.core.tally import Tally
 
-__all__ = ["Wave", "dealt_shares", "plan_wave"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Plan = dict[Tally, list[int]]

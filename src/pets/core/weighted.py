@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Belief", "ConfidenceSpread", "R_plus", "p_argmax", "p_wins"]
-
 EQUAL_SPREAD = 1e-3  # of the mean confidence: what differs by less differs by nothing
 LEAST_V_0 = 0.05  # answers differ at least so much in their mean confidence, in squared deviations
 

@@ -19,8 +19,6 @@ from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
 from pets.types import Trace
 
-__all__ = ["Arrivals", "Asking", "AwaitedLaunches", "OnAnswer", "StreamArrivals", "Wiring"]
-
 AwaitedLaunches = tuple[str, range, Sequence[int]]
 """Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
 

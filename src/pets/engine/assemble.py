@@ -18,8 +18,6 @@ from pets.engine.stops import StopRules
 from pets.engine.submissions import Submissions
 from pets.store import StoredTrace
 
-__all__ = ["assemble", "assemble_submissions"]
-
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
 

@@ -27,16 +27,6 @@ from pets.samplers.mixture import MixtureSampler
 from pets.store import LostLaunch, Run, StoredTrace
 from pets.types import Launch
 
-__all__ = [
-    "ANY_CONCURRENCY",
-    "NO_JUDGE",
-    "BatchFetcher",
-    "JobLedger",
-    "PendingLaunches",
-    "batch_samplers",
-    "launches_in_jobs",
-]
-
 LOGGER = logging.getLogger("pets.engine")
 NO_JUDGE = "batch jobs cannot judge: name the judge's server, --answer judge:endpoint=URL."
 BATCH_WAVES = 4  # of a policy that plans them and was not told how many

@@ -14,16 +14,6 @@ from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
 
-__all__ = [
-    "LIST_PRICES",
-    "Amount",
-    "TokenPrice",
-    "bounded",
-    "currency_of",
-    "price_of",
-    "total_of",
-]
-
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
 UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "": ("traces", 1),

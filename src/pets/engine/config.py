@@ -19,8 +19,6 @@ from pets.registry import as_answer_type, as_policy, spec_of
 from pets.samplers import Sampling, Seeds
 from pets.store import RunSettings
 
-__all__ = ["RunConfig", "RunOptions", "topped_up"]
-
 TOP_LOGPROBS = 20
 OPERATIONAL = ("concurrency", "tries", "backoff", "rpm", "tpm", "timeout", "headers", "keep_going", "waves", "patience")
 """Options that change how servers are asked and how long a run takes, and nothing of what is asked."""

@@ -16,8 +16,6 @@ from pets.registry import spec_of
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.samplers.openai import OpenAISampler
 
-__all__ = ["PROBE_TOKENS", "PROBE_TRACES", "TRACE_TOKENS", "Check", "Diagnosis", "LiveTrace", "diagnose"]
-
 PROBE_TOKENS = 256  # of each trace that only shows what the server honours
 PROBE_TRACES = 3
 TRACE_TOKENS = 8192  # of a live trace, where the user sets no limit

@@ -24,8 +24,6 @@ from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.types import Launch
 
-__all__ = ["Driver"]
-
 
 class Driver:
     """Asks the allocator, starts requests and ends; :meth:`drain` ends it early, without losing anything.

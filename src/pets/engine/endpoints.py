@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 from pets.samplers import Sampler
 
-__all__ = ["Endpoint", "EndpointPool"]
-
 MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
 MAX_REST_S = 30.0

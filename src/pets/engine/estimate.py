@@ -12,8 +12,6 @@ from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
 from pets.store import Store
 
-__all__ = ["RunEstimate", "estimate", "parse_expectation", "seen_in_store"]
-
 BYTES_PER_TOKEN = 4  # of a prompt, about
 
 

@@ -46,19 +46,6 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import StoredTrace
 from pets.types import Launch
 
-__all__ = [
-    "MAX_CHOICES",
-    "Fetcher",
-    "Outage",
-    "Receiver",
-    "TokenEstimator",
-    "TraceRequest",
-    "backoff_seconds",
-    "fault_name",
-    "may_have_sampled",
-    "most_unknown_traces",
-]
-
 LOGGER = logging.getLogger("pets.engine")
 T = TypeVar("T")
 MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them all

@@ -24,8 +24,6 @@ from pets.core.tally import Tally, majority
 from pets.errors import InputError
 from pets.types import Question, Trace
 
-__all__ = ["Forecast", "forecast"]
-
 QUESTIONS = 600  # that a simulation plays with, evenly spread over the batch's tallies
 WIDTH = 8  # traces in flight
 POINTS = 96  # of the curve

@@ -17,8 +17,6 @@ from pets.errors import SamplerError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt
 
-__all__ = ["Judging", "judge_of", "judge_tokens"]
-
 REPLY_TIMEOUT_S = 60.0
 FAILED = "error"  # how a reply that never came has finished
 

@@ -19,8 +19,6 @@ from pets.store import Run, RunSettings, StoredTrace
 from pets.store.records import LOST
 from pets.types import Launch
 
-__all__ = ["Ledger", "RunLedger"]
-
 
 class Ledger:
     """Where attempts are written down; this one keeps nothing: the allocator's budget is all there is to keep.

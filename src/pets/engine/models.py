@@ -17,20 +17,6 @@ from pets.core.mixture import ModelMixture
 from pets.engine.budget import TokenPrice
 from pets.errors import InputError
 
-__all__ = [
-    "Endpoints",
-    "Keys",
-    "ModelShare",
-    "Models",
-    "endpoints_by_model",
-    "keys_by_model",
-    "model_name",
-    "model_shares",
-    "shares_from_plain",
-    "values_by_model",
-    "with_prices",
-]
-
 ANOTHER_MODELS_URL = re.compile(r"((?:(?!://).)+?)=[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 Models = str | Sequence[str] | Mapping[str, float]

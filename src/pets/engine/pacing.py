@@ -33,8 +33,6 @@ from pets.engine.reading import TraceReading
 
 Floats = NDArray[np.float64]
 
-__all__ = ["Pace", "Pacing", "WaveClock", "pace_of"]
-
 PATIENCE = 2.0
 SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
 FEWEST_WAVES = 4  # of a small batch, unless its user is less patient

@@ -10,8 +10,6 @@ from pets.answers.base import AnswerType
 from pets.engine.question import Answer, answer_type_of
 from pets.questions import Problem
 
-__all__ = ["Difference", "PairedAccuracy", "RunComparison", "compare_runs"]
-
 NORMAL_95 = 1.959963984540054
 
 

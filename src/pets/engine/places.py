@@ -12,8 +12,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-__all__ = ["Places"]
-
 FREE_MULTIPLE = 7
 
 

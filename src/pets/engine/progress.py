@@ -14,20 +14,6 @@ from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
 
-__all__ = [
-    "PRIOR_QUESTIONS",
-    "Certifier",
-    "ExpectedConsistency",
-    "Snapshot",
-    "Solution",
-    "TargetMonitor",
-    "decisions_of",
-    "expected_of",
-    "expected_so_far",
-    "policy_certificate",
-    "sampled",
-]
-
 PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
 WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from

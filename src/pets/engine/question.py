@@ -24,25 +24,6 @@ from pets.samplers import Completion, Message, Prompt
 from pets.store import StoredTrace
 from pets.types import Question, Verdict
 
-__all__ = [
-    "UNREAD",
-    "Answer",
-    "Certify",
-    "Compare",
-    "OpenQuestion",
-    "Outcome",
-    "QuestionTotals",
-    "TraceReader",
-    "answer_type_of",
-    "cached_answer_type",
-    "excerpt_of",
-    "group_by_question",
-    "instructed",
-    "instructions",
-    "outcome_of",
-    "prompt_of",
-]
-
 Certify = Callable[[Decision], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""

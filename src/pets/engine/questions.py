@@ -11,8 +11,6 @@ from pets.questions import Problem
 from pets.registry import spec_of
 from pets.types import Launch
 
-__all__ = ["InFlight", "OpenQuestions"]
-
 MAX_IDLE_QUESTIONS = 4096  # of a batch, that stay open with nothing in flight; a batch may have millions
 
 

@@ -30,16 +30,6 @@ from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.types import SoftVote
 
-__all__ = [
-    "LONG_READ_CHARS",
-    "QUICK_QUESTION_S",
-    "ReadingThreads",
-    "TraceReading",
-    "TypeChoice",
-    "read_again",
-    "soft_vote",
-]
-
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
 LOOK_S = 0.1  # between two looks at a reading's processor time

@@ -39,8 +39,6 @@ from pets.store.export import pooled_question
 from pets.store.lock import locked_file
 from pets.tabular import atomic_write
 
-__all__ = ["Recording", "RecordingSummary", "record", "summarize_recording"]
-
 MAX_CHOICES = 32  # traces in one request: its reply is held in memory whole, and lost whole where it breaks off
 START = b'{"id":"'  # of every line that is written here
 

@@ -28,31 +28,6 @@ from pets.store import LostLaunch, Run, RunSettings, RunSummary, RunView, Store,
 from pets.store.records import LOST, question_row, reader_of
 from pets.types import Launch, Question, Trace
 
-__all__ = [
-    "LOST",
-    "adopt_run",
-    "answers",
-    "bounded_config",
-    "config_of",
-    "config_to_read",
-    "earlier_run",
-    "identity_of",
-    "kept_going",
-    "lost_traces",
-    "new_allocator",
-    "note_end",
-    "note_top_up",
-    "options_of",
-    "price_in_money",
-    "restored",
-    "results",
-    "run_pace",
-    "run_settings",
-    "stored_totals",
-    "total_so_far",
-    "traces_to_pace",
-]
-
 Labels = Callable[[str, list[str]], dict[str, str]]
 
 

@@ -31,7 +31,6 @@ from pets.engine.question import UNREAD, Answer, answer_type_of
 from pets.engine.questions import OpenQuestions
 from pets.engine.reading import TypeChoice, read_again
 from pets.engine.resume import (
-    LOST,
     adopt_run,
     answers,
     bounded_config,
@@ -60,9 +59,8 @@ from pets.questions.files import AUTO, problem_from
 from pets.samplers import Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunSettings, RunSummary, Store, StoredTrace
+from pets.store.records import LOST
 from pets.types import Launch
-
-__all__ = ["Engine", "Keys", "LiveRun", "Questions", "question_set_of", "solve"]
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read

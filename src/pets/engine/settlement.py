@@ -18,8 +18,6 @@ from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.types import Launch, Trace
 
-__all__ = ["Settlement"]
-
 
 class Settlement:
     """Settles the requests of a driver: a :class:`~pets.engine.fetch.Receiver`.

@@ -16,8 +16,6 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 
-__all__ = ["Samplers", "check_resent", "endpoint_keys", "make_samplers", "mixed", "source_name", "sources_of"]
-
 Samplers = str | Sampler | Sequence[str | Sampler]
 
 

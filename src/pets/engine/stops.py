@@ -18,8 +18,6 @@ from pets.engine.summary import outcome_words, remedy_words
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.store import RunView, StoredTrace
 
-__all__ = ["FEWEST_TRACES", "Ending", "FirstTraces", "StopRules"]
-
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 
 

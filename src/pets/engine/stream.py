@@ -32,7 +32,7 @@ from pets.engine.ledger import Ledger, RunLedger
 from pets.engine.pacing import Pace
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.questions import OpenQuestions
-from pets.engine.resume import LOST, adopt_run, config_to_read, kept_going, lost_traces, note_end, price_in_money
+from pets.engine.resume import adopt_run, config_to_read, kept_going, lost_traces, note_end, price_in_money
 from pets.engine.run import CHOOSING_TRACES, LiveRun
 from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.errors import InputError, RefusedError, StateError
@@ -41,9 +41,8 @@ from pets.questions import Problem
 from pets.registry import policies
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Run, RunSettings, RunView, Store
+from pets.store.records import LOST
 from pets.types import Trace
-
-__all__ = ["RecordedStream", "Stream", "StreamSettings", "longest_prompt", "stream_budget"]
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come

@@ -19,8 +19,6 @@ from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
 from pets.types import Trace
 
-__all__ = ["OpenVote", "Stop", "Submissions", "VoteLimits", "VoteOutcome"]
-
 Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed", "cut", "single"]
 """What ended a vote."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from pets.engine.question import Answer, Outcome
 
-__all__ = ["AnswerSummary", "no_vote_words", "outcome_words", "remedy_words", "wilson"]
-
 NORMAL_95 = 1.959963984540054
 NO_VOTE: tuple[Outcome, ...] = ("cut", "refused", "unreadable", "failed")
 MIN_VOTES = 3  # of a question, before they say whether its votes agree

@@ -45,8 +45,6 @@ from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
 
-__all__ = ["app", "build_gateway", "running", "serve"]
-
 RETRY_BACKOFF_S = 0.1  # before the second try, doubled each time; a client waits
 GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75

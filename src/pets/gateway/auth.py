@@ -17,8 +17,6 @@ from pets.openai.errors import ApiError
 from pets.patterns import Pattern
 from pets.store.database import Database
 
-__all__ = ["ANYBODY", "ApiKey", "CachedKeyStore", "KeyStore", "authenticate", "refuse_foreign_site", "unit_shown"]
-
 KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
 

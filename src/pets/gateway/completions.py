@@ -19,8 +19,6 @@ from pets.openai.asgi import Exchange
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
 
-__all__ = ["ChatCompletions"]
-
 TOP_LOGPROBS = 20  # per token, for weighted votes
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
 LOGGED_OF_A_VOTE = (

@@ -15,8 +15,6 @@ from pets.gateway.state import GatewayState
 from pets.gateway.timeseries import RESOLUTIONS
 from pets.openai.errors import ApiError
 
-__all__ = ["Dashboard"]
-
 SHOWN_KEYS = 100  # those that have spent most; each is a balance that a shared store is asked for
 
 

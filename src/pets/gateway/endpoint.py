@@ -19,8 +19,6 @@ from pets.gateway.telemetry import LOGGER, span
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 
-__all__ = ["ApiEndpoint"]
-
 
 class ApiEndpoint(ABC):
     """An endpoint as plain ASGI: Starlette's requests and responses cost more than the vote."""

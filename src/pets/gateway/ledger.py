@@ -42,8 +42,6 @@ from pets.openai.errors import ApiError
 from pets.store import StoredTrace
 from pets.types import Trace
 
-__all__ = ["GatewayLedger", "RequestAccount"]
-
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
 MAX_AMOUNT = (1 << 63) - 1  # that a store keeps

@@ -18,20 +18,6 @@ from pets.core.budget import Currency
 from pets.errors import InputError
 from pets.gateway.auth import KeyStore
 
-__all__ = [
-    "KEY",
-    "SPENT_SINCE",
-    "TOTAL",
-    "TOTALS",
-    "WINDOW",
-    "Balance",
-    "Charge",
-    "LedgerBackend",
-    "Reservation",
-    "SpendRateLimit",
-    "prices_of",
-]
-
 TOTAL = "total"
 KEY = "key "  # how the names of keys' balances begin
 WINDOW = "window "  # and those of windows'

@@ -43,8 +43,6 @@ from pets.store.database import Durability
 from pets.store.lock import run_lock
 from pets.store.sqlite import SQLiteDatabase
 
-__all__ = ["LedgerWriter"]
-
 FLUSH_DELAY_S = 0.05
 GATEWAY_LOCK = 0  # runs count from 1; the lock of number 0 is the gateway's
 BUSY_TIMEOUT_MS = 60_000  # that the thread waits for another writer

@@ -23,8 +23,6 @@ from pets.gateway.responses import Vote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
 from pets.plans import Drift
 
-__all__ = ["FinishedRequest", "Metrics", "Share"]
-
 LATEST_ROWS = 12
 SAME = ("key", "model", "status", "reason")  # what errors have in common that are one row, the latest of them
 REASON_CHARACTERS = 200  # it may quote what a client sent

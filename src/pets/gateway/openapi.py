@@ -6,8 +6,6 @@ from pets.gateway.plain_requests import PLAIN_PATHS
 from pets.gateway.requests import IGNORED_NAME, MAX_IGNORED
 from pets.gateway.settings import Settings
 
-__all__ = ["description"]
-
 ERROR = {"description": "An error, in OpenAI's form.", "content": {"application/json": {"schema": {
     "type": "object", "required": ["error"], "properties": {"error": {
         "type": "object", "required": ["message", "type", "param", "code"]}}}}}}  # fmt: skip

@@ -22,8 +22,6 @@ from pets.gateway.openapi import description
 from pets.gateway.state import GatewayState
 from pets.openai.errors import ApiError
 
-__all__ = ["DASHBOARD_REFRESH_S", "Pages"]
-
 DASHBOARD_REFRESH_S = 1.0
 MAX_DASHBOARDS = 64  # open at once; each is told everything anew every second
 HISTORY_EVERY = 3  # refreshes

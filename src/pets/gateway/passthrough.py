@@ -29,8 +29,6 @@ from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 from pets.types import Trace
 
-__all__ = ["PassThrough", "PlainEndpoint"]
-
 CHOICE_PATHS = ("/chat/completions", "/completions")  # whose replies hold choices
 LARGE_REPLY_BYTES = 1 << 18
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through

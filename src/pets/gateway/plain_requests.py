@@ -12,8 +12,6 @@ from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, object_field, whole_number
 
-__all__ = ["PLAIN_PATHS", "PlainRequest", "parse_plain_request"]
-
 MAX_PROMPTS = 2048  # of one request, as OpenAI has it for embeddings
 TEXT_TYPES = frozenset({
     "message", "text", "input_text", "output_text", "function", "function_call", "function_call_output", "reasoning",

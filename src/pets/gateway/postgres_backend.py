@@ -27,8 +27,6 @@ from pets.gateway.shared_store import BEAT_S, Operation, SharedStore, StoreSnaps
 from pets.gateway.telemetry import LOGGER
 from pets.store.postgres import PostgresError
 
-__all__ = ["PostgresBackend"]
-
 RETRY_S = 1.0  # between two tries to reach a server
 STALLED_AFTER_S = 5.0  # that a transaction may take before requests are refused
 CLOSE_TIMEOUT_S = 10.0  # that the end waits for a server

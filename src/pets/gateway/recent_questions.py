@@ -11,8 +11,6 @@ from pets.gateway.auth import ApiKey
 from pets.gateway.responses import Vote
 from pets.store import StoredTrace
 
-__all__ = ["RecentQuestions", "last_characters", "vote_parts"]
-
 MAX_QUESTIONS = 500
 MAX_CHARACTERS = 16 << 20  # of all questions together
 TRACE_CHARACTERS = 500  # that a trace takes beside its texts, in memory

@@ -17,8 +17,6 @@ from pets.openai.fields import flag, json_object, json_value, whole_number
 from pets.patterns import Pattern
 from pets.registry import answer_types
 
-__all__ = ["ChatRequest", "VoteOptions", "ask_operator", "check_fields", "parse_request"]
-
 ANSWER_SPEC_CHARACTERS = 200
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
 GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)

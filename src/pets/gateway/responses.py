@@ -13,8 +13,6 @@ from pets.engine.summary import no_vote_words
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.requests import ChatRequest
 
-__all__ = ["KEEPALIVE_EVENT", "Vote", "completion_body", "sse_events", "vote_metadata"]
-
 KEEPALIVE_EVENT = b": voting\n\n"
 EVENT_CHARACTERS = 256  # of the text, in one event
 

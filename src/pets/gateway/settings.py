@@ -6,8 +6,6 @@ from typing import Literal
 
 from pets.errors import InputError
 
-__all__ = ["Limits", "Settings"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

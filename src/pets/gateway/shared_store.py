@@ -51,8 +51,6 @@ from pets.gateway.telemetry import LOGGER
 from pets.store.database import Transaction
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
 
-__all__ = ["BEAT_S", "Operation", "SharedStore", "StoreSnapshot"]
-
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
 DEAD_AFTER_S = 30.0
 MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT

@@ -23,8 +23,6 @@ from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Durability
 
-__all__ = ["SQLiteBackend"]
-
 INSERT = (
     "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

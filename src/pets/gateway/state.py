@@ -15,8 +15,6 @@ from pets.gateway.upstream import Upstream
 from pets.openai.errors import ApiError
 from pets.plans import Drift
 
-__all__ = ["GatewayState"]
-
 
 class GatewayState:
     """The parts of one gateway, and whether it is ``stopping``."""

@@ -10,8 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from pets.gateway.timeseries import RESOLUTIONS, SHORTEST_RATE_S, Counts, History, quantile
 
-__all__ = ["CLIENT_GONE", "COLUMNS", "REQUEST_SECONDS", "ShareStats", "outcome_of"]
-
 CLIENT_GONE = 499
 REQUEST_SECONDS = (
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 3.5, 5, 7.5,

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
-__all__ = ["LOGGER", "log_to", "span"]
-
 LOGGER = logging.getLogger("pets.gateway")
 HAS_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RESOLUTIONS", "SHORTEST_RATE_S", "Counts", "History", "quantile"]
-
 RESOLUTIONS = {"hour": (30, 120), "day": (720, 120)}
 """Seconds of an interval and their number, by the span of time that they are."""
 SHORTEST_RATE_S = 60.0  # the first seconds say little of the hours to come

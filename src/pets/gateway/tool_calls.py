@@ -9,8 +9,6 @@ from pets.answers.base import AnswerType
 from pets.answers.json import canonical_json
 from pets.prompts import Completion
 
-__all__ = ["ToolCallReader"]
-
 MAX_CALLS = 64
 MAX_ARGUMENTS_CHARS = 100_000  # of all calls of a trace
 

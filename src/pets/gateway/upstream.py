@@ -25,8 +25,6 @@ from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["MIXTURE", "Upstream", "api_error"]
-
 MODELS_TIMEOUT_S = 10.0
 MIXTURE = "mixture"  # the model that several models are when they vote
 POLL_S = 1.0  # between two looks for a server that is not there yet

@@ -43,8 +43,6 @@ from pets.errors import BudgetError, InputError, StateError
 from pets.registry import as_answer_type, as_policy
 from pets.types import Launch, Question, Trace
 
-__all__ = ["TraceBudget", "vote"]
-
 SampleId = str | int
 SampleEpoch = tuple[str, int]
 SPENDING_SHARE = 0.5  # of the epochs, in which the budget is spent; the rest is for samples that were granted several

@@ -28,8 +28,6 @@ from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import Draw
 
-__all__ = ["CERTIFIED_AT", "Bin", "Calibration", "Certified", "calibrate", "moment", "tally_after"]
-
 CERTIFIED_AT = (4.0, 8.0, 16.0)
 """Mean budgets at which certificates are checked."""
 

@@ -7,8 +7,6 @@ from zlib import crc32
 from pets.arguments import check_fields
 from pets.errors import InputError
 
-__all__ = ["BUDGETS", "ReplayConfig", "Target"]
-
 Target = Literal["whole", "disjoint"]
 
 BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)

@@ -29,9 +29,6 @@ from pets.lab.draws import NO_VOTE, Draw, Outcomes
 from pets.lab.labelled import LabelledPool
 from pets.registry import as_policy, spec_of
 
-__all__ = ["Contender", "Setting", "Split", "batch_order", "contenders", "name_of", "online_sizes", "split"]
-__all__ += ["stream_sizes", "wave_sizes"]
-
 Setting = Literal["offline", "waves", "stopping", "ranked", "online"]
 Sizes = NDArray[np.int64]
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from pets.lab.draws import Draw, Outcomes
 
-__all__ = ["Allocation", "Curve", "curve_of_order", "curve_of_sizes"]
-
 Counts = NDArray[np.int64]
 
 

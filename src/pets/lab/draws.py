@@ -17,11 +17,6 @@ from pets.lab.config import ReplayConfig
 from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.types import Question, Trace
 
-__all__ = [
-    "NO_VOTE", "Codes", "Draw", "Outcomes", "coded", "draw_traces", "running_votes", "running_weighted_votes",
-    "shuffled_traces", "size_of", "tied", "vote_accuracy", "without_short",
-]  # fmt: skip
-
 Codes = NDArray[np.int32]
 Labels = Sequence[str | None]
 

@@ -30,8 +30,6 @@ from pets.lab.limit import attainable
 from pets.lab.results import PoolResult, Result, stacked
 from pets.pools import Pool
 
-__all__ = ["Progress", "replay"]
-
 Progress = Callable[[int, int], None]
 
 BLOCK_TRACES = 100_000  # about what a task draws: long enough to be worth sending, short enough to share out

@@ -16,8 +16,6 @@ from pets.errors import InputError
 from pets.pools import Pool, PooledQuestion
 from pets.registry import answer_types, make_answer_type
 
-__all__ = ["RAW", "LabelledPool", "LabelledQuestion", "read_answers", "relabelled"]
-
 RAW = "raw"  # strings as they were recorded
 DIGITS = frozenset("0123456789")
 LONG_ANSWER_CHARS = 80  # longer strings are what models say, and no answers

@@ -40,8 +40,6 @@ from pets.lab.config import ReplayConfig
 from pets.lab.draws import size_of
 from pets.lab.labelled import LabelledPool
 
-__all__ = ["Frontier", "Lattice", "attainable", "optimal_frontier", "states_of", "votes_alone"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Stop = Callable[[tuple[int, ...]], bool]

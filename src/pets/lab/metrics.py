@@ -19,9 +19,6 @@ from scipy.optimize import isotonic_regression
 
 from pets.lab.results import Floats, Result
 
-__all__ = ["LEVELS", "LEVEL_TOLERANCE", "Reached", "RisingCurve", "area", "at_spend", "mean_curve", "reached"]
-__all__ += ["traces_at_mean"]
-
 LEVELS = (0.95, 0.99, 0.995, 1.0)
 LEVEL_TOLERANCE = 1e-9  # 0.95 x 100 is not 95
 

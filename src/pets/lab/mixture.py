@@ -23,11 +23,6 @@ from pets.lab.draws import NO_VOTE, coded, running_votes
 from pets.lab.labelled import LabelledQuestion, read_answers
 from pets.pools import Pool, mix_pools
 
-__all__ = [
-    "SIZES", "Candidate", "ChosenModels", "MixtureLab", "choose_and_score", "mixture_lab", "shares_of",
-    "usual_mixtures",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)

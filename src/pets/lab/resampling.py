@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from pets.lab.metrics import RisingCurve
 from pets.lab.results import Floats, PoolResult, Result
 
-__all__ = ["RESAMPLES", "QuestionTable", "question_table", "resampled_levels", "resampled_weights", "spaced_points"]
-
 Points = NDArray[np.int64]
 
 RESAMPLES = 300

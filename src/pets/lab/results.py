@@ -14,8 +14,6 @@ from pets.lab.contenders import Setting, name_of
 from pets.lab.curves import Allocation
 from pets.lab.limit import Frontier
 
-__all__ = ["Floats", "PoolResult", "Result", "stacked"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.unsignedinteger]
 

@@ -11,8 +11,6 @@ from pets.lab.metrics import LEVELS, area, at_spend, reached, traces_at_mean
 from pets.lab.resampling import resampled_levels
 from pets.lab.results import Floats, PoolResult, Result
 
-__all__ = ["LIMIT_LEVELS", "Row", "certificates", "rows"]
-
 LIMIT_LEVELS = (0.95, 0.99)
 """The levels of self-consistency at which policies are compared with the attainable limit."""
 

@@ -18,8 +18,6 @@ from pets.errors import InputError
 from pets.mock.traces import TraceSpec
 from pets.pools import Pool, PooledQuestion
 
-__all__ = ["AnswerSource", "DistributionAnswers", "PoolAnswers", "synthetic"]
-
 STRETCH_SEEDS = 1 << 16  # seeds in a row that walk through one permutation of a question's recorded traces
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

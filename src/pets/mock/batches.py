@@ -20,8 +20,6 @@ from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_value, object_field, whole_number
 
-__all__ = ["MockBatches", "StoredFile"]
-
 MAX_ERRORS = 20  # of a file that is not valid, told
 ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")

@@ -14,9 +14,6 @@ from typing import Literal, get_args
 
 from pets.errors import InputError
 
-__all__ = ["BATCH_FAULTS", "FATAL_FAULTS", "RESPONSE_FAULTS", "BatchFault", "FatalFault", "Faults", "RequestLimit"]
-__all__ += ["ResponseFault", "TokenBucket", "draw_fatal_fault", "draw_response_faults"]
-
 FatalFault = Literal[
     "rate_limit", "rate_limit_bare", "error_500", "hang", "half_body", "wrong_json", "disconnect", "error_event"
 ]

@@ -27,8 +27,6 @@ from pets.mock.responses import CompletionResponse
 from pets.mock.traces import TraceText, render
 from pets.openai.errors import ApiError
 
-__all__ = ["MockModel", "MockStats", "QuestionMatcher"]
-
 
 @dataclass(slots=True)
 class MockStats:

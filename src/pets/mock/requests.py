@@ -7,8 +7,6 @@ from typing import Any
 from pets.openai.errors import ApiError
 from pets.openai.fields import flag, json_object, number, object_field, whole_number
 
-__all__ = ["CompletionRequest", "check_model", "parse_request", "prompt_tokens"]
-
 MAX_N = 128  # as OpenAI has it
 MAX_PROMPTS = 128
 MAX_LOGPROBS = 20

@@ -8,8 +8,6 @@ from itertools import accumulate
 from pets.mock.requests import CompletionRequest
 from pets.mock.traces import TraceSpec, TraceText, chat_content, completion_form, completion_logprobs
 
-__all__ = ["DONE", "ERROR", "CompletionResponse", "json_answer", "whole_body"]
-
 DONE = "data: [DONE]\n\n"
 ERROR = (
     '{"error":{"message":"Internal server error (on purpose).","type":"InternalServerError","param":null,"code":500}}'

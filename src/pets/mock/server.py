@@ -29,8 +29,6 @@ from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
 from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread
 
-__all__ = ["app", "running", "serve"]
-
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
 MAX_BODY_BYTES = 32 << 20
 MAX_FORM_BYTES = 64 << 10  # around an uploaded file

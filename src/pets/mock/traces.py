@@ -28,8 +28,6 @@ from typing import Literal
 
 from pets.answers.final import boxed
 
-__all__ = ["TraceSpec", "TraceText", "chat_content", "completion_form", "completion_logprobs", "render", "top_logprobs"]
-
 OPEN, CLOSE = "<think>", " </think>"
 FILLER_LINE = "so we look again at what is given and then at what follows from it, step by step,"
 FILLER = [f" {word}" for word in FILLER_LINE.split()]

@@ -12,8 +12,6 @@ from pets.openai.errors import ApiError
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["CLOSE_CONNECTION", "JSON", "ClientGoneError", "Exchange"]
-
 CLOSE_CONNECTION = "pets.close"
 """The name in a scope's state under which a server leaves a function that closes the connection."""
 JSON = (b"content-type", b"application/json")

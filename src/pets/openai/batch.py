@@ -13,9 +13,6 @@ from typing import Any
 from pets.errors import BusyError, JobError, ReplyError, SamplerError
 from pets.openai.response import error_message
 
-__all__ = ["MAX_FILE_BYTES", "MAX_REQUESTS", "BatchJob", "BatchLine", "BatchReplies", "BatchReply", "NotExecutedError"]
-__all__ += ["custom_id", "request_line"]
-
 MAX_REQUESTS = 50_000  # in one job
 MAX_FILE_BYTES = 200_000_000
 NOT_EXECUTED = {"batch_expired", "batch_cancelled"}  # codes of lines that cost nothing

@@ -5,8 +5,6 @@ import math
 
 from pets.errors import PetsError
 
-__all__ = ["ApiError"]
-
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from pets.openai.errors import ApiError
 
-__all__ = ["flag", "json_object", "json_value", "number", "object_field", "whole_number"]
-
 
 def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object that a body holds.

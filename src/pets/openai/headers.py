@@ -10,8 +10,6 @@ from typing import Self
 from pets.errors import InputError
 from pets.patterns import Pattern
 
-__all__ = ["RateLimits", "check_headers", "duration_s", "parse_headers", "retry_after_s", "secrets_of"]
-
 LONGEST_WAIT_S = 366 * 24 * 3600.0  # a longer wait is taken for a mistake
 UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 DURATION = Pattern(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|us|µs|ns|d|h|m|s))+")

@@ -6,8 +6,6 @@ from typing import Any
 
 from pets.errors import ReplyError
 
-__all__ = ["context_tokens", "parse_models"]
-
 # vLLM and SGLang; OpenRouter and Together; Groq; Mistral.
 CONTEXT_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 LLAMA_CPP_FIELDS = ("n_ctx", "n_ctx_train")  # of a slot; of the model, where an older server says no more

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 from pets.patterns import bytes_pattern, escape
 
-__all__ = ["REDACTED", "Redactor"]
-
 REDACTED = "[redacted]"
 MIN_KEY_CHARACTERS = 8  # a shorter one, such as EMPTY, guards nothing and stands in ordinary words
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="

@@ -13,8 +13,6 @@ from pets.errors import RefusedError
 from pets.openai.request import FORM_FIELDS, NEUTRAL_VALUES
 from pets.patterns import Pattern
 
-__all__ = ["FIELD_STATUSES", "FieldsRefusedError", "RefusedFields", "named_fields"]
-
 FIELD_STATUSES = frozenset({400, 422})
 OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # What goes with a field: log-probabilities without their alternatives are of no use, and so on.

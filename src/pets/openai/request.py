@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
 
-__all__ = ["DIALECTS", "Dialect", "DialectName", "body_of", "dialect_of", "optional_fields", "path_of"]
-
 DialectName = Literal["openai", "vllm", "llama.cpp"]
 # What a field must say so that leaving it out asks for the same; fields that say how a request is answered, not what is
 # drawn, may have any value.

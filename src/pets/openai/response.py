@@ -17,8 +17,6 @@ from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
 from pets.prompts import Completion, Sampling, TokenAlternatives, text_bytes
 
-__all__ = ["ResponseReader", "UsageReader", "check_size", "error_from", "error_message", "shares", "token_count"]
-
 MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
 FEW_CHARACTERS = 64  # that may be of one token, or two
 MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold

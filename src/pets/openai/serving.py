@@ -22,8 +22,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from pets.errors import InputError, PetsError
 from pets.openai.errors import ApiError
 
-__all__ = ["BoundedProtocol", "ConnectionLimits", "Server", "foreground", "in_thread"]
-
 STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 FRAMING_BYTES_PER_BODY_BYTE = 8  # of a chunked body: as much as chunks of one byte take

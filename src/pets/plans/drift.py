@@ -24,8 +24,6 @@ from pets.core.patterns import NAMES, PATTERNS
 from pets.errors import InputError
 from pets.plans.plan import StreamPlan
 
-__all__ = ["Drift"]
-
 START_EVERY = 64  # questions from one possible start of a drift to the next
 JEFFREYS = 0.5  # Jeffreys' pseudo-count
 FORGET_LOG_EVIDENCE = -30.0  # the log evidence at which a start is forgotten: that can only lower the mixture

@@ -35,11 +35,6 @@ from pets.lab.labelled import LabelledPool, read_answers
 from pets.policies.price import Price
 from pets.pools import Pool
 
-__all__ = [
-    "FORMAT", "VERSION", "Provenance", "StreamPlan", "fit_plan", "from_plain", "is_plan_file", "left_by_windows",
-    "plan_text", "read_plan", "to_plain", "write_plan",
-]  # fmt: skip
-
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
 MAX_TRACES = 64  # of a question, unless the user says otherwise

@@ -28,8 +28,6 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["ASC"]
-
 
 @dataclass(frozen=True, slots=True)
 class ASC(QuotaPolicy):

@@ -26,8 +26,6 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["BoInf"]
-
 
 @dataclass(frozen=True, slots=True)
 class BoInf(QuotaPolicy):

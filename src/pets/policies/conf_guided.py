@@ -20,8 +20,6 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Missing, Tally, confidence_weights, weighted_votes
 from pets.errors import InputError
 
-__all__ = ["ConfGuided"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConfGuided(QuotaPolicy):

@@ -22,8 +22,6 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["DSC"]
-
 
 @dataclass(frozen=True, slots=True)
 class DSC(QuotaPolicy):

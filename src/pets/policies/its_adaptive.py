@@ -11,8 +11,6 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 
-__all__ = ["ITSAdaptive"]
-
 
 @dataclass(frozen=True, slots=True)
 class ITSAdaptive(QuotaPolicy):

@@ -18,8 +18,6 @@ from pets.core.tally import Tally
 from pets.core.waves import Wave, plan_wave
 from pets.errors import InputError
 
-__all__ = ["OKG"]
-
 
 @dataclass(frozen=True, slots=True)
 class OKG(IndexPolicy):

@@ -20,8 +20,6 @@ from pets.core.weighted import Belief, ConfidenceSpread, R_plus, p_argmax
 from pets.errors import InputError
 from pets.types import Trace
 
-__all__ = ["OKGWeighted"]
-
 
 @dataclass(frozen=True, slots=True)
 class OKGWeighted(IndexPolicy):

@@ -13,8 +13,6 @@ from pets.core.policy import QuotaPolicy, Training, View
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
-__all__ = ["OnlineGrid"]
-
 
 @dataclass(frozen=True, slots=True)
 class OnlineGrid(QuotaPolicy):

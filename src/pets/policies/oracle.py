@@ -15,8 +15,6 @@ from pets.core.policy import QuotaPolicy, Training, View
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
-__all__ = ["Oracle"]
-
 
 @dataclass(frozen=True, slots=True)
 class Oracle(QuotaPolicy):

@@ -26,8 +26,6 @@ from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 
-__all__ = ["Price"]
-
 PATHS = 64  # at least this many go into a price table: a training question may lend several, in random orders
 COLD_TRACES = 64  # traces of a path that a cold start draws
 COLD_QUESTIONS = 8  # questions before a cold start believes the stream at all

@@ -6,8 +6,6 @@ from typing import ClassVar
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 
-__all__ = ["Uniform"]
-
 
 @dataclass(frozen=True, slots=True)
 class Uniform(QuotaPolicy):

@@ -9,9 +9,10 @@ an empty string for a trace without an answer.
 Strings are kept as they were recorded: which of them mean the same is the business of an answer type.
 """
 
+from pets.confidence import Kind as Metric
 from pets.pools.mixing import mix_pools, split_mixture
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import Metric, check_pool, from_frame, load, pool_files, read_pool, read_pools
+from pets.pools.reading import check_pool, from_frame, load, pool_files, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 

@@ -16,8 +16,6 @@ from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
 from pets.tabular.reading import listed, max_unpacked, parse_json
 
-__all__ = ["NAMES", "frame_rows", "inspect_rows", "pool_records", "renamed", "zipped_samples"]
-
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
     "gold": ("gold", "correct_answer", "answer", "target", "label", "solution"),

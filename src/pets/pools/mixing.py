@@ -16,8 +16,6 @@ from pets.core.mixture import ModelMixture
 from pets.errors import InputError, PoolError
 from pets.pools.question import Pool, PooledQuestion
 
-__all__ = ["mix_pools", "split_mixture"]
-
 WEIGHT = re.compile(r"(.+)=(\d+(?:\.\d+)?)")
 Value = TypeVar("Value")
 

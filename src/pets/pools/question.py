@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pets.errors import PoolError
 from pets.tabular.reading import as_json
 
-__all__ = ["Pool", "PooledQuestion"]
-
 RESAMPLE = "Drop the line or sample it again."
 
 

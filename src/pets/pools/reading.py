@@ -15,8 +15,6 @@ from pets.pools.formats import frame_rows, inspect_rows, pool_records, renamed, 
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
 from pets.tabular.reading import REPAIR, FileRow, as_json, listed, parse_json, read_rows
 
-__all__ = ["SHIPPED", "Metric", "check_pool", "from_frame", "load", "pool_files", "read_pool", "read_pools"]
-
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 """What a pool is written as, and what stands for one in a folder."""
 READ_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".eval")

@@ -10,8 +10,6 @@ from pets.core.tally import majority
 from pets.errors import PoolError
 from pets.pools.question import Pool
 
-__all__ = ["Summary", "summarize"]
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:

@@ -11,8 +11,6 @@ from pets.pools.question import Pool, PooledQuestion
 from pets.pools.reading import SUFFIXES, pool_name, suffix_of
 from pets.tabular import atomic_write
 
-__all__ = ["line_of", "write_pool"]
-
 
 def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
     """Write the questions in the format of the suffix; the file appears whole or not at all.

@@ -25,10 +25,6 @@ from pets.registry import answer_types, make_answer_type
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
 from pets.tabular.reading import as_json, listed
 
-__all__ = ["AUTO", "LETTERS", "NAMES", "RENAMED_TYPE", "STDIN", "is_answer_type", "lettered", "parse_fields"]
-__all__ += ["problem_from", "problems_of", "question_record", "read_questions", "read_records", "stdin_records"]
-__all__ += ["stream_questions", "write_questions"]
-
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
 AUTO = "auto"  # how answers are read by default

@@ -10,8 +10,6 @@ from pets.errors import InputError
 from pets.questions.files import read_records
 from pets.tabular import SUFFIXES, Record
 
-__all__ = ["HUB_PREFIX", "hub_rows", "local_rows", "parse_hub_name"]
-
 HUB_PREFIX = "hf:"
 HUB_NAME = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.\[\]:%-]+))?")
 USUAL_SPLITS = ("test", "validation", "train")

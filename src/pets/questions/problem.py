@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
 
-__all__ = ["Problem", "QuestionSet"]
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -20,8 +20,6 @@ from pets.questions.problem import Problem, QuestionSet
 from pets.questions.starter import starter
 from pets.tabular import Record
 
-__all__ = ["BENCHMARKS", "Benchmark", "find_questions", "named_sets", "question_set"]
-
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")

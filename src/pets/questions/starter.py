@@ -14,8 +14,6 @@ from importlib.resources import files
 from pets.prompts import Prompt, Sampling
 from pets.questions.problem import Problem, QuestionSet
 
-__all__ = ["SAMPLING", "starter"]
-
 SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
 
 

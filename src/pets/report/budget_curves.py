@@ -24,8 +24,6 @@ from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
 from pets.engine.forecast import Forecast
 
-__all__ = ["BudgetCurves", "RunQuestion", "budget_curves", "launch_order"]
-
 Z_95 = 1.96  # of a 95 % interval
 DRAWS = 24
 POINTS = 32  # of the run's curve

@@ -19,11 +19,6 @@ from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.lab.results import Floats, Result
 from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, colour_of, layer, line_styles, titled, trace_axis
 
-__all__ = [
-    "CURVES_LEGEND", "FEW", "Bound", "Series", "Spread", "accuracy_bounds", "curve_panel", "draw_curves",
-    "draw_difficulty", "draw_reliability", "leader_share", "series", "spreads",
-]  # fmt: skip
-
 MAX_POINTS = 160  # of a curve with a point for every trace
 PANEL_WIDTH, PANEL_HEIGHT = 420, 280
 LEVEL = 0.99  # of self-consistency, at which the spread over questions is shown

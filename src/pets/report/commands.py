@@ -15,8 +15,6 @@ from pets.samplers import Sampling
 from pets.store import RunSettings, RunView
 from pets.store.database import DEFAULT_STORE
 
-__all__ = ["QUESTIONS", "commands_of", "is_stream"]
-
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
 CONFIG_OPTIONS = ("system", "confidence", "max_traces", "waves", "patience", "target_consistency", "overshoot")
 SAMPLING_OPTIONS = ("temperature", "max_tokens", "top_p", "top_k", "min_p", "reasoning_effort", "window")

@@ -13,8 +13,6 @@ from itertools import count
 
 from pets.report.style import Chart, drawn_svg, javascript, page_chart
 
-__all__ = ["Cell", "Page", "Tile", "VotedQuestion", "cut", "cut_head"]
-
 VOTES_SHOWN = 4  # answers with a part of the bar of their own; the others share the last one
 ANSWER_CHARACTERS = 28
 

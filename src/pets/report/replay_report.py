@@ -17,8 +17,6 @@ from pets.report.style import line_styles
 from pets.report.tables import COLUMNS, metric_text
 from pets.tabular import read_rows as read_records
 
-__all__ = ["read_rows", "replay_page"]
-
 OURS, EQUAL = "okg", "uniform"
 WORDS = (
     "Traces and tokens are per question, for that share of self-consistency; ± is one standard deviation over draws. "

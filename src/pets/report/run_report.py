@@ -30,9 +30,6 @@ from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.style import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of, layer
 from pets.store import RunView, StoredTrace
 
-__all__ = ["RunData", "agreement_classes", "draw_accuracy", "draw_budget", "draw_certificates", "draw_shares"]
-__all__ += ["draw_spending", "least_certain", "read_run", "run_page"]
-
 LOOKED_AT = 12  # questions, the least certain ones
 TRACES_READ = 6  # of each of them
 CURVE_QUESTIONS = 1_000  # whose traces make the run's curve, evenly spread over the run

@@ -16,11 +16,6 @@ from typing import Any
 
 from pets._extras import require
 
-__all__ = [
-    "GREEN", "GREY", "PALETTE", "SHARE", "Chart", "LineStyle", "by_label", "charts_library", "colour_of",
-    "drawn_svg", "javascript", "layer", "line_styles", "save", "titled", "trace_axis",
-]  # fmt: skip
-
 Chart = dict[str, Any]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6F6F6F")

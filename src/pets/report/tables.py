@@ -8,8 +8,6 @@ from pets.lab import PoolResult, Row
 from pets.lab.mixture import ChosenModels, MixtureLab
 from pets.lab.rows import LIMIT_LEVELS
 
-__all__ = ["COLUMNS", "certificate_table", "choice_table", "metric_text", "mixture_table", "pool_table"]
-
 COLUMNS = {
     "traces_first_1": ("first 1", "traces for 100 %, first"),
     "traces_settled_1": ("settled 1", "for 100 %, to stay"),

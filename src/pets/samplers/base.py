@@ -7,8 +7,6 @@ from typing import Any, Self
 from pets.openai.headers import RateLimits
 from pets.prompts import Completion, Prompt, Sampling
 
-__all__ = ["Sampler"]
-
 
 class Sampler(ABC):
     """A source of traces; use it as ``async with sampler:``.

@@ -45,8 +45,6 @@ from pets.tabular import atomic_write
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["BatchLimits", "BatchProvider", "BatchSampler", "FileBatches", "JobJournal", "JobOutcome", "OpenAIBatches"]
-
 LOGGER = logging.getLogger("pets.samplers")
 GATHER_S = 0.25  # without a further request, and those that came make up a job
 TELL_AT_ONCE = 64  # replies that are in memory together

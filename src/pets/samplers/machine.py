@@ -8,8 +8,6 @@ from pathlib import Path
 from pets.errors import InputError, LocalModelError
 from pets.samplers.gguf import Weights
 
-__all__ = ["MAX_SLOTS", "PROMPT_CACHE_BYTES", "LocalModelConfig", "cores", "fit_config", "free_memory"]
-
 MAX_SLOTS = 256  # sequences that llama.cpp decodes together
 DEFAULT_CONTEXT = 2048
 PROMPT_CACHE_BYTES = 256 << 20  # of prompts that have left their slots: some fifty of 200 tokens with SmolLM2

@@ -9,8 +9,6 @@ from pets.errors import SamplerError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 
-__all__ = ["MixtureSampler"]
-
 
 class MixtureSampler(Sampler):
     """One server of one of several models that vote together; it takes the launches of its model alone.

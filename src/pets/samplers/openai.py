@@ -35,8 +35,6 @@ from pets.samplers.transport import (
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["OpenAISampler"]
-
 LOGGER = logging.getLogger("pets.samplers")
 MAX_MODELS = 1000  # whose refusals are remembered, by sender
 REFUSALS_KEPT_S = 3600.0  # of a client's requests

@@ -16,8 +16,6 @@ from pets.errors import InputError, LocalModelError, PetsError, UnreachableError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 
-__all__ = ["ActorSize", "RaySampler", "SamplerActor", "start_actors"]
-
 PLACEMENT_TIMEOUT_S = 60.0  # until an actor has a process; the model is loaded after that
 MAX_CALLS = 1000  # of one actor at a time: the model's own queue decides
 

@@ -9,8 +9,6 @@ from pets.errors import RefusedError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 
-__all__ = ["RecordedSampler"]
-
 
 class RecordedSampler(Sampler):
     """Answers from recorded ``traces``: consecutive seeds give consecutive ones of an order that ``shuffle`` decides.

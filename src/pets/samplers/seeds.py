@@ -11,8 +11,6 @@ import numpy as np
 
 from pets.errors import InputError
 
-__all__ = ["Seeds"]
-
 
 @dataclass(frozen=True, slots=True)
 class Seeds:

@@ -18,18 +18,6 @@ from pets.openai.redaction import Redactor
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = [
-    "MAX_REPLY_BYTES",
-    "HttpClient",
-    "body_of_reply",
-    "check_address",
-    "parts_of",
-    "sampler_error",
-    "sampler_errors",
-    "split_lines",
-    "start_of_reply",
-]
-
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0  # servers hang up on idle connections after 5 s, and a request that meets the hang-up is lost
 PIECE_BYTES = 1 << 18  # larger bodies go in pieces, so that other requests go on meanwhile

@@ -12,8 +12,6 @@ from pets.errors import LocalModelError, RefusedError
 from pets.prompts import Completion, Prompt, Sampling, TokenAlternatives, text_bytes
 from pets.samplers.base import Sampler
 
-__all__ = ["OWN_SETTINGS", "VllmSampler"]
-
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
 OWN_SETTINGS = {
     "model", "tensor_parallel_size", "max_num_seqs", "max_model_len", "logprobs_mode", "max_logprobs",

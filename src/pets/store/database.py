@@ -15,11 +15,6 @@ from urllib.parse import unquote
 
 from pets.errors import StateError
 
-__all__ = [
-    "DEFAULT_STORE", "Cursor", "Database", "Durability", "LockedRun", "RowError", "Transaction", "is_shared",
-    "parse_url", "shown_location",
-]  # fmt: skip
-
 Durability = Literal["process", "machine"]
 DEFAULT_STORE = "runs.db"
 """The file of runs where none is named."""

@@ -13,8 +13,6 @@ from pets.questions import Problem
 from pets.store.records import StoredTrace
 from pets.store.run import RunView
 
-__all__ = ["pooled_question", "pooled_questions", "trace_records"]
-
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
     """Every trace as plain data, question by question in launch order; ``cost`` in dollars, where models differ."""

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pets.errors import StateError
 
-__all__ = ["FileLock", "locked_file", "run_lock"]
-
 RETRY_S = 0.02
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from pets.store.database import Transaction
 
-__all__ = ["MIGRATIONS", "Step", "migrate"]
-
 Step = str | Callable[[Transaction], None]
 """Statements with semicolons between them, or a function where data is rewritten too."""
 

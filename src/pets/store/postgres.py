@@ -26,8 +26,6 @@ try:
 except ImportError as error:
     raise missing(error.name or "psycopg", "postgres") from None
 
-__all__ = ["PostgresDatabase", "PostgresError", "connect", "to_postgres"]
-
 DEFAULT_SCHEMA = "pets"
 CONNECT_TIMEOUT_S = 10
 LOCK_POLL_S = 0.02

@@ -15,26 +15,6 @@ from pets.questions import Problem
 from pets.registry import answer_types
 from pets.types import Launch, SoftVote, Trace
 
-__all__ = [
-    "DELETED",
-    "LOST",
-    "LostLaunch",
-    "ModelTotals",
-    "RunSettings",
-    "RunState",
-    "RunSummary",
-    "StoredTrace",
-    "job_of",
-    "job_row",
-    "problem_of",
-    "question_row",
-    "reader_of",
-    "state_of",
-    "text_rows",
-    "trace_of",
-    "trace_row",
-]
-
 LOST = "in flight when the run was broken off: what became of it is not known"
 """The error of a trace that never came back."""
 DELETED = "(deleted)"

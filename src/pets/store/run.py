@@ -28,8 +28,6 @@ from pets.store.records import (
 )
 from pets.types import Launch, Trace
 
-__all__ = ["Run", "RunView", "summary_of"]
-
 QUESTIONS_PER_PAGE = 2_000
 TRACES_PER_PAGE = 500  # a text may be long
 

@@ -13,8 +13,6 @@ from pets.store.database import Database, Durability, Transaction
 from pets.store.lock import FileLock, run_lock
 from pets.store.migrations import MIGRATIONS, migrate
 
-__all__ = ["SQLiteDatabase"]
-
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 APPLICATION_ID = 0x50455453  # "PETS": SQLite's mark of our files

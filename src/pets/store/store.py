@@ -14,8 +14,6 @@ from pets.store.records import DELETED, LOST, RunSettings, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
 from pets.store.sqlite import SQLiteDatabase
 
-__all__ = ["Store", "open_database"]
-
 TEXTS_DELETED = "texts_deleted"  # the name of the state that says so
 LOCK_TIMEOUT_S = 0.5  # `pets runs` holds a run's lock for a moment to see whether it is free
 

@@ -13,9 +13,6 @@ from typing import IO, Any, NamedTuple
 from pets._extras import require
 from pets.errors import InputError, PetsError
 
-__all__ = ["SUFFIXES", "FileRow", "Record", "UnreadableRowsError", "as_json", "listed", "max_unpacked", "parse_json"]
-__all__ += ["read_rows", "rows_of", "separated_rows", "sniffed_suffix", "suffix_of", "unpacked_lines"]
-
 Record = dict[str, Any]
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet")

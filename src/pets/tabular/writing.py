@@ -16,8 +16,6 @@ from typing import Any, BinaryIO, ClassVar
 from pets._extras import require
 from pets.errors import InputError, PetsError
 
-__all__ = ["OUTPUT_SUFFIXES", "RowFile", "atomic_write", "check_suffix", "open_rows", "write_rows"]
-
 Row = Mapping[str, Any]
 
 OUTPUT_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")

@@ -15,8 +15,6 @@ from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
 
-__all__ = ["Queue", "ReplicaTotals"]
-
 P = TypeVar("P", bound=Policy)
 
 

@@ -27,8 +27,6 @@ from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
 
-__all__ = ["STOPS_KEPT", "QuotaQueue", "coin_of"]
-
 STOPS_KEPT = 64  # how many past stops a policy may look back on
 COIN_BLOCK = 1024  # drawn at a time
 

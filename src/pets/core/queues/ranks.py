@@ -17,8 +17,6 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.types import Launch
 
-__all__ = ["RankQueue"]
-
 
 class RankQueue(Queue[IndexPolicy]):
     """Serves the highest index; equal ones in the order of arrival."""

@@ -20,8 +20,6 @@ from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 from pets.types import Launch
 
-__all__ = ["StateQueue"]
-
 Key = tuple[tuple[int, ...], int, int, int, int]
 
 LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)

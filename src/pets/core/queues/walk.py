@@ -26,8 +26,6 @@ from pets.core.queues.quotas import STOPS_KEPT, coin_of
 from pets.core.tally import Tally, add_vote
 from pets.types import Trace
 
-__all__ = ["States", "Walk"]
-
 Sizes = NDArray[np.int64]
 Key = tuple[tuple[int, ...], int]
 

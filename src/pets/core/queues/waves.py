@@ -19,8 +19,6 @@ from pets.core.waves import Wave
 from pets.errors import InputError
 from pets.types import Launch
 
-__all__ = ["WaveQueue"]
-
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
