@@ -6,8 +6,9 @@ at, never used up: an iterable is not iterated over, and of a sequence or mappin
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -19,6 +20,54 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SHOWN_CHARACTERS = 60  # of a value that is refused
 NUMBERS: dict[Any, type] = {int: Integral, float: Real}  # numpy's are numbers, too
 WORDS = {NoneType: "None", str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The numbers from ``least`` to ``most``, without the ends that are ``open``: ``"("``, ``")"`` or ``"()"``.
+
+    >>> str(Interval(1)), str(Interval(0, open="(")), str(Interval(0, 1, open="()")), 2.5 in Interval(0, 2.5)
+    ('at least 1', 'more than 0', 'in (0, 1)', True)
+    """
+
+    least: float
+    most: float = math.inf
+    open: str = ""
+
+    def __contains__(self, number: float) -> bool:
+        above = self.least < number if "(" in self.open else self.least <= number
+        return above and (number < self.most if ")" in self.open else number <= self.most)
+
+    def __str__(self) -> str:
+        if self.most == math.inf:
+            return f"{'more than' if '(' in self.open else 'at least'} {self.least:g}"
+        first, last = "(" if "(" in self.open else "[", ")" if ")" in self.open else "]"
+        return f"in {first}{self.least:g}, {self.most:g}{last}"
+
+
+def setting(
+    default: Any = MISSING,
+    text: str | None = None,
+    *,
+    factory: Any = MISSING,
+    metavar: str | None = None,
+    within: Interval | None = None,
+    flags: Sequence[str] = (),
+    verbs: Sequence[str] | None = None,
+    operational: bool = False,
+    hashed: bool | None = None,
+) -> Any:
+    """A field of a run's description, declared once: for Python, for JSON and for the command line.
+
+    ``text`` is its help on the command line, where it has an option; ``flags`` are its names there, if not the field's
+    own. ``within`` is checked by :func:`check_fields`. ``verbs`` honour it, all of them where none are named. What is
+    ``operational`` changes how servers are asked and how long a run takes, and nothing of what is asked.
+    """
+    told = {"help": text, "metavar": metavar, "within": within, "flags": tuple(flags), "verbs": verbs}
+    metadata = {name: value for name, value in told.items() if value} | {"operational": operational}
+    if factory is not MISSING:
+        return field(default_factory=factory, metadata=metadata, hash=hashed)
+    return field(default=default, metadata=metadata, hash=hashed)
 
 
 def checked(function: Function) -> Function:
@@ -45,9 +94,14 @@ def checked(function: Function) -> Function:
 
 
 def check_fields(record: Any) -> None:
-    """Refuse a dataclass whose fields hold values of a wrong type."""
+    """Refuse a dataclass whose fields hold values of a wrong type, or none that :func:`setting` says they may hold."""
     hints = _hints(type(record))  # type: ignore[arg-type]  # a class is hashable, whatever mypy says
-    check_values(hints, {field.name: getattr(record, field.name) for field in fields(record)})
+    values = {own.name: getattr(record, own.name) for own in fields(record)}
+    check_values(hints, values)
+    for own in fields(record):
+        interval, value = own.metadata.get("within"), values[own.name]
+        if interval is not None and value is not None and value not in interval:
+            raise InputError(f"{own.name} is {interval}; got {value}.")
 
 
 def check_values(hints: Mapping[str, Any], values: Mapping[str, object]) -> None:

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pets.arguments import check_fields
+from pets.arguments import Interval, check_fields, setting
 from pets.confidence import Confidence
 from pets.core.budget import Currency
 from pets.errors import InputError
@@ -20,6 +20,7 @@ OWN_FIELDS = {
     "model", "prompt", "messages", "n", "seed", "stream", "stream_options", "logprobs", "top_logprobs", "temperature",
     "top_p", "stop", "max_tokens", "max_completion_tokens", "reasoning_effort",
 }  # fmt: skip
+DRAWING_VERBS = ("solve", "batch", "stream", "sample", "doctor")
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 
 
@@ -127,41 +128,70 @@ class Sampling:
     ('\\n\\n',)
     """
 
-    max_tokens: int | None = None
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0  # 0: off
-    min_p: float = 0.0
-    stop: tuple[str, ...] = ()
-    top_logprobs: int | None = None
-    window: int = 2048
-    reasoning_effort: str | None = None
-    extra_body: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    title: ClassVar = "Sampling"
+
+    max_tokens: int | None = setting(
+        None,
+        "After how many tokens a trace is cut, which then casts no vote; the server's own limit if not given, unless "
+        "the question set says otherwise. Budgets in tokens and money hold as much for each trace, else the server's "
+        "context.",
+        within=Interval(1),
+        verbs=DRAWING_VERBS,
+    )
+    temperature: float = setting(
+        1.0,
+        "The temperature; 1, the model's own distribution, unless the question set says otherwise.",
+        within=Interval(0),
+        verbs=DRAWING_VERBS,
+    )
+    top_p: float = setting(
+        1.0,
+        "Draw from the likeliest tokens that have this share together; 1, all of them, if not given.",
+        within=Interval(0, 1, open="("),
+        verbs=DRAWING_VERBS,
+    )
+    top_k: int = setting(
+        0,
+        "Draw from this many of the likeliest tokens; 0, all of them, if not given.",
+        within=Interval(0),
+        verbs=DRAWING_VERBS,
+    )
+    min_p: float = setting(
+        0.0,
+        "Draw from tokens with at least this share of the likeliest one's chance; 0, all of them, if not given.",
+        within=Interval(0, 1),
+        verbs=DRAWING_VERBS,
+    )
+    reasoning_effort: str | None = setting(
+        None, "How long a reasoning model thinks: low, medium, high, ...", verbs=DRAWING_VERBS
+    )
+    extra_body: Mapping[str, Any] = setting(
+        text='More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
+        factory=dict,
+        metavar="JSON",
+        verbs=DRAWING_VERBS,
+        hashed=False,
+    )
+    stop: tuple[str, ...] = setting((), "A text that ends a trace; give it again for more.", verbs=DRAWING_VERBS)
+    window: int = setting(
+        2048,
+        "How many tokens a group of a trace's confidence has; 2048 if not given.",
+        within=Interval(1),
+        flags=("--confidence-window",),
+        verbs=DRAWING_VERBS,
+    )
+    top_logprobs: int | None = setting(None, within=Interval(1), verbs=DRAWING_VERBS)
 
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         object.__setattr__(self, "stop", tuple(stop) if isinstance(stop, list) else stop)
         check_fields(self)
-        domains = (
-            (self.max_tokens is None or self.max_tokens >= 1, f"max_tokens is at least 1; got {self.max_tokens}"),
-            (self.temperature >= 0.0, f"temperature is at least 0; got {self.temperature}"),
-            (0.0 < self.top_p <= 1.0, f"top_p lies in (0, 1]; got {self.top_p}"),
-            (self.top_k >= 0, f"top_k is at least 0 (off); got {self.top_k}"),
-            (0.0 <= self.min_p <= 1.0, f"min_p lies in [0, 1]; got {self.min_p}"),
-            (all(self.stop), "a stop sequence is empty; it would end every trace at once"),
-            (
-                self.top_logprobs is None or self.top_logprobs >= 1,
-                f"top_logprobs is at least 1; got {self.top_logprobs}",
-            ),
-            (self.window >= 1, f"the window is at least 1 token; got {self.window}"),
-            (
-                not (own := sorted(OWN_FIELDS & self.extra_body.keys())),
-                f"extra_body may not hold {', '.join(own)}, which is sent anyway or has an option of its own",
-            ),
-        )
-        for holds, problem in domains:
-            if not holds:
-                raise InputError(f"{problem}.")
+        if not all(self.stop):
+            raise InputError("a stop sequence is empty; it would end every trace at once.")
+        if own := sorted(OWN_FIELDS & self.extra_body.keys()):
+            raise InputError(
+                f"extra_body may not hold {', '.join(own)}, which is sent anyway or has an option of its own."
+            )
 
     @property
     def token_limit(self) -> int:

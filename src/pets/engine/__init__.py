@@ -5,7 +5,7 @@ each module.
 """
 
 from pets.engine.budget import TokenPrice
-from pets.engine.config import RunConfig, RunOptions
+from pets.engine.config import RunConfig
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
@@ -13,6 +13,7 @@ from pets.engine.progress import Snapshot, Solution
 from pets.engine.question import Answer
 from pets.engine.resume import restored, results
 from pets.engine.run import Engine, solve
+from pets.engine.spec import RunOptions, RunSpec
 
 __all__ = [
     "Answer",
@@ -22,6 +23,7 @@ __all__ = [
     "Ledger",
     "RunConfig",
     "RunOptions",
+    "RunSpec",
     "Snapshot",
     "Solution",
     "TokenPrice",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, cast, get_type_hints
+from typing import Any, Literal, cast, get_type_hints
 
 from pets.answers.base import AnswerType
 from pets.arguments import check_fields, check_values
@@ -13,6 +13,7 @@ from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, price_of, total_of
 from pets.engine.models import ModelShare, shares_from_plain, with_prices
 from pets.engine.question import instructed
+from pets.engine.spec import RunOptions
 from pets.errors import InputError
 from pets.questions import Problem
 from pets.registry import as_answer_type, as_policy, spec_of
@@ -23,44 +24,6 @@ TOP_LOGPROBS = 20
 OPERATIONAL = ("concurrency", "tries", "backoff", "rpm", "tpm", "timeout", "headers", "keep_going", "waves", "patience")
 """Options that change how servers are asked and how long a run takes, and nothing of what is asked."""
 MIN_SEEDS = 4096  # per question
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of a run as keywords of ``solve`` and ``Engine``: those of :class:`RunConfig` and ``Sampling``."""
-
-    budget: str | float
-    policy: str | Policy
-    max_traces: int | None
-    concurrency: int
-    waves: int | None
-    patience: float | None
-    batch_api: bool
-    answer: str | AnswerType | None
-    instruct: bool
-    system: str | None
-    confidence: Kind | None
-    price: TokenPrice | str | Mapping[str, TokenPrice | str] | None
-    soft: bool
-    target_consistency: float | None
-    overshoot: float
-    tries: int
-    backoff: float
-    rpm: int | None
-    tpm: int | None
-    timeout: float
-    keep_texts: bool
-    keep_going: bool
-    seed: int
-    max_tokens: int | None
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    stop: str | tuple[str, ...] | list[str]
-    top_logprobs: int | None
-    window: int
-    reasoning_effort: str | None
-    extra_body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

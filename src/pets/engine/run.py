@@ -19,7 +19,7 @@ from pets.core.cost import CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.batch import BatchFetcher, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
-from pets.engine.config import OPERATIONAL, RunConfig, RunOptions, topped_up
+from pets.engine.config import OPERATIONAL, RunConfig, topped_up
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import Judging, judge_of
@@ -51,6 +51,7 @@ from pets.engine.resume import (
     traces_to_pace,
 )
 from pets.engine.sources import Samplers, source_name, sources_of
+from pets.engine.spec import RunOptions
 from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.errors import InputError, JobLeftError, SamplerError, StateError
 from pets.openai.batch import BatchJob

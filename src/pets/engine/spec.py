@@ -1,0 +1,508 @@
+"""The one description of a run, in sections: on the command line, as keywords of Python, as JSON in a store.
+
+A field is declared once: its type, its default, its help text, what it may hold, and which verbs honour it. What a
+verb does not honour is refused (:meth:`RunSpec.check`) and never dropped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
+
+from pets.answers.base import AnswerType
+from pets.arguments import Interval, check_fields, check_values, setting
+from pets.confidence import KINDS, Kind
+from pets.core.policy import Policy
+from pets.engine.budget import TokenPrice, price_of
+from pets.engine.models import ModelShare, shares_from_plain, with_prices
+from pets.engine.question import instructed
+from pets.errors import InputError, StateError
+from pets.questions import Problem
+from pets.registry import as_answer_type, as_policy, policies, spec_of
+from pets.samplers import Sampling, Seeds
+
+VERBS = ("solve", "batch", "stream", "sample", "serve", "doctor", "resume")
+"""The verbs that a spec describes; ``batch`` is `pets batch write`, ``resume`` takes up a run as its own spec says."""
+TOP_LOGPROBS = 20
+MIN_SEEDS = 4096  # per question
+CONCURRENCY = 64  # traces in flight, where nobody says
+
+
+class RunOptions(TypedDict, total=False):
+    """The keywords of ``solve`` and ``Engine``: every field of a spec that ``solve`` honours, as people write it."""
+
+    budget: str | float
+    policy: str | Policy
+    max_traces: int | None
+    concurrency: int | None
+    waves: int | None
+    patience: float | None
+    batch_api: bool
+    answer: str | AnswerType | None
+    instruct: bool
+    system: str | None
+    confidence: Kind | None
+    price: TokenPrice | str | Mapping[str, TokenPrice | str] | None
+    soft: bool
+    target_consistency: float | None
+    overshoot: float
+    tries: int
+    backoff: float
+    rpm: int | None
+    tpm: int | None
+    timeout: float
+    keep_texts: bool
+    keep_going: bool
+    seed: int
+    max_tokens: int | None
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    stop: str | tuple[str, ...] | list[str]
+    top_logprobs: int | None
+    window: int
+    reasoning_effort: str | None
+    extra_body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingSpec:
+    """What may be spent, and on which question."""
+
+    title: ClassVar = "Budget"
+
+    budget: str = setting(
+        "16x",
+        "What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; of a stream in all or per "
+        "window, and as its plan says if not given.",
+        verbs=("solve", "batch", "stream", "doctor"),
+    )
+    max_traces: int | None = setting(
+        64,
+        "How many traces a question gets at most; a plan's if not given.",
+        within=Interval(1),
+        verbs=("solve", "batch", "stream", "serve"),
+    )
+    policy: str | Policy = setting(
+        "okg",
+        'Who gets the next trace: a policy such as "okg" or "price:rounds=3".',
+        verbs=("solve", "batch", "stream", "serve"),
+    )
+    target_consistency: float | None = setting(
+        None,
+        "Stop when this self-consistency is expected, such as 0.99.",
+        within=Interval(0, 1, open="()"),
+        verbs=("solve", "batch"),
+    )
+    price: TokenPrice | None = setting(
+        None,
+        "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
+        "models. Batch jobs cost half, or batch=SHARE of it.",
+        verbs=("solve", "batch", "stream", "serve", "doctor"),
+    )
+    overshoot: float = setting(
+        0.1,
+        "By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.",
+        within=Interval(0, 1),
+        verbs=("solve", "batch", "stream"),
+    )
+    horizon: int | None = setting(
+        None, "How many questions will come; known for a file.", within=Interval(1), verbs=("stream",)
+    )
+    budget_window: int | None = setting(
+        None,
+        "How many questions share a budget, in a stream without an end; 100 if not given.",
+        within=Interval(1),
+        verbs=("stream", "serve"),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _sees(self.policy)  # or refuses it
+        if self.horizon is not None and self.budget_window is not None:
+            raise InputError(
+                "a horizon is for a known number of questions, a window for a stream without an end. Take one."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PacingSpec:
+    """How much is asked at once, and how long a run may take (:mod:`pets.engine.pacing`)."""
+
+    title: ClassVar = "Time"
+
+    concurrency: int | None = setting(
+        None,
+        "How many traces are in flight; 64, or 16 of a local model.",
+        within=Interval(1),
+        verbs=("solve", "stream", "serve", "doctor", "resume"),
+        operational=True,
+    )
+    waves: int | None = setting(
+        None,
+        "In how many parallel batches the budget is spent at most; each is decided from all before it.",
+        within=Interval(1),
+        verbs=("solve", "batch", "resume"),
+        operational=True,
+    )
+    patience: float | None = setting(
+        None,
+        "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If "
+        "neither this nor --waves is given: 2, or 4 waves where a batch is small.",
+        within=Interval(1),
+        verbs=("solve", "batch", "resume"),
+        operational=True,
+    )
+    open_questions: int | None = setting(
+        None,
+        "How many questions are open at a time: 8 of a stream, 2 of a recording, 1,024 of a gateway if not given.",
+        within=Interval(1),
+        verbs=("stream", "sample", "serve"),
+        operational=True,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.waves is not None and self.patience is not None:
+            raise InputError("waves and patience both say how long a run may take: give one.")
+
+    @property
+    def in_flight(self) -> int:
+        """How many traces are in flight at most."""
+        return self.concurrency or CONCURRENCY
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSpec:
+    """Which models are asked, and how patiently.
+
+    ``models`` are those of a mixture, none where one model is asked. ``headers`` are the names of those that go with
+    every request: their values are never kept. The second try of a trace waits about ``backoff`` seconds, every
+    further one twice as long. A request asks for ``max_n`` traces at most.
+    """
+
+    title: ClassVar = "Model"
+
+    models: tuple[ModelShare, ...] = setting(())
+    headers: tuple[str, ...] = setting((), operational=True)
+    rpm: int | None = setting(
+        None, "How many requests per minute each server takes.", within=Interval(1), operational=True
+    )
+    tpm: int | None = setting(
+        None, "How many tokens per minute each server takes.", within=Interval(1), operational=True
+    )
+    timeout: float = setting(
+        600.0, "How many seconds a request may take.", within=Interval(0, open="()"), operational=True
+    )
+    tries: int = setting(
+        6, "How many times a trace is tried before it counts as failed.", within=Interval(1), operational=True
+    )
+    backoff: float = setting(0.5, within=Interval(0, 60), operational=True)
+    max_n: int = setting(16, within=Interval(1), verbs=("sample", "serve"), operational=True)
+    batch_api: bool = setting(
+        False,
+        "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
+        "Ctrl-C leaves a job where it is; the same command again goes on with it.",
+        verbs=("solve",),
+    )
+    seed: int = setting(
+        0,
+        "The seed that the seeds of all traces follow from.",
+        within=Interval(0),
+        verbs=("solve", "batch", "stream", "sample", "doctor"),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSpec:
+    """How questions are put and answers are read, whatever the questions say.
+
+    With a ``confidence`` log-probabilities are asked for, as with ``soft`` votes. ``answer_sizes`` are the sizes of
+    closed answer sets by answer type, for questions that do not say theirs.
+    """
+
+    title: ClassVar = "Answers"
+
+    answer: str | AnswerType | None = setting(
+        None,
+        "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
+        "python:MODULE:FUNCTION or judge; without it, as the questions or the first traces say.",
+    )
+    instruct: bool = setting(
+        True,
+        "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.",
+        verbs=("solve", "batch", "stream", "sample", "doctor"),
+    )
+    system: str | None = setting(
+        None, "A system message for every question.", verbs=("solve", "batch", "stream", "doctor")
+    )
+    confidence: Kind | None = setting(
+        None,
+        "Ask for log-probabilities; votes may be weighed by this confidence.",
+        verbs=("solve", "batch", "stream", "doctor"),
+    )
+    soft: bool = setting(
+        False,
+        "For short answers: count what a trace might have said at the token that decides its answer as well.",
+        verbs=("solve",),
+    )
+    answer_sizes: Mapping[str, int | None] = setting(factory=dict, verbs=("stream",), hashed=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.confidence is not None and self.confidence not in KINDS:
+            raise InputError(f"a confidence is one of {', '.join(KINDS)}; got {self.confidence!r}.")
+        if self.answer is not None:
+            as_answer_type(self.answer)  # or refuses it
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingSpec:
+    """What is kept of a run, and whether it stops by itself."""
+
+    title: ClassVar = "Run"
+
+    keep_texts: bool = setting(
+        True,
+        "Keep what traces say in the store, not only what they answer.",
+        flags=("--texts/--no-texts",),
+        verbs=("solve", "batch", "stream", "sample"),
+    )
+    keep_going: bool = setting(
+        False,
+        "Go on also where most of the first traces were cut, refused or unreadable.",
+        verbs=("solve", "batch", "stream", "resume"),
+        operational=True,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """All that a user says of a run, but for its questions, its servers and its store.
+
+    >>> spec = RunSpec.of(budget="8x", confidence="tail", temperature=0.7)
+    >>> spec.spending.budget, spec.sampling.temperature, spec.drawn.top_logprobs
+    ('8x', 0.7, 20)
+    """
+
+    spending: SpendingSpec = field(default_factory=SpendingSpec)
+    pacing: PacingSpec = field(default_factory=PacingSpec)
+    serving: ServingSpec = field(default_factory=ServingSpec)
+    sampling: Sampling = field(default_factory=Sampling)
+    reading: ReadingSpec = field(default_factory=ReadingSpec)
+    keeping: KeepingSpec = field(default_factory=KeepingSpec)
+
+    def __post_init__(self) -> None:
+        if self.reading.soft and _sees(self.spending.policy) == "traces":
+            policy = self.spending.policy
+            raise InputError(f"{policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """The spec that keywords say; an unknown one is refused with the name that comes closest."""
+        return cls().with_options(**options)
+
+    def with_options(self, **options: Any) -> Self:
+        """The same with some of its fields replaced.
+
+        >>> RunSpec().with_options(budjet=5)
+        Traceback (most recent call last):
+        pets.errors.InputError: there is no option 'budjet'; did you mean budget?
+        """
+        values = dict(options)
+        _check_names(values)
+        check_values(OPTION_HINTS, values)
+        if "budget" in values:
+            values["budget"] = str(values["budget"])
+        price = values.get("price")
+        if isinstance(price, str):
+            values["price"] = TokenPrice.parse(price)
+        elif isinstance(price, Mapping):
+            del values["price"]
+            values["models"] = with_prices(values.get("models", self.serving.models), price)
+        sections: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            sections.setdefault(SECTION_OF[name], {})[name] = value
+        changed = {section: replace(getattr(self, section), **own) for section, own in sections.items()}
+        return replace(self, **changed)
+
+    def check(self, verb: str) -> Self:
+        """The same, if the verb honours whatever is set in it.
+
+        >>> RunSpec.of(soft=True).check("stream")
+        Traceback (most recent call last):
+        pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
+        """
+        for spec in (spec for section in SECTIONS.values() for spec in fields(section)):
+            value = getattr(getattr(self, SECTION_OF[spec.name]), spec.name)
+            if value != default_of(spec) and not is_honoured(spec, verb):
+                others = ", ".join(spec.metadata["verbs"])
+                raise InputError(
+                    f"{spec.name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
+                )
+        return self
+
+    def to_plain(self) -> dict[str, dict[str, Any]]:
+        """What JSON can hold; a policy or answer type that another process cannot make is refused."""
+        plain = {
+            section: {spec.name: getattr(getattr(self, section), spec.name) for spec in fields(cls)}
+            for section, cls in SECTIONS.items()
+        }
+        price = self.spending.price
+        plain["spending"] |= {
+            "policy": _plain_policy(self.spending.policy),
+            "price": None if price is None else asdict(price),
+        }
+        plain["serving"] |= {
+            "models": [asdict(share) for share in self.serving.models],
+            "headers": list(self.serving.headers),
+        }
+        plain["sampling"] |= {"stop": list(self.sampling.stop), "extra_body": dict(self.sampling.extra_body)}
+        plain["reading"] |= {
+            "answer": _plain_answer(self.reading.answer),
+            "answer_sizes": dict(self.reading.answer_sizes),
+        }
+        return plain
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The spec that :meth:`to_plain` described.
+
+        >>> spec = RunSpec.of(price="in=1,out=2", stop="END", policy="okg:zone=0.1")
+        >>> RunSpec.from_plain(spec.to_plain()) == spec
+        True
+        """
+        try:
+            values = {section: dict(data.get(section, {})) for section in SECTIONS}
+            spending, serving, sampling = values["spending"], values["serving"], values["sampling"]
+            if isinstance(policy := spending.get("policy"), Mapping):
+                spending["policy"] = policies()[policy["name"]].from_plain(policy["options"])
+            if spending.get("price") is not None:
+                spending["price"] = TokenPrice(**spending["price"])
+            serving["models"] = shares_from_plain(serving.get("models", ()))
+            serving["headers"] = tuple(serving.get("headers", ()))
+            sampling["stop"] = tuple(sampling.get("stop", ()))
+            return cls(**{section: SECTIONS[section](**own) for section, own in values.items()})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
+
+    def make_policy(self) -> Policy:
+        """The policy, made of its spec where it is one."""
+        return as_policy(self.spending.policy)
+
+    def asked(self, problem: Problem) -> Problem:
+        """The question as the model reads it: with its instruction, where it is a text alone."""
+        return instructed(problem, self.reading.answer) if self.reading.instruct else problem
+
+    def settled(self, answer_type: str) -> Self:
+        """The same, where ``auto`` has come to mean this type: a question's own type still comes before it."""
+        return self.with_options(answer=f"auto:type={answer_type}")
+
+    def prices(self, model: str) -> tuple[TokenPrice, ...]:
+        """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known.
+
+        >>> RunSpec.of(models=(ModelShare("gpt-5"), ModelShare("b", 1, TokenPrice(1, 2)))).prices("")[1]
+        TokenPrice(prompt=1, output=2, batch=0.5, cached=None)
+        """
+        shares = self.serving.models or (ModelShare(model),)
+        prices = [price_of(share.name, share.price or self.spending.price) for share in shares]
+        known_prices = tuple(price for price in prices if price is not None)
+        return known_prices if len(known_prices) == len(prices) else ()
+
+    def price_at_most(self, model: str) -> TokenPrice | None:
+        """What tokens cost at most, whichever model takes a launch; ``None`` where a price is not known."""
+        prices = self.prices(model)
+        return TokenPrice.dearest(prices) if prices else None
+
+    @property
+    def confidence_kind(self) -> Kind | None:
+        """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
+        return self.reading.confidence or ("tail" if _sees(self.spending.policy) == "traces" else None)
+
+    @property
+    def drawn(self) -> Sampling:
+        """The sampling, with log-probabilities where a confidence or soft votes are wanted."""
+        wanted = self.confidence_kind is not None or self.reading.soft
+        if not wanted or self.sampling.top_logprobs is not None:
+            return self.sampling
+        return replace(self.sampling, top_logprobs=TOP_LOGPROBS)
+
+    def seeds(self, questions: int) -> Seeds:
+        """Seeds of 32 bits, which every server takes, as long as there are enough of them."""
+        seed, cap = self.serving.seed, self.spending.max_traces
+        wide = Seeds(seed, cap=max(MIN_SEEDS, cap or 0))
+        if questions <= wide.questions:
+            return wide
+        narrow = Seeds(seed, cap=cap or MIN_SEEDS)
+        return narrow if questions <= narrow.questions else Seeds(seed, cap=wide.cap, bits=63)
+
+
+SECTIONS: dict[str, Any] = {section.name: section.default_factory for section in fields(RunSpec)}
+"""The sections by name, each a frozen dataclass."""
+SECTION_OF = {spec.name: section for section, cls in SECTIONS.items() for spec in fields(cls)}
+OPTION_HINTS: Mapping[str, Any] = {
+    name: hint for cls in (*SECTIONS.values(), RunOptions) for name, hint in get_type_hints(cls).items()
+}
+
+
+def default_of(spec: Field[Any]) -> Any:
+    """What a field holds where nothing is said."""
+    return spec.default if spec.default_factory is MISSING else spec.default_factory()
+
+
+def is_honoured(spec: Field[Any], verb: str) -> bool:
+    """Whether a verb reads that field: all do where its metadata names none."""
+    return verb in spec.metadata.get("verbs", VERBS)
+
+
+def _check_names(values: Mapping[str, object]) -> None:
+    if "max_per_question" in values:
+        raise InputError("the option max_per_question is now max_traces.")
+    if unknown := [name for name in values if name not in SECTION_OF]:
+        close = get_close_matches(unknown[0], SECTION_OF, 1)
+        hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(SECTION_OF))}."
+        raise InputError(f"there is no option {unknown[0]!r}; {hint}")
+
+
+def _sees(policy: str | Policy) -> Literal["counts", "traces"]:
+    return _named_policy(policy).sees if isinstance(policy, str) else policy.sees
+
+
+@lru_cache(maxsize=64)
+def _named_policy(spec: str) -> Policy:
+    return as_policy(spec)
+
+
+def _plain_policy(policy: str | Policy) -> str | dict[str, Any]:
+    """A policy's spec; where it was fitted, its name and all that it learned."""
+    if isinstance(policy, str):
+        return policy
+    if (spec := spec_of(policy)) is not None:
+        return spec
+    names = {cls: name for name, cls in policies().items()}
+    if type(policy) not in names:
+        raise _not_storable(policy)
+    return {"name": names[type(policy)], "options": policy.to_plain()}
+
+
+def _plain_answer(answer: str | AnswerType | None) -> str | None:
+    if answer is None or isinstance(answer, str):
+        return answer
+    if (spec := spec_of(answer)) is None:
+        raise _not_storable(answer)
+    return spec
+
+
+def _not_storable(value: Policy | AnswerType) -> InputError:
+    return InputError(
+        f"a run in a store is resumed by another process, which cannot make {value!r}. "
+        "Install it as an entry point of pets, or run without a store."
+    )
