@@ -19,7 +19,8 @@ from pets._version import __version__
 if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for Python
     from pets.answers.base import AnswerType
     from pets.core.allocator import Allocator
-    from pets.core.budget import Budget, Currency
+    from pets.core.budget import Budget
+    from pets.core.money import Currency
     from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
     from pets.core.tally import Tally
     from pets.engine import Answer, Engine, Solution, solve
@@ -60,7 +61,8 @@ __all__ = [
 HOMES = {
     "pets.answers.base": "AnswerType",
     "pets.core.allocator": "Allocator",
-    "pets.core.budget": "Budget Currency",
+    "pets.core.budget": "Budget",
+    "pets.core.money": "Currency",
     "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
     "pets.core.tally": "Tally",
     "pets.engine": "Answer Engine Solution solve",

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pets.arguments import Interval, check_fields, setting
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError
+from pets.types import Usage
 
 Role = Literal["system", "user", "assistant"]
 
@@ -238,6 +239,13 @@ class Completion:
     surplus: int = 0
     model: int = 0
     currency: Currency | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What it used, as far as that is known, and what it cost where its model has a price of its own."""
+        tokens, prompt_tokens = self.tokens or 0, self.prompt_tokens or 0
+        usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=self.cached_tokens)
+        return usage if self.currency is None else replace(usage, cost=self.currency.cost(usage))
 
 
 def is_cut(finish: str) -> bool:

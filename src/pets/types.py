@@ -48,25 +48,33 @@ class SoftVote(NamedTuple):
         return cls(token, tuple(shares.items()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a trace used, by which a :class:`~pets.core.money.Currency` says what it cost.
+
+    ``cached_tokens`` are those of the prompt that the server had read before, and may sell for less. ``cost`` is what
+    it cost, in picodollars, where its model has a price of its own.
+    """
+
+    tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    cost: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Usage):
     """What came back for one launch.
 
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
-    ``cost`` is what it cost, in picodollars, where its model has a price of its own. ``cached_tokens`` are those of the
-    prompt that the server had read before, and may sell for less. ``soft`` is for runs whose votes are soft, where the
-    deciding token's probabilities are known.
+    ``soft`` is for runs whose votes are soft, where the deciding token's probabilities are known.
     """
 
     question: str
     number: int
     answer: str | None = None
     confidence: float | None = None
-    tokens: int = 0
-    prompt_tokens: int = 0
-    cost: int | None = None
-    cached_tokens: int = 0
     soft: SoftVote | None = None
 
 

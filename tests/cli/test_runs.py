@@ -28,7 +28,7 @@ def path(tmp_path):
     path = tmp_path / "runs.db"
     settings = run_settings(RunConfig(budget="4x"), PROBLEMS, model="m[red]", name="mine", stored=True)
     traces = [
-        StoredTrace(id, n, answer, f"So {answer}.", "stop", 9, 3)
+        StoredTrace(id, n, answer, f"So {answer}.", "stop", tokens=9, prompt_tokens=3)
         for id, answers in ANSWERS.items()
         for n, answer in enumerate(answers)
     ]
@@ -98,7 +98,7 @@ def test_one_question_is_shown_with_its_votes_and_texts(path):
 def test_what_a_trace_says_does_not_steer_the_terminal(tmp_path):
     problem = Problem("q", Prompt.chat("2 + 2?\x1b[2J"), "number")
     settings = run_settings(RunConfig(budget="4x"), [problem], model="m", stored=True)
-    trace = StoredTrace("q", 0, "4", "So\x1b]0;title\x07 it is 4.\nReally.", "stop", 3, 3)
+    trace = StoredTrace("q", 0, "4", "So\x1b]0;title\x07 it is 4.\nReally.", "stop", tokens=3, prompt_tokens=3)
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [problem]) as stored:
         stored.write([trace.launch], [trace])
     words = run("show", "last", "--question", "q", "--store", tmp_path / "runs.db").stdout
@@ -111,8 +111,14 @@ def two(path):
     """A second run, which is right about q2 too and asks q4 instead of q3."""
     problems = [*PROBLEMS[:3], Problem("q4", Prompt("4 ="), "number", "4")]
     settings = run_settings(RunConfig(budget="4x", policy="uniform"), problems, model="better", stored=True)
-    traces = [StoredTrace("q0", 0, "0", "0", "stop", 5, 3), StoredTrace("q1", 0, "7", "7", "stop", 5, 3)]
-    traces += [StoredTrace("q2", 0, "2", "2", "stop", 5, 3), StoredTrace("q4", 0, "4", "4", "stop", 5, 3)]
+    traces = [
+        StoredTrace("q0", 0, "0", "0", "stop", tokens=5, prompt_tokens=3),
+        StoredTrace("q1", 0, "7", "7", "stop", tokens=5, prompt_tokens=3),
+    ]
+    traces += [
+        StoredTrace("q2", 0, "2", "2", "stop", tokens=5, prompt_tokens=3),
+        StoredTrace("q4", 0, "4", "4", "stop", tokens=5, prompt_tokens=3),
+    ]
     with Store.open(path) as store, store.create(settings, problems) as stored:
         stored.write([trace.launch for trace in traces], traces)
         return path, stored.id
@@ -139,7 +145,7 @@ def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):
     config = RunConfig(budget="4x", price=TokenPrice(1.0, 2.0))
     settings, trace = (
         run_settings(config, PROBLEMS[:1], model="m", stored=True),
-        StoredTrace("q0", 0, "0", "0", "stop", 5, 3),
+        StoredTrace("q0", 0, "0", "0", "stop", tokens=5, prompt_tokens=3),
     )
     with Store.open(tmp_path / "runs.db") as store:
         for _ in range(2):

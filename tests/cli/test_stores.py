@@ -65,7 +65,7 @@ def plain_store(tmp_path):
     with Store.open(path) as opened:
         for settings in (solved, by_jobs, stream.to_run(), own):
             with opened.create(settings, PROBLEMS) as run:
-                traces = [StoredTrace(p.id, n, p.gold, p.gold, "stop", 9) for p in PROBLEMS for n in range(2)]
+                traces = [StoredTrace(p.id, n, p.gold, p.gold, "stop", tokens=9) for p in PROBLEMS for n in range(2)]
                 run.write([trace.launch for trace in traces], traces)
                 if settings is by_jobs:
                     run.write([StoredTrace("q0", 2).launch], [])

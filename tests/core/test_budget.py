@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.core.budget import Budget, Currency, Window
+from pets.core.budget import Budget, Window
+from pets.core.money import Currency
 from pets.errors import BudgetError
 from pets.types import Trace
 
@@ -38,13 +39,6 @@ def test_a_trace_that_costs_more_than_its_hold_is_charged_in_full_and_stops_the_
     assert (budget.spent, budget.free, budget.affordable) == (13, -3, 0)
 
 
-def test_money_is_counted_in_whole_picodollars():
-    currency = Currency.money(0.15, 0.60, prompt_tokens=200, max_tokens=1000)
-    assert currency.hold == 200 * 150_000 + 1000 * 600_000
-    assert currency.cost(Trace("q", 0, tokens=10, prompt_tokens=200)) == 36_000_000
-    assert Currency.money(0.0125, 0.0125, prompt_tokens=1, max_tokens=1).per_token == 12_500
-
-
 def test_plain_data_round_trips():
     budget = Budget.per_window(100, 1600, cap=64, currency=Currency.tokens(hold=9))
     budget.grow(1600)
@@ -64,7 +58,6 @@ def test_plain_data_round_trips():
         lambda: Budget(5).reserve(-1),
         lambda: Budget(5).refund(),
         lambda: Window(0, 5),
-        lambda: Currency.tokens(hold=0),
     ],
 )
 def test_what_cannot_be_kept_is_refused(make):

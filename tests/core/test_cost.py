@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
 from pets.core.cost import CostEstimator
+from pets.core.money import Currency
 from pets.errors import BudgetError
 
 

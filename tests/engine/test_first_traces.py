@@ -8,7 +8,8 @@ import pytest
 
 from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.engine import Engine, RunConfig, solve
 from pets.engine.reading import TypeChoice
 from pets.engine.resume import restored

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import RunLedger
 from pets.errors import InputError, StateError

@@ -32,7 +32,9 @@ class Near(AnswerType):
 
 def trace(number, answer, tail=None, tokens=10, **more):
     confidence = None if tail is None else Confidence(1, tail, 1, 1, tokens)
-    return StoredTrace("q", number, answer, f"text {number}", "stop", tokens, 5, confidence, **more)
+    return StoredTrace(
+        "q", number, answer, f"text {number}", "stop", confidence, tokens=tokens, prompt_tokens=5, **more
+    )
 
 
 def opened(traces=(), kind=None, **options):

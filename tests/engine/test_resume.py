@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pets.answers.choice import Choice
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.engine import Engine, restored, results
 from pets.engine.resume import lost_traces
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError, UnreachableError
@@ -305,4 +305,4 @@ def test_a_launch_that_never_came_back_costs_what_was_held_in_about_as_many_toke
     currency = Currency.money(1, output, prompt_tokens=10, max_tokens=100)
     (trace,) = lost_traces([LostLaunch("q", 0, currency.hold)], currency)
     assert (trace.tokens, trace.prompt_tokens) == (tokens, prompt_tokens)
-    assert 0 <= currency.hold - currency.cost(trace.trace()) < 40_000_000  # picodollars: one token
+    assert 0 <= currency.hold - currency.cost(trace) < 40_000_000  # picodollars: one token

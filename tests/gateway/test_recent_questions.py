@@ -16,7 +16,7 @@ ADMIN = ApiKey("root", admin=True)
 
 def add(recent, id, key="alice", texts=("The answer is A.",), error=None):
     traces = {
-        number: StoredTrace(id, number, "A", text, "stop", 5, error=error if number == 0 else None)
+        number: StoredTrace(id, number, "A", text, "stop", tokens=5, error=error if number == 0 else None)
         for number, text in enumerate(texts)
     }
     question = SimpleNamespace(traces=traces, representatives=lambda: {"A": "A"})

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import Charge, SpendRateLimit

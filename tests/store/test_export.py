@@ -22,10 +22,10 @@ def type_of(problem):
 
 SURE = Confidence(mean=2.0, tail=3.25, lowest=1.0, bottom=1.5, tokens=7)
 TRACES = [
-    StoredTrace("q0", 1, "4", "It is 4.", "stop", 5, 20, SURE, endpoint=1, seconds=0.5),
-    StoredTrace("q0", 0, "5", "naïve ☃ 5", "stop", 7, 20),
+    StoredTrace("q0", 1, "4", "It is 4.", "stop", SURE, tokens=5, prompt_tokens=20, endpoint=1, seconds=0.5),
+    StoredTrace("q0", 0, "5", "naïve ☃ 5", "stop", tokens=7, prompt_tokens=20),
     StoredTrace("q1", 0, error="gave up", tries=6),
-    StoredTrace("q2", 0, "x", "half a pair: \ud83d", "length", 3, 9),
+    StoredTrace("q2", 0, "x", "half a pair: \ud83d", "length", tokens=3, prompt_tokens=9),
 ]
 
 

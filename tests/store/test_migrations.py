@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.store import RunSettings, Store, migrations, postgres, sqlite
 from pets.store.run import add_questions
 from pets.store.store import open_database

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -58,7 +58,7 @@ def test_every_form_of_prompt_comes_back(prompt):
 
 @pytest.mark.parametrize("confidences", [None, Confidence(2.0, 3.0, 1.0, 1.5, 7)])
 def test_a_trace_comes_back_without_its_text(confidences):
-    trace = StoredTrace("q", 2, "4", "", "stop", 3, 8, confidences, "cut", 1, 0.5, 2, 1)
+    trace = StoredTrace("q", 2, "4", "", "stop", confidences, "cut", 1, 0.5, 2, 1, tokens=3, prompt_tokens=8)
     _, question, number, answer, *rest = trace_row(1, trace)
     assert trace_of((3, question, number, answer, "", *rest)) == trace
 

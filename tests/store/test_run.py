@@ -8,7 +8,7 @@ import pytest
 
 from pets.answers.number import Number
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
@@ -18,7 +18,7 @@ from pets.store.export import pooled_questions
 from pets.store.records import ModelTotals
 
 SURE = Confidence(mean=2.0, tail=3.0, lowest=1.0, bottom=1.5, tokens=7)
-FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", 7, 30, SURE, None, 1, 0.25, 2, 1)
+FULL = StoredTrace("q1", 0, "B", "It is B.", "stop", SURE, None, 1, 0.25, 2, 1, tokens=7, prompt_tokens=30)
 FAILED = StoredTrace("q0", 1, error="gave up", prompt_tokens=30, tries=5)
 
 
@@ -33,7 +33,7 @@ def test_traces_come_back_by_question_and_launch_whatever_the_order_of_writing(r
     run.write([Launch("q1", 0), Launch("q0", 0), Launch("q0", 1), Launch("q1", 1)], [])
     run.write([], [FULL, FAILED])
     assert list(run.lost()) == [LostLaunch("q0", 0, 1), LostLaunch("q1", 1, 1)]
-    first = StoredTrace("q0", 0, "4", "four", "stop", 3)
+    first = StoredTrace("q0", 0, "4", "four", "stop", tokens=3)
     run.write([], [first])
     assert list(run.traces()) == [first, FAILED, FULL]
     assert list(run.traces(texts=False)) == [replace(trace, text="") for trace in (first, FAILED, FULL)]
@@ -181,7 +181,7 @@ def test_a_trace_knows_its_model_and_may_say_what_it_cost_in_money(store, proble
         run.write([], traces)
         assert list(run.traces()) == traces
         assert run.by_model() == [ModelTotals(0, 1, 1, 7, 0), ModelTotals(1, 1, 1, 4, 4)]
-        assert run.summary().spent == spent == sum(currency.cost(trace.trace()) for trace in traces)
+        assert run.summary().spent == spent == sum(currency.cost(trace) for trace in traces)
 
 
 def test_batch_jobs_are_kept_in_their_order_changed_and_forgotten(run, store):
@@ -205,7 +205,7 @@ def test_cached_prompt_tokens_are_kept_and_cost_less(store, problems):
         run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4", tokens=3, prompt_tokens=10, cached_tokens=8)])
         (trace,) = run.traces()
         paid = 2_000_000 * 2 + 500_000 * 8 + 4_000_000 * 3
-        assert (trace.cached_tokens, money.cost(trace.trace()), run.summary().spent) == (8, paid, paid)
+        assert (trace.cached_tokens, money.cost(trace), run.summary().spent) == (8, paid, paid)
 
 
 def test_a_question_that_a_database_cannot_hold_is_refused_by_what_is_wrong_with_it(run):

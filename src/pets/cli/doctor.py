@@ -20,7 +20,7 @@ from pets.cli.options import (
     SamplingOptions,
     run_config,
 )
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose

@@ -10,7 +10,7 @@ import click
 
 from pets.cli._groups import option, verb_group
 from pets.cli._terminal import echo, say
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import KeyStore, unit_shown

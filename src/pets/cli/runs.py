@@ -15,7 +15,7 @@ from pets.cli._output import check_rows_output, count, make_table, print_table, 
 from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._terminal import echo, json_line, say
 from pets.cli.options import CODE, STORE
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of

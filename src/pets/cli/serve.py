@@ -18,7 +18,7 @@ import pets.gateway
 from pets.cli._groups import matching_options, option, option_group, verb
 from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError

@@ -31,7 +31,7 @@ from pets.cli.options import (
     read_keys,
     run_config,
 )
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine import Engine, RunConfig
 from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store

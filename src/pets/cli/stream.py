@@ -42,7 +42,7 @@ from pets.cli.options import (
     StoredRunOptions,
     run_config,
 )
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunConfig
 from pets.engine.budget import Amount, bounded

@@ -11,102 +11,9 @@ over the total that went, and nothing more is granted.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pets.core.money import TRACES, Currency
 from pets.errors import BudgetError
-from pets.types import Trace
-
-
-def amount_words(number: float, unit: str) -> str:
-    """An amount for people.
-
-    >>> amount_words(2_500_000_000_000, "picodollars"), amount_words(0.000169, "usd"), amount_words(1600, "traces")
-    ('$2.5', '$0.000169', '1,600 traces')
-    >>> amount_words(0.000013, "usd")
-    '$0.000013'
-    """
-    if unit in ("picodollars", "usd"):
-        dollars = number / (1e12 if unit == "picodollars" else 1)
-        return f"${dollars:,.6g}" if dollars >= 1e-4 or not dollars else f"${dollars:.12f}".rstrip("0")
-    return f"{number:,.0f} {unit.removesuffix('s') if number == 1 else unit}"
-
-
-@dataclass(frozen=True, slots=True)
-class Currency:
-    """What a trace costs, and ``hold``: what is reserved for one before it is dispatched (its most, to be safe).
-
-    ``per_cached_token`` is the price of prompt tokens from the server's cache, that of the others if it has none.
-    """
-
-    unit: str = "traces"
-    hold: int = 1
-    per_trace: int = 1
-    per_token: int = 0
-    per_prompt_token: int = 0
-    per_cached_token: int | None = None
-
-    def __post_init__(self) -> None:
-        prices = (self.per_trace, self.per_token, self.per_prompt_token, self.per_cached_token or 0)
-        if min(prices) < 0 or self.hold < 1:
-            raise BudgetError(f"prices are not negative and the hold is at least 1; got {self}.")
-
-    def shown(self, amount: float) -> tuple[float, str]:
-        """An amount and its unit as people know them: dollars with decimals, whole traces and tokens.
-
-        >>> Currency.money(0.15, 0.60, prompt_tokens=100, max_tokens=1000).shown(2_500_000_000_000)
-        (2.5, 'usd')
-        """
-        return (round(amount / 1e12, 9), "usd") if self.unit == "picodollars" else (amount, self.unit)
-
-    @classmethod
-    def tokens(cls, hold: int) -> "Currency":
-        """Prompt and completion tokens; ``hold`` is the most that one trace can use.
-
-        >>> Currency.tokens(hold=2048).cost(Trace("q", 0, tokens=900, prompt_tokens=100))
-        1000
-        """
-        return cls("tokens", hold, per_trace=0, per_token=1, per_prompt_token=1)
-
-    @classmethod
-    def money(
-        cls, prompt: float, output: float, cached: float | None = None, *, prompt_tokens: int, max_tokens: int
-    ) -> "Currency":
-        """Picodollars, from dollars per million tokens; holds the price of the longest trace, nothing of it cached.
-
-        >>> currency = Currency.money(0.15, 0.60, 0.075, prompt_tokens=100, max_tokens=1000)
-        >>> currency.hold, currency.cost(Trace("q", 0, prompt_tokens=100, cached_tokens=80))
-        (615000000, 9000000)
-        """
-        per_prompt_token, per_token = round(prompt * 1_000_000), round(output * 1_000_000)
-        hold = max(1, per_prompt_token * prompt_tokens + per_token * max_tokens)
-        per_cached_token = None if cached is None else round(cached * 1_000_000)
-        return cls("picodollars", hold, 0, per_token, per_prompt_token, per_cached_token)
-
-    @property
-    def counts_traces(self) -> bool:
-        """Whether every trace costs the same."""
-        return self.per_token == self.per_prompt_token == 0
-
-    def tokens_worth(self, amount: int) -> tuple[int, int]:
-        """How many tokens of output, or of the prompt where output is free, cost this amount or just less.
-
-        >>> Currency.money(1, 40, prompt_tokens=10, max_tokens=100).tokens_worth(4_010_000_000)
-        (100, 0)
-        >>> Currency.money(1, 0, prompt_tokens=10, max_tokens=100).tokens_worth(10_000_000)
-        (0, 10)
-        """
-        if self.per_token:
-            return amount // self.per_token, 0
-        return 0, amount // max(1, self.per_prompt_token)
-
-    def cost(self, trace: Trace) -> int:
-        """What ``trace`` really cost: in money what it says itself, where it does, else by its tokens."""
-        if trace.cost is not None and self.unit == "picodollars":
-            return trace.cost
-        per_cached_token = self.per_prompt_token if self.per_cached_token is None else self.per_cached_token
-        prompt = self.per_prompt_token * (trace.prompt_tokens - trace.cached_tokens)
-        return self.per_trace + self.per_token * trace.tokens + prompt + per_cached_token * trace.cached_tokens
-
-
-TRACES = Currency()
+from pets.types import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +33,7 @@ class Budget:
     """``total`` units, at most ``cap`` traces per question; the only mutable ledger of the core.
 
     >>> budget = Budget(total=10, cap=4)
-    >>> budget.reserve(3); budget.settle(Trace("q", 0, "A")); budget.refund(2)
+    >>> budget.reserve(3); budget.settle(Usage()); budget.refund(2)
     >>> budget.spent, budget.reserved, budget.free
     (1, 0, 9)
     """
@@ -183,15 +90,15 @@ class Budget:
             )
         self.reserved += amount
 
-    def settle(self, trace: Trace) -> None:
+    def settle(self, usage: Usage) -> None:
         """Turn one reservation into what the trace really cost."""
         self.refund()
-        self.charge(trace)
+        self.charge(usage)
 
-    def charge(self, trace: Trace) -> None:
+    def charge(self, usage: Usage) -> None:
         """Count a trace that was paid for without a reservation: by an earlier run."""
         self.settled += 1
-        self.spent += self.currency.cost(trace)
+        self.spent += self.currency.cost(usage)
 
     def refund(self, traces: int = 1) -> None:
         """Give back the reservation of traces that were never paid for."""

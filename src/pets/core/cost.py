@@ -18,7 +18,8 @@ The expected cost of a question's trace is the mean of its own, shrunk towards t
 
 import math
 
-from pets.core.budget import Budget, amount_words
+from pets.core.budget import Budget
+from pets.core.money import amount_words
 from pets.errors import BudgetError
 
 SHRINKAGE_TRACES = 2.0  # of the batch's mean that a question's own count against
@@ -58,7 +59,7 @@ class UnitCost:
 class CostEstimator:
     """Learns what traces cost and says whether one more may be launched; ``worst`` is the dearest possible trace's.
 
-    >>> from pets.core.budget import Currency
+    >>> from pets.core.money import Currency
     >>> estimator = CostEstimator(Budget(1000, currency=Currency.tokens(hold=400)), worst=400, bound=100)
     >>> held = estimator.reserve("q"), estimator.reserve("q")
     >>> estimator.can_launch()                                          # 800 at the worst; a third would make 1200

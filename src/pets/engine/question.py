@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
 from pets.answers.base import AnswerType, Classes
-from pets.core.budget import Currency
 from pets.core.certificate import Decision
+from pets.core.money import Currency
 from pets.core.patterns import K0, NAMES, pattern
 from pets.core.tally import Tally, confidence_weights, weighted_majority, weighted_votes, weights_by_answer
 from pets.prompts import is_cut
@@ -201,7 +201,7 @@ class QuestionTotals:
         """Count a trace that came back, or failed; ``confidence_kind`` is the confidence by which a trace is sure."""
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
-        self.cost += 0 if price is None else price.cost(trace.trace())
+        self.cost += 0 if price is None else price.cost(trace)
         self.lost += trace.wasted
         outcome = outcome_of(trace)
         if outcome != "read":

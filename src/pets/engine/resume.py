@@ -9,7 +9,8 @@ from hashlib import sha256
 from pets._version import __version__
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency, amount_words
+from pets.core.budget import Budget
+from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.batch import NO_JUDGE
@@ -318,13 +319,11 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
     if currency.counts_traces:
         return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
-    traces = []
-    for launch in launches:
-        tokens, prompt_tokens = currency.tokens_worth(launch.held)
-        traces.append(
-            StoredTrace(launch.question, launch.number, tokens=tokens, prompt_tokens=prompt_tokens, error=LOST)
-        )
-    return traces
+    worth = [(launch, currency.usage_worth(launch.held)) for launch in launches]
+    return [
+        StoredTrace(launch.question, launch.number, tokens=use.tokens, prompt_tokens=use.prompt_tokens, error=LOST)
+        for launch, use in worth
+    ]
 
 
 def note_top_up(run: Run) -> None:

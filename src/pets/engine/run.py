@@ -589,7 +589,7 @@ class Engine(LiveRun):
         estimator = CostEstimator(budget, worst, int(self.config.overshoot * budget.total))
         if self.stored_run is not None:
             for trace in self.stored_run.traces(texts=False):
-                estimator.learn(trace.question, budget.currency.cost(trace.trace()))
+                estimator.learn(trace.question, budget.currency.cost(trace))
         return estimator
 
     def _count(self, trace: StoredTrace) -> None:
@@ -601,7 +601,7 @@ class Engine(LiveRun):
         self._given[trace.model] += trace.error is None
         self._tokens += trace.tokens
         self._prompt_tokens += trace.prompt_tokens
-        self._cost += 0 if self._price is None else self._price.cost(trace.trace())
+        self._cost += 0 if self._price is None else self._price.cost(trace)
 
 
 def solve(

@@ -16,7 +16,9 @@ from pets.engine.reading import TraceReading
 from pets.errors import BudgetError, RefusedError, SamplerError
 from pets.samplers import Completion
 from pets.store import StoredTrace
-from pets.types import Launch, Trace
+from pets.types import Launch, Trace, Usage
+
+NOTHING = Usage()
 
 
 class Settlement:
@@ -174,21 +176,21 @@ class Settlement:
                 form,
                 completion.text,
                 completion.finish,
-                (completion.tokens or 0) + lost.tokens,
-                (completion.prompt_tokens or 0) + lost.prompt_tokens,
                 completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
                 tries=request.tries + 1,
                 wasted=request.lost + (request.surplus if number == request.first else 0),
                 model=completion.model,
+                tokens=(completion.tokens or 0) + lost.tokens,
+                prompt_tokens=(completion.prompt_tokens or 0) + lost.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
                 cost=_own_cost(completion, lost),
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), request.first)
         ]
 
-    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Trace) -> None:
+    def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Usage) -> None:
         """Count a trace without the attempts that were ``lost`` before it: those are charged already."""
         question.add(trace)
         if question.id not in self._questions.by_id:
@@ -245,21 +247,18 @@ class Settlement:
     def _attempt(self, request: TraceRequest) -> list[Trace]:
         """What an attempt that came to nothing may have cost, for each of its launches."""
         currency = self._allocator.budget.currency
-        tokens, prompt_tokens = currency.tokens_worth(self.costs.expected(request.question))
-        return [Trace(*launch, tokens=tokens, prompt_tokens=prompt_tokens) for launch in request.launches]
+        used = currency.usage_worth(self.costs.expected(request.question))
+        return [Trace(*launch, tokens=used.tokens, prompt_tokens=used.prompt_tokens) for launch in request.launches]
 
-    def _lost_before(self, request: TraceRequest) -> Trace:
+    def _lost_before(self, request: TraceRequest) -> Usage:
         """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
         currency = self._allocator.budget.currency
-        tokens, prompt_tokens = currency.tokens_worth(request.lost_cost)
-        cost = request.lost_cost if currency.unit == "picodollars" else None
-        return Trace(request.question, request.first, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
+        lost = currency.usage_worth(request.lost_cost) if request.lost_cost else NOTHING
+        return replace(lost, cost=request.lost_cost) if currency.unit == "picodollars" else lost
 
 
-def _own_cost(completion: Completion, lost: Trace) -> int | None:
+def _own_cost(completion: Completion, lost: Usage) -> int | None:
     """What a trace cost, with the attempts that were ``lost`` before it, where its model has a price of its own."""
     if completion.currency is None:
         return None
-    tokens, prompt_tokens = completion.tokens or 0, completion.prompt_tokens or 0
-    own = Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=completion.cached_tokens)
-    return completion.currency.cost(own) + completion.currency.cost(lost)
+    return completion.currency.cost(completion.usage) + completion.currency.cost(lost)

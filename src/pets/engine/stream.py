@@ -338,7 +338,7 @@ class Stream(LiveRun):
             self.launches_lost += sum(trace.error == LOST for trace in group)
             for trace in group:
                 fetcher.remember(trace)
-                costs.learn(id, run.settings.currency.cost(trace.trace()))
+                costs.learn(id, run.settings.currency.cost(trace))
             for trace in group[:K0] if over else group:
                 asked[id].add(trace)
             if over:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
-from pets.core.budget import Currency, amount_words
+from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, StateError
@@ -40,7 +40,7 @@ from pets.gateway.ledger_backend import (
 )
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
-from pets.types import Trace
+from pets.types import Usage
 
 NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does not come back by itself
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
@@ -146,8 +146,7 @@ class GatewayLedger(Ledger):
 
     def trace_cost(self, account: RequestAccount) -> int:
         """The most that one trace of a request may cost."""
-        longest = Trace("", 0, tokens=account.max_tokens, prompt_tokens=account.prompt_tokens)
-        return max(1, self.currency.cost(longest))
+        return self.currency.hold_for(Usage(tokens=account.max_tokens, prompt_tokens=account.prompt_tokens))
 
     def affords(self, key: ApiKey, amount: int) -> bool:
         """Whether so much may be reserved for this key now."""
@@ -159,11 +158,11 @@ class GatewayLedger(Ledger):
         name = min(balances, key=lambda name: balances[name].free)
         limit, free, held = balances[name].limit, balances[name].free, balances[name].held
         whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
-        budget = f"{whose} budget of {self._words(limit or 0)}"
+        budget = f"{whose} budget of {self.currency.words(limit or 0)}"
         if not self.currency.counts_traces and limit is not None and amount > limit:
             return ApiError(
-                f"The request may take {self._words(amount)}, {whose} budget is {self._words(limit)}: ask for fewer "
-                "'max_tokens'.",
+                f"The request may take {self.currency.words(amount)}, {whose} budget is {self.currency.words(limit)}: "
+                "ask for fewer 'max_tokens'.",
                 status=429,
                 code="insufficient_quota",
                 should_retry=False,
@@ -212,7 +211,7 @@ class GatewayLedger(Ledger):
         account = _account(request)
         account.attempt_ends(asyncio.get_running_loop().time())
         if traces:
-            counted = [trace.trace() for trace in traces] + [Trace("", 0)] * request.surplus
+            counted = [*traces, *[Usage()] * request.surplus]
             claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
             account.delivered += len(counted)
             account.estimated += request.estimated
@@ -256,7 +255,7 @@ class GatewayLedger(Ledger):
             self.settle(reservation)
 
     def settle_traces(
-        self, reservation: Reservation, traces: Sequence[Trace], estimated: int = 0, claimed_more: int = 0
+        self, reservation: Reservation, traces: Sequence[Usage], estimated: int = 0, claimed_more: int = 0
     ) -> int:
         """Spend what these traces cost, each at most what was held for one, and free the rest; what was spent."""
         surplus = max(0, len(traces) - reservation.traces)  # that nobody asked for, and that were sampled
@@ -300,11 +299,8 @@ class GatewayLedger(Ledger):
         own.limit = key.budget
         return balances
 
-    def _cost(self, traces: Sequence[Trace]) -> int:
+    def _cost(self, traces: Sequence[Usage]) -> int:
         return sum(map(self.currency.cost, traces))
-
-    def _words(self, amount: int) -> str:
-        return amount_words(amount, self.currency.unit)
 
 
 def _account(request: TraceRequest) -> RequestAccount:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError
 from pets.gateway.auth import KeyStore
 

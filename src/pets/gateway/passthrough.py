@@ -27,7 +27,6 @@ from pets.openai.errors import ApiError
 from pets.openai.response import ResponseReader, UsageReader, error_from
 from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
-from pets.types import Trace
 
 CHOICE_PATHS = ("/chat/completions", "/completions")  # whose replies hold choices
 LARGE_REPLY_BYTES = 1 << 18
@@ -231,11 +230,8 @@ class ReplyMeter:
         estimated = sum(map(TokenEstimator.needs_estimate, completions))
         claimed_more = sum(completion.claimed_more for completion in completions)
         counted = self._estimator.counted(completions, self._prompt, self._max_tokens)
-        traces = [
-            Trace("", place, tokens=c.tokens or 0, prompt_tokens=c.prompt_tokens or 0, cached_tokens=c.cached_tokens)
-            for place, c in enumerate(counted)
-        ]
-        self._ledger.settle_traces(self._reservation, traces, estimated, claimed_more)
+        used = [completion.usage for completion in counted]
+        self._ledger.settle_traces(self._reservation, used, estimated, claimed_more)
 
 
 def _prompt(request: ChatRequest | PlainRequest, fields: Mapping[str, Any]) -> Prompt:

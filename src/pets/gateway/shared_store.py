@@ -33,7 +33,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
 from pets.gateway.auth import CachedKeyStore

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from os import PathLike
 
-from pets.core.budget import Currency, amount_words
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_backend import (
@@ -62,7 +62,7 @@ class SQLiteBackend(LedgerBackend):
             total.spent += int(spent)
             converted += foreign
         if converted:
-            words = amount_words(total.spent, currency.unit)
+            words = currency.words(total.spent)
             LOGGER.warning("%d ledger entries are in another unit: with them, %s are spent.", converted, words)
         last_id, last_at = database.one("SELECT max(id), max(at) FROM ledger") or (None, None)
         self._latest = -math.inf if last_at is None else last_at  # a clock that was set back opens no window twice

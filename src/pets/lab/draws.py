@@ -303,6 +303,6 @@ def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:
 def _traces(question: LabelledQuestion, path: Sequence[int]) -> tuple[Trace, ...]:
     id, labels, tokens, confidences = question.id, question.labels, question.tokens, question.confidence
     return tuple(
-        Trace(id, n, labels[j], confidences[j] if confidences else None, tokens[j] if tokens else 0)
+        Trace(id, n, labels[j], confidences[j] if confidences else None, tokens=tokens[j] if tokens else 0)
         for n, j in enumerate(path)
     )

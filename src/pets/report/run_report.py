@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pets.core.allocator import Allocator
-from pets.core.budget import amount_words
 from pets.core.certificate import expected_share
+from pets.core.money import amount_words
 from pets.engine.config import RunConfig
 from pets.engine.progress import Certifier, decisions_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, Self
 
-from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
+from pets.core.money import Currency
 from pets.errors import SamplerError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler

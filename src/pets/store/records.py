@@ -7,13 +7,13 @@ from functools import lru_cache, wraps
 from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
 from pets.questions import Problem
 from pets.registry import answer_types
-from pets.types import Launch, SoftVote, Trace
+from pets.types import Launch, SoftVote, Trace, Usage
 
 LOST = "in flight when the run was broken off: what became of it is not known"
 """The error of a trace that never came back."""
@@ -117,15 +117,14 @@ def _currency_of(data: dict[str, Any]) -> Currency:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTrace:
+class StoredTrace(Usage):
     """A trace as it came back, whole: enough to vote, to audit and to replay without asking the model again.
 
     ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
-    it unasked. ``model`` is the place of the model that gave it among those of the run. ``cached_tokens`` of its
-    prompt's were in the server's cache. ``soft`` is what the trace might have said, where votes are soft. ``cost`` is
-    in picodollars, where models have different prices, of failed tries too.
+    it unasked. ``model`` is the place of the model that gave it among those of the run. ``soft`` is what the trace
+    might have said, where votes are soft. ``cost`` is that of failed tries too.
     """
 
     question: str
@@ -133,8 +132,6 @@ class StoredTrace:
     answer: str | None = None
     text: str = ""
     finish: str = ""
-    tokens: int = 0
-    prompt_tokens: int = 0
     confidences: Confidence | None = None
     error: str | None = None
     endpoint: int = 0
@@ -142,9 +139,7 @@ class StoredTrace:
     tries: int = 1
     wasted: int = 0
     model: int = 0
-    cached_tokens: int = 0
     soft: SoftVote | None = None
-    cost: int | None = None
 
     @property
     def launch(self) -> Launch:
@@ -160,8 +155,17 @@ class StoredTrace:
         confidence = (
             None if confidence_kind is None or self.confidences is None else getattr(self.confidences, confidence_kind)
         )
-        counted = (self.tokens, self.prompt_tokens, self.cost, self.cached_tokens)
-        return Trace(self.question, self.number, self.answer, confidence, *counted, self.soft)
+        return Trace(
+            self.question,
+            self.number,
+            self.answer,
+            confidence,
+            self.soft,
+            tokens=self.tokens,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            cost=self.cost,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +263,12 @@ def trace_of(row: Row) -> StoredTrace:
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
         raise TypeError("another type than was written")
-    mean, tail, lowest, bottom, measured, *sampled, soft, cost = rest
+    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
     vote = None if soft is None else SoftVote.from_plain(json.loads(soft))
-    counted = (tokens, prompt_tokens, confidences, *sampled, vote, cost)
-    return StoredTrace(question, number, answer, text, finish, *counted)
+    read: Row = (question, number, answer, text, finish, confidences, *sampled, vote)
+    used = {"tokens": tokens, "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "cost": cost}
+    return StoredTrace(*read, **used)
 
 
 @reading("a state of a run")

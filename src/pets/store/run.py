@@ -26,7 +26,7 @@ from pets.store.records import (
     trace_of,
     trace_row,
 )
-from pets.types import Launch, Trace
+from pets.types import Launch, Usage
 
 QUESTIONS_PER_PAGE = 2_000
 TRACES_PER_PAGE = 500  # a text may be long
@@ -243,7 +243,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
     paid = price.per_trace * (traces + wasted) + _token_cost(
-        database, id, settings, Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
+        database, id, settings, Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
     )
     return RunSummary(
         id=id,
@@ -270,14 +270,14 @@ def _state_of(database: Database, run: int) -> RunState | None:
     return "running" if locked else "stopped" if row[3] is None else "finished"
 
 
-def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Trace) -> int:
+def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Usage) -> int:
     """What all ``tokens`` of a run cost; those of traces that have a cost of their own, as these say."""
     price, cost = settings.currency, 0
     if price.unit == "picodollars":
         cost, *own = database.one(sql.OWN_COSTS, run) or (0,) * 4
         total = (tokens.tokens, tokens.prompt_tokens, tokens.cached_tokens)
         output, prompt, cached = (number - part for number, part in zip(total, own, strict=True))
-        tokens = Trace("", 0, tokens=output, prompt_tokens=prompt, cached_tokens=cached)
+        tokens = Usage(tokens=output, prompt_tokens=prompt, cached_tokens=cached)
     return cost + price.cost(tokens) - price.per_trace
 
 

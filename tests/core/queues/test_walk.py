@@ -29,7 +29,7 @@ def recorded(questions=12, traces=8, *, nulls=0.1, tokens=True, seed=0):
         lengths = rng.integers(10, 99, traces).tolist() if tokens else [0] * traces
         confidences = rng.uniform(5, 20, traces).tolist()
         paths[f"q{q}"] = [
-            Trace(f"q{q}", n, answer, confidence, length)
+            Trace(f"q{q}", n, answer, confidence, tokens=length)
             for n, (answer, confidence, length) in enumerate(zip(answers, confidences, lengths, strict=True))
         ]
     return paths
