@@ -3,11 +3,12 @@
     python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
 
 A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
-reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). Turns within
-a round, who begins changes from round to round; medians. One httpx client's
+reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). It runs at two
+paces: patient (patience without limit: the policy decides anew after every trace) and the default one, in waves.
+Turns within a round, who begins changes from round to round; medians. One httpx client's
 bookkeeping grows with the square of what it has in flight, the engine's does not; so the bare loop runs twice, with one
 client and spread over several. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
-question at the same time.
+question at the same time. Processor time is this process's own, its threads included and the server's left out.
 Memory: 100,000 traces of 1,000 questions from a sampler in this process, into a store, in a process of its own.
 """
 
@@ -29,33 +30,45 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
 PER_CLIENT = 32  # requests in flight of each of the bare loop's clients, where it is spread
 LONG_RUN = 100_000
+PATIENCE = 1e9  # times as long as all traces at once: no limit
+CONTENDERS = ("bare", "bare, spread", "patient", "patient with store", "default", "default with store")
 
 
-async def engine(url: str, traces: int, store: Path | None) -> float:
-    """Seconds that the engine takes to spend so many traces, from its first ask to its last tell."""
-    config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
+async def engine(url: str, traces: int, store: Path | None, *, patient: bool) -> tuple[float, float]:
+    """Seconds that the engine takes to spend so many traces, from its first ask to its last tell; of the processor."""
+    patience = PATIENCE if patient else None
+    config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, patience=patience)
     problems = questions(min(QUESTIONS, traces))
     async with Engine(problems, endpoint=url, model="m", store=store, config=config) as engine:
-        begun = time.perf_counter()
+        begun, cpu_begun = time.perf_counter(), time.process_time()
         await engine.run()
         assert engine.allocator.budget.spent == traces
-        return time.perf_counter() - begun
+        return time.perf_counter() - begun, time.process_time() - cpu_begun
 
 
-async def compare(traces: int, rounds: int) -> dict[str, list[float]]:
-    """Traces a second of each, round by round."""
-    rates: dict[str, list[float]] = {"bare": [], "bare, spread": [], "engine": [], "engine with store": []}
+async def turn_of(name: str, url: str, traces: int, folder: str) -> tuple[float, float]:
+    """Seconds of one contender's turn, and of the processor."""
+    if name.startswith("bare"):
+        cpu_begun = time.process_time()
+        seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
+        return seconds, time.process_time() - cpu_begun
+    store = Path(folder) / f"{time.monotonic_ns()}.db" if "store" in name else None
+    return await engine(url, traces, store, patient=name.startswith("patient"))
+
+
+async def compare(traces: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Traces a second of each, round by round, and microseconds of the processor per trace."""
+    rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    cpu: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     with loopback() as url, tempfile.TemporaryDirectory() as folder:
-        await engine(url, 500, None)  # imports, tables and the server's first connections
+        await engine(url, 500, None, patient=True)  # imports, tables and the server's first connections
         for turn in range(rounds):
-            names = list(rates)
-            for name in names[turn % 4 :] + names[: turn % 4]:
-                if name.startswith("bare"):
-                    seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
-                else:
-                    seconds = await engine(url, traces, Path(folder) / f"{turn}.db" if "store" in name else None)
+            at = turn % len(CONTENDERS)
+            for name in CONTENDERS[at:] + CONTENDERS[:at]:
+                seconds, cpu_seconds = await turn_of(name, url, traces, folder)
                 rates[name].append(traces / seconds)
-    return rates
+                cpu[name].append(1e6 * cpu_seconds / traces)
+    return rates, cpu
 
 
 class Instant(Sampler):
@@ -101,21 +114,24 @@ def main() -> None:
         print(json.dumps(asyncio.run(grow(args.grow))))
         return
     print(__doc__)
-    rates_by_name = asyncio.run(compare(args.traces, args.rounds))
+    rates_by_name, cpu_by_name = asyncio.run(compare(args.traces, args.rounds))
     ratios = {
         f"{ours} over {its}": [a / b for a, b in zip(rates_by_name[ours], rates_by_name[its], strict=True)]
-        for ours in ("engine", "engine with store")
-        for its in ("bare", "bare, spread")
+        for ours in CONTENDERS[2:]
+        for its in CONTENDERS[:2]
     }
     for name, rates in rates_by_name.items():
-        print(f"{name}: {median(rates):.0f} traces/s (median of {args.rounds})")
+        cpu = median(cpu_by_name[name])
+        print(f"{name}: {median(rates):.0f} traces/s, {cpu:.0f} us of the processor a trace (medians of {args.rounds})")
     for name, values in ratios.items():
         print(f"{name}: median {median(values):.3f}, {min(values):.3f} to {max(values):.3f}")
     command = [sys.executable, "-m", "benchmarks.engine_throughput", "--grow", str(LONG_RUN)]
     memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(f"memory over {LONG_RUN:,} traces: {memory}")
     figures = {name: {"median": median(values), "rounds": values} for name, values in ratios.items()}
-    print(json.dumps({"benchmark": "engine_throughput", "ratios": figures, "memory_mb": memory}))
+    microseconds = {name: median(values) for name, values in cpu_by_name.items()}
+    row = {"benchmark": "engine_throughput", "ratios": figures, "cpu_us_per_trace": microseconds, "memory_mb": memory}
+    print(json.dumps(row))
 
 
 if __name__ == "__main__":
