@@ -48,7 +48,7 @@ from pets.gateway.ledger_backend import (
     prices_of,
 )
 from pets.gateway.telemetry import LOGGER
-from pets.store.database import Transaction
+from pets.store.database import Database
 from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
 
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
@@ -390,7 +390,7 @@ class SharedStore:
             transaction.execute(REPLICA_LOCK)
             self._open_window(transaction)
 
-    def _open_window(self, transaction: Transaction) -> None:
+    def _open_window(self, transaction: Database) -> None:
         if self.window is None:
             return
         name, since = self.window

@@ -181,7 +181,7 @@ def _spending(run: RunData) -> tuple[str, str]:
 
 def _unfinished(run: RunData) -> str:
     spent, total = _spending(run)
-    if run.view.state() == "running":
+    if run.view.summary().state == "running":
         return f"This run is at work: {spent} of {total} are spent. The page shows it as it stood when it was made."
     return f"This run was stopped before its end: {spent} of {total} are spent. A command at the end goes on with it."
 

@@ -8,14 +8,16 @@ Statements are written once, in what both know: ``?1`` stands for the first valu
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 from urllib.parse import unquote
 
 from pets.errors import StateError
 
 Durability = Literal["process", "machine"]
+Release = Callable[[], None]
+"""Lets others have a lock; twice does no harm."""
 DEFAULT_STORE = "runs.db"
 """The file of runs where none is named."""
 POSTGRES_SCHEMES = ("postgresql", "postgres")
@@ -51,13 +53,6 @@ class Cursor(Protocol):
         """All its rows."""
 
 
-class LockedRun(Protocol):
-    """The right to write to one run, until it is released or its holder dies."""
-
-    def release(self) -> None:
-        """Let others have it; twice does no harm."""
-
-
 class Database(ABC):
     """One open store. Calls may come from any thread, one at a time; what fails raises ``StateError``."""
 
@@ -76,7 +71,7 @@ class Database(ABC):
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query; ``None`` where there is none."""
         try:
-            row: tuple[Any, ...] | None = self.execute(sql, values).fetchone()
+            row: tuple[Any, ...] | None = self._execute(sql, values).fetchone()
         except self.driver_error as error:  # a damaged page may be met at any row
             raise self.failure(error) from None
         return row
@@ -84,32 +79,57 @@ class Database(ABC):
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Every row of a query."""
         try:
-            return self.execute(sql, values).fetchall()
+            return self._execute(sql, values).fetchall()
         except self.driver_error as error:
             raise self.failure(error) from None
 
     @contextmanager
-    def transaction(self) -> Iterator["Transaction"]:
+    def transaction(self) -> Iterator[Self]:
         """A transaction: all of it or nothing is written, durable when it ends."""
         try:
-            self.execute(self.begin)
+            self._execute(self.begin, ())
         except self.driver_error as error:
             raise self.failure(error) from None
         try:
-            yield Transaction(self)
-            self.execute("COMMIT")
+            yield self
+            self._execute("COMMIT", ())
         except BaseException as error:
             self.roll_back()
             if isinstance(error, self.driver_error):
                 raise self.failure(error) from None
             raise
 
-    @abstractmethod
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run one statement of a transaction; a row that is refused raises :class:`RowError`."""
+        try:
+            return self._execute(sql, values)
+        except self.integrity_error as error:
+            raise self._row_error(error) from None
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run a statement for each row and say how many rows that changed."""
+        try:
+            return max(0, self._executemany(sql, rows))  # -1 where there was no row
+        except self.integrity_error as error:
+            raise self._row_error(error) from None
+
+    def _row_error(self, error: Exception) -> RowError:
+        return RowError(" ".join(str(error).split()), orphan=self.is_orphan(error))
+
+    def check_version(self, version: int, newest: int, name_another: str) -> None:
+        """Refuse a store that a newer pets has written, before anything in it is changed."""
+        if version > newest:
+            raise StateError(
+                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {newest}). "
+                f"Update pets, or name another{name_another}."
+            )
+
+    @abstractmethod
+    def _execute(self, sql: str, values: Sequence[Any]) -> Cursor:
         """Run a statement; what the driver raises is not caught."""
 
     @abstractmethod
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Run a statement for each row and say how many rows that changed; what the driver raises is not caught."""
 
     @abstractmethod
@@ -124,53 +144,29 @@ class Database(ABC):
     def is_orphan(self, error: Exception) -> bool:
         """Whether a row was refused because it points at nothing."""
 
-    @abstractmethod
-    def creating(self) -> AbstractContextManager["Transaction"]:
+    def creating(self) -> AbstractContextManager[Self]:
         """A transaction to look for a run and make it where it is not there: one at a time, over all processes."""
+        return self.transaction()
 
-    @abstractmethod
-    def erasing(self) -> AbstractContextManager["Transaction"]:
+    def erasing(self) -> AbstractContextManager[Self]:
         """A transaction that deletes for good, as far as the database lets it."""
+        return self.transaction()
 
     @abstractmethod
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> LockedRun | None:
-        """The lock of a run; ``None`` where another process still has it after ``timeout_s`` seconds."""
+    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
+        """Take the right to write to a run, which ends with its holder; what releases it, ``None`` where another
+        process still has it after ``timeout_s`` seconds."""
 
     @abstractmethod
     def is_locked(self, run: int) -> bool:
         """Whether a process, this one included, holds the run now."""
 
-    @abstractmethod
-    def size_cache_for(self, questions: int) -> None:
+    def size_cache_for(self, questions: int) -> None:  # noqa: B027 (a server's memory is the server's business)
         """Keep the index of that many ids in memory, where that is this process's business."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the connection; twice does no harm."""
-
-
-class Transaction:
-    """Statements that are written together or not at all; a row that is refused raises :class:`RowError`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
-        """Run one statement."""
-        try:
-            return self._database.execute(sql, values)
-        except self._database.integrity_error as error:
-            raise self._row_error(error) from None
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Run a statement for each row and say how many rows that changed."""
-        try:
-            return max(0, self._database.executemany(sql, rows))  # -1 where there was no row
-        except self._database.integrity_error as error:
-            raise self._row_error(error) from None
-
-    def _row_error(self, error: Exception) -> RowError:
-        return RowError(" ".join(str(error).split()), orphan=self._database.is_orphan(error))
 
 
 def is_shared(location: str | os.PathLike[str]) -> bool:

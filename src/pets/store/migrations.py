@@ -8,13 +8,13 @@ steps: in PostgreSQL ``INTEGER`` becomes ``BIGINT``, ``REAL`` a double, and ``WI
 import json
 from collections.abc import Callable
 
-from pets.store.database import Transaction
+from pets.store.database import Database
 
-Step = str | Callable[[Transaction], None]
+Step = str | Callable[[Database], None]
 """Statements with semicolons between them, or a function where data is rewritten too."""
 
 
-def migrate(transaction: Transaction, step: Step) -> None:
+def migrate(transaction: Database, step: Step) -> None:
     """Take one step."""
     if callable(step):
         step(transaction)
@@ -23,7 +23,7 @@ def migrate(transaction: Transaction, step: Step) -> None:
             transaction.execute(" ".join(statement.split()))
 
 
-def _costs_of_traces(transaction: Transaction) -> None:
+def _costs_of_traces(transaction: Database) -> None:
     """What a trace cost, where the models of its run have different prices; and which of them a batch job asks.
 
     Runs of before kept the prices of their models' tokens as ``rates`` of their currency.

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Self
 from urllib.parse import unquote
 
 from pets._extras import missing
 from pets.errors import StateError
-from pets.store.database import Database, Transaction, parse_url, shown_location
+from pets.store.database import Database, Release, parse_url, shown_location
 from pets.store.migrations import MIGRATIONS, migrate
 
 try:
@@ -69,21 +69,19 @@ class PostgresDatabase(Database):
         self.connection = connect(url)
         self._held: set[int] = set()
         self._lock = threading.Lock()
-        try:
-            self._prepare(create)
-        except psycopg.Error as error:
-            self.connection.close()
-            raise StateError(f"{self.name} cannot be used ({_reason(error, url)}). Check its rights.") from None
-        except StateError:
-            self.connection.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self.connection.close)
+            try:
+                self._prepare(create)
+            except psycopg.Error as error:
+                raise StateError(f"{self.name} cannot be used ({_reason(error, url)}). Check its rights.") from None
+            undo.pop_all()
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
-        """As :meth:`Database.execute`; commits are durable as the server's ``synchronous_commit`` says."""
+    def _execute(self, sql: str, values: Sequence[Any]) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """As :meth:`Database._execute`; commits are durable as the server's ``synchronous_commit`` says."""
         return self.connection.execute(to_postgres(sql), values)
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """As :meth:`Database.executemany`."""
+    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         cursor = self.connection.cursor()
         cursor.executemany(to_postgres(sql), rows)
         return cursor.rowcount
@@ -102,42 +100,34 @@ class PostgresDatabase(Database):
         return isinstance(error, psycopg.errors.ForeignKeyViolation)
 
     @contextmanager
-    def creating(self) -> Iterator[Transaction]:
+    def creating(self) -> Iterator[Self]:
         """As :meth:`Database.creating`."""
-        with self.transaction() as transaction:
-            transaction.execute(CREATION_LOCK)
-            yield transaction
+        with self.transaction():
+            self.execute(CREATION_LOCK)
+            yield self
 
-    @contextmanager
-    def erasing(self) -> Iterator[Transaction]:
-        """A transaction; what it deletes is overwritten when the server vacuums its files."""
-        with self.transaction() as transaction:
-            yield transaction
-
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> "PostgresRunLock | None":
+    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
         """As :meth:`Database.lock_run`."""
         until = time.monotonic() + timeout_s
         while True:
             with self._lock:  # the server lets one connection have a lock twice
                 if run not in self._held and (self.one(TRY_LOCK, run) or (False,))[0]:
                     self._held.add(run)
-                    return PostgresRunLock(self, run)
+                    return partial(self._unlock_run, run)
             if time.monotonic() >= until:
                 return None
             time.sleep(LOCK_POLL_S)
 
-    def unlock_run(self, run: int) -> None:
+    def _unlock_run(self, run: int) -> None:
         """Release the lock of a run; a lost connection has released it."""
-        with suppress(StateError):
-            self.one(UNLOCK, run)
-        self._held.discard(run)
+        if run in self._held:
+            with suppress(StateError):
+                self.one(UNLOCK, run)
+            self._held.discard(run)
 
     def is_locked(self, run: int) -> bool:
         """As :meth:`Database.is_locked`."""
         return self.one(IS_LOCKED, run) is not None
-
-    def size_cache_for(self, questions: int) -> None:
-        """Nothing: the server's memory is the server's business."""
 
     def close(self) -> None:
         """As :meth:`Database.close`."""
@@ -145,10 +135,10 @@ class PostgresDatabase(Database):
 
     def _prepare(self, create: bool) -> None:
         """Bring the tables to this version; refuse a newer pets', and what is something else's."""
-        with self.transaction() as transaction:
+        with self.transaction():
             schema = schema_of(self.url)
-            transaction.execute(MIGRATION_LOCK, (schema,))
-            tables = {name for (name,) in transaction.execute(TABLES_OF_SCHEMA).fetchall()}
+            self.execute(MIGRATION_LOCK, (schema,))
+            tables = {name for (name,) in self.execute(TABLES_OF_SCHEMA).fetchall()}
             if "pets_version" not in tables and tables & {"runs", "ledger", "questions"}:
                 raise StateError(f"{self.name}: its schema {schema!r} is something else's. Name one with ?schema=NAME.")
             if "pets_version" not in tables and not create:
@@ -157,32 +147,14 @@ class PostgresDatabase(Database):
                 self.connection.execute(
                     identifiers.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(identifiers.Identifier(schema))
                 )
-                transaction.execute("CREATE TABLE pets_version (version INTEGER NOT NULL)")
-                transaction.execute("INSERT INTO pets_version VALUES (0)")
-            (version,) = transaction.execute("SELECT version FROM pets_version").fetchone()
-            if version > len(MIGRATIONS):
-                raise StateError(
-                    f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to "
-                    f"{len(MIGRATIONS)}). Update pets, or name another with ?schema=NAME."
-                )
+                self.execute("CREATE TABLE pets_version (version INTEGER NOT NULL)")
+                self.execute("INSERT INTO pets_version VALUES (0)")
+            (version,) = self.execute("SELECT version FROM pets_version").fetchone()
+            self.check_version(version, len(MIGRATIONS), " with ?schema=NAME")
             for step in MIGRATIONS[version:]:
-                migrate(transaction, step)
+                migrate(self, step)
             if version < len(MIGRATIONS):
-                transaction.execute("UPDATE pets_version SET version = ?1", (len(MIGRATIONS),))
-
-
-class PostgresRunLock:
-    """The right to write to one run, as long as the connection lasts."""
-
-    def __init__(self, database: PostgresDatabase, run: int) -> None:
-        self._database: PostgresDatabase | None = database
-        self._run = run
-
-    def release(self) -> None:
-        """Release the lock; twice does no harm."""
-        if self._database is not None:
-            self._database.unlock_run(self._run)
-            self._database = None
+                self.execute("UPDATE pets_version SET version = ?1", (len(MIGRATIONS),))
 
 
 def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:

@@ -9,7 +9,7 @@ from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.store import sql
-from pets.store.database import Database, LockedRun, RowError, Transaction
+from pets.store.database import Database, Release, RowError
 from pets.store.records import (
     LostLaunch,
     ModelTotals,
@@ -82,13 +82,6 @@ class RunView:
         """The ids of the questions whose answers have been handed out."""
         return {id for (id,) in self._database.all(sql.ANSWERED, self.id)}
 
-    def state(self) -> RunState:
-        """Whether a process works on the run now, and if not, whether it is finished."""
-        state = _state_of(self._database, self.id)
-        if state is None:
-            raise StateError(f"run {self.id} is no longer in {self._database.name}.")
-        return state
-
     def summary(self) -> RunSummary:
         """The run in a few numbers."""
         row = self._database.one(sql.GET_RUN, self.id)
@@ -113,10 +106,10 @@ class Run(RunView):
     """
 
     def __init__(
-        self, database: Database, id: int, settings: RunSettings, lock: LockedRun, code: str | None = None
+        self, database: Database, id: int, settings: RunSettings, release: Release, code: str | None = None
     ) -> None:
         super().__init__(database, id, settings, code)
-        self._lock = lock
+        self._release = release
         row = database.one(sql.GET_RUN, id)
         database.size_cache_for(0 if row is None else row[4])
 
@@ -207,15 +200,15 @@ class Run(RunView):
 
     def close(self) -> None:
         """Release the run; twice does no harm."""
-        self._lock.release()
+        self._release()
 
-    def _charge(self, transaction: Transaction, charged: Sequence[tuple[Launch, int]]) -> None:
+    def _charge(self, transaction: Database, charged: Sequence[tuple[Launch, int]]) -> None:
         rows = [(self.id, *launch, amount) for launch, amount in charged]
         if rows and transaction.executemany(sql.CHARGE_LAUNCH, rows) != len(rows):
             raise StateError(f"run {self.id}: a launch was charged that is not there; nothing was written.")
 
     def _put(
-        self, transaction: Transaction, statement: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
+        self, transaction: Database, statement: str, rows: Iterable[tuple[Any, ...]], questions: list[str]
     ) -> None:
         """Insert or change one row for each question's id."""
         if transaction.executemany(statement, rows) == len(questions) or not questions:
@@ -224,7 +217,7 @@ class Run(RunView):
         raise InputError(f"run {self.id} has no question {missing[0]!r}; write only what was launched in it.")
 
 
-def add_questions(transaction: Transaction, run: int, problems: Iterable[Problem], first: int) -> int:
+def add_questions(transaction: Database, run: int, problems: Iterable[Problem], first: int) -> int:
     """Stream questions into a run, from position ``first`` on, and say how many."""
     rows = (_storable_row(run, position, problem) for position, problem in enumerate(problems, first))
     try:

@@ -3,14 +3,14 @@
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote
 
 from pets.errors import StateError
-from pets.store.database import Database, Durability, Transaction
-from pets.store.lock import FileLock, run_lock
+from pets.store.database import Database, Durability, Release
+from pets.store.lock import run_lock
 from pets.store.migrations import MIGRATIONS, migrate
 
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
@@ -46,21 +46,18 @@ class SQLiteDatabase(Database):
             )
         except sqlite3.Error as error:
             raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
-        try:
-            self._prepare(durability)
-        except sqlite3.Error as error:
-            self.connection.close()
-            raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
-        except StateError:
-            self.connection.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self.connection.close)
+            try:
+                self._prepare(durability)
+            except sqlite3.Error as error:
+                raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
+            undo.pop_all()
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """As :meth:`Database.execute`."""
+    def _execute(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
         return self.connection.execute(sql, values)
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """As :meth:`Database.executemany`."""
+    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         return self.connection.executemany(sql, rows).rowcount
 
     def roll_back(self) -> None:
@@ -76,22 +73,18 @@ class SQLiteDatabase(Database):
         """As :meth:`Database.is_orphan`."""
         return "FOREIGN KEY" in str(error)
 
-    def creating(self) -> AbstractContextManager[Transaction]:
-        """As :meth:`Database.creating`: a file has one writing transaction at a time."""
-        return self.transaction()
-
     @contextmanager
-    def erasing(self) -> Iterator[Transaction]:
+    def erasing(self) -> Iterator[Self]:
         """A transaction that overwrites what it deletes, in the log too, once no other process reads the store."""
         self.one("PRAGMA secure_delete = ON")
-        with self.transaction() as transaction:
-            yield transaction
+        with self.transaction():
+            yield self
         self.one("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> FileLock | None:
+    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
         """As :meth:`Database.lock_run`."""
         lock = run_lock(self.path, run)
-        return lock if lock.take(timeout_s) else None
+        return lock.release if lock.take(timeout_s) else None
 
     def is_locked(self, run: int) -> bool:
         """As :meth:`Database.is_locked`."""
@@ -138,24 +131,19 @@ class SQLiteDatabase(Database):
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.connection.execute(f"PRAGMA cache_size = -{MAX_CACHE_KIB}")
         if self._pragma("user_version") < len(MIGRATIONS):
-            with self.transaction() as transaction:
+            with self.transaction():
                 version = self._pragma("user_version")  # another process may have been first
                 for step in MIGRATIONS[version:]:
-                    migrate(transaction, step)
-                transaction.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                transaction.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+                    migrate(self, step)
+                self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
     def _check_owner(self) -> None:
         """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
-        version, newest = self._pragma("user_version"), len(MIGRATIONS)
         tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and self._pragma("application_id") != APPLICATION_ID:
             raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
-        if version > newest:
-            raise StateError(
-                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {newest}). "
-                "Update pets, or name another file."
-            )
+        self.check_version(self._pragma("user_version"), len(MIGRATIONS), " file")
 
     def _pragma(self, name: str) -> Any:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]

@@ -9,7 +9,7 @@ from typing import Self
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.store import sql
-from pets.store.database import Database, Durability, LockedRun, is_shared
+from pets.store.database import Database, Durability, Release, is_shared
 from pets.store.records import DELETED, LOST, RunSettings, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
 from pets.store.sqlite import SQLiteDatabase
@@ -79,10 +79,10 @@ class Store:
                 id = int(transaction.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
                 if not add_questions(transaction, id, problems, first=0) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
-                lock = self._lock(id)  # before anybody can see the run
-                undo.callback(lock.release)
+                release = self._lock(id)  # before anybody can see the run
+                undo.callback(release)
             undo.pop_all()
-        return Run(self._database, id, settings, lock)
+        return Run(self._database, id, settings, release)
 
     def open_run(self, run: int | str = "last", *, code: str | None = None) -> Run:
         """The run of that number, or the last, held by this process; refused while another process holds it.
@@ -98,11 +98,11 @@ class Store:
                 f"`pets runs export {id}` gives its traces; it does not go on, and --new begins another."
             )
         with ExitStack() as undo:
-            lock = self._lock(id)
-            undo.callback(lock.release)
+            release = self._lock(id)
+            undo.callback(release)
             _, settings = self._find(id)  # as the last holder left them
             undo.pop_all()
-        return Run(self._database, id, settings, lock, code)
+        return Run(self._database, id, settings, release, code)
 
     def view(self, run: int | str = "last", *, code: str | None = None) -> RunView:
         """The run of that number, or the last, to read alone: also while another process works on it.
@@ -126,7 +126,7 @@ class Store:
         What is deleted is overwritten in the file. Without its prompts a run can be read, and no longer resumed.
         """
         id, _ = self._find(run)
-        lock = self._lock(id)
+        release = self._lock(id)
         try:
             with self._database.erasing() as transaction:
                 for statement in (sql.DELETE_TEXTS,) if texts else sql.DELETE_RUN:
@@ -136,7 +136,7 @@ class Store:
                     transaction.execute(sql.DELETE_ERRORS, (id, DELETED, LOST))
                     transaction.execute(sql.SAVE_STATE, (id, TEXTS_DELETED, "true"))
         finally:
-            lock.release()
+            release()
         return id
 
     def close(self) -> None:
@@ -151,14 +151,14 @@ class Store:
                 "it; two would pay for the same answers twice."
             )
 
-    def _lock(self, run: int) -> LockedRun:
-        lock = self._database.lock_run(run, LOCK_TIMEOUT_S)
-        if lock is None:
+    def _lock(self, run: int) -> Release:
+        release = self._database.lock_run(run, LOCK_TIMEOUT_S)
+        if release is None:
             raise StateError(
                 f"run {run} of {self.name} is at work in another process. Wait for it or stop it; "
                 "two would spend its budget twice."
             )
-        return lock
+        return release
 
     def _find(self, run: int | str) -> tuple[int, RunSettings]:
         last = (self._database.one(sql.LAST_RUN) or (None,))[0]
