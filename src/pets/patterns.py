@@ -102,53 +102,44 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first match at ``start`` or after it."""
-        if self._is_absent(text):
-            return None
-        subject = _subject(text)
-        spans = self._found(subject.data, subject.bytes(start) if start else 0)
-        return None if spans is None else subject.match(spans)
+        return next(self.finditer(text, start), None)
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
-        if not text.isascii():
-            return self._anchored(ANCHOR_START, text, start)
-        data = text.encode()
-        spans = self._matched(ANCHOR_START, data, start, len(data))
-        return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
+        return self._anchored(ANCHOR_START, text, start)
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
-        if not text.isascii():
-            return self._anchored(ANCHOR_BOTH, text, 0)
-        data = text.encode()  # of which a character is a byte
-        spans = self._matched(ANCHOR_BOTH, data, 0, len(data))
-        return None if spans[0][0] < 0 else Match(text, self._unmarked(spans))
+        return self._anchored(ANCHOR_BOTH, text, 0)
 
     def _anchored(self, anchor: Any, text: str, start: int) -> Match | None:
-        subject = _subject(text)
-        spans = self._matched(anchor, subject.data, subject.bytes(start) if start else 0, len(subject.data))
-        return None if spans[0][0] < 0 else subject.match(self._unmarked(spans))
-
-    def _is_absent(self, text: str) -> bool:
-        """Whether nothing matches anywhere, as far as that is cheap to tell: of most patterns nothing does."""
-        if self._needs not in text:
-            return True
-        if len(text) > MAX_UNCACHED_CHARS or not text.isascii():
-            return False
-        data = text.encode()
-        return self._matched(UNANCHORED, data, 0, len(data))[0][0] < 0
+        subject = None if text.isascii() else _subject(text)
+        data = text.encode() if subject is None else subject.data
+        spans = self._matched(anchor, data, subject.bytes(start) if subject and start else start, len(data))
+        if spans[0][0] < 0:
+            return None
+        spans = self._unmarked(spans)
+        return Match(text, spans) if subject is None else subject.match(spans)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
-        return iter(()) if self._is_absent(text) else self._matches(text, start)
-
-    def _matches(self, text: str, start: int) -> Iterator[Match]:
-        subject = _subject(text)
-        place = subject.bytes(start) if start else 0
-        while place <= len(subject.data) and (spans := self._found(subject.data, place)) is not None:
-            begin, end = spans[0]
-            yield subject.match(spans)
-            place = end if end > begin else _next(subject.data, end)
+        if self._needs not in text:
+            return
+        # Of most patterns nothing matches: a short text is searched without more ado.
+        subject = None if len(text) <= MAX_UNCACHED_CHARS and text.isascii() else _subject(text)
+        data = text.encode() if subject is None else subject.data
+        place, size = subject.bytes(start) if subject and start else start, len(data)
+        while place <= size:
+            begin = _previous(data, place) if place and self._marks[0] else place  # it is looked at
+            spans = self._matched(UNANCHORED, data, begin, size)
+            if spans[0][0] >= 0 and begin < place and self._unmarked(spans)[0][0] < place:
+                spans = self._matched(UNANCHORED, data, place, size)
+            if spans[0][0] < 0:
+                return
+            spans = self._unmarked(spans)
+            yield Match(text, spans) if subject is None else subject.match(spans)
+            start, end = spans[0]
+            place = end if end > start else _next(data, end)
 
     def findall(self, text: str) -> list[Any]:
         """The matches' texts, or their groups' where there are groups: "" of one that took no part."""
@@ -170,16 +161,16 @@ class Pattern:
 
     def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
-        if self._is_absent(text):
+        if self._needs not in text:
             return text
         pieces, place = list[str](), 0
-        template = _template(replacement) if isinstance(replacement, str) else None
-        for number, match in enumerate(self._matches(text, 0), 1):
+        for number, match in enumerate(self.finditer(text), 1):
             pieces.append(text[place : match.start()])
-            if template is None:
-                pieces.append(replacement(match))  # type: ignore[operator]
-            else:
+            if isinstance(replacement, str):
+                template = _template(replacement)
                 pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
+            else:
+                pieces.append(replacement(match))
             place = match.end()
             if number == count:
                 break
@@ -204,18 +195,6 @@ class Pattern:
         starts = [group for name, group in names.items() if name[0] == "s"]
         ends = [group for name, group in names.items() if name[0] == "e"]
         return starts, ends, [group for group in range(1, self._regexp.groups + 1) if group not in starts + ends]
-
-    def _found(self, data: bytes, place: int) -> list[tuple[int, int]] | None:
-        """The spans of the first match from a byte on: its own, then those of its groups."""
-        begin = _previous(data, place) if place and self._marks[0] else place  # it is looked at
-        spans = self._matched(UNANCHORED, data, begin, len(data))
-        if spans[0][0] < 0:
-            return None
-        spans = self._unmarked(spans)
-        if spans[0][0] >= place:
-            return spans
-        spans = self._matched(UNANCHORED, data, place, len(data))
-        return None if spans[0][0] < 0 else self._unmarked(spans)
 
     def _unmarked(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The spans without those of the marks, which say where the match starts and ends."""

@@ -25,6 +25,7 @@ from typing import ClassVar
 from pets.answers.final import places
 
 QUESTION_SECONDS = 20.0
+MAX_CACHED_CHARS = 200  # of an answer whose reading is kept: a cache of 1 << 14 stays within about 30 MB
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
 GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number
 

@@ -28,6 +28,7 @@ MAX_TEXT_CHARS = 100_000
 MAX_PASSAGE_CHARS = 2000  # a longer box holds no answer; a longer line is prose, and only its near end is read
 MAX_SUBJECT_CHARS = 120  # of "... is the correct answer"
 MAX_CUES = 4
+SHORTEST_STATEMENT_CHARS = 3  # "答：7"
 MAX_EVENTS = 50
 MAX_JSON_STARTS = 20
 MAX_JSON_DEPTH = 5
@@ -396,6 +397,8 @@ def _corrections(folded: str) -> Iterator[tuple[int, str]]:
 
 def _statements(text: str) -> Iterator[tuple[Place, str]]:
     """What the text says its answer is, the last statement first."""
+    if len(text) < SHORTEST_STATEMENT_CHARS:
+        return  # the stop after a box, mostly
     folded = _fold(text)
     verdicts = [match.span() for match in VERDICT.finditer(folded) if _word_starts(folded, match.start())]
     events = [(end, end, False) for end, _ in _corrections(folded)]

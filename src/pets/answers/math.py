@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from pets._extras import check_installed
 from pets.answers import quantity
-from pets.answers.base import AnswerType
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
@@ -24,7 +24,6 @@ from pets.patterns import END, START, Pattern
 
 MAX_CHARS = 2000  # what is longer is no answer
 SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
-MAX_CACHED_CHARS = 200  # so that the cache stays within about 30 MB
 MAX_WORDS = 6  # of a verbal answer
 MAX_EXPRESSION_CHARS = 200  # in prose
 EXACT = Pattern(r"-?[0-9]+(?:/[0-9]+)?(?: \S+(?: [0-9/]+ \S+)*)?")

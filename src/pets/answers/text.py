@@ -11,11 +11,12 @@ from calendar import month_abbr, month_name
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
 from pets.answers import phrases, quantity, rational
-from pets.answers.base import AnswerType
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType
 from pets.answers.final import places, strip_openers
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
@@ -81,13 +82,7 @@ class Text(AnswerType):
 
     def canonical(self, answer: str) -> str | None:
         """In one spelling: folded, without article and punctuation; dates and numbers in their own."""
-        if len(answer) > MAX_CHARS:
-            return None
-        for _ in range(MAX_ROUNDS):  # casefolding can undo NFKC and the reverse; both settle in a few rounds
-            before, answer = answer, _fold(answer)
-            if answer == before:
-                return answer or None
-        return None
+        return cached_canonical(answer) if len(answer) <= MAX_CACHED_CHARS else _canonical(answer)
 
     def extract(self, text: str) -> str | None:
         """What a box, a tag, a JSON field or the last statement says, else a short line, else what a sentence names."""
@@ -104,6 +99,20 @@ class Text(AnswerType):
             if answer is not None:
                 return None if _is_doubtful(answer) else self.canonical(answer)
         return None
+
+
+def _canonical(answer: str) -> str | None:
+    if len(answer) > MAX_CHARS:
+        return None
+    for _ in range(MAX_ROUNDS):  # casefolding can undo NFKC and the reverse; both settle in a few rounds
+        before, answer = answer, _fold(answer)
+        if answer == before:
+            return answer or None
+    return None
+
+
+cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
+"""Voters on one question give few answers, many times each."""
 
 
 def _fold(text: str) -> str:

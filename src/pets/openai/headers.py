@@ -16,6 +16,9 @@ DURATION = Pattern(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|us|µs|ns|d|h|m|s))+")
 HEADER_NAME = Pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 OWN_HEADERS = {"content-type", "content-length", "accept-encoding", "host", "transfer-encoding", "connection"}
 SECRET_HEADER = Pattern(r"(?i)key|token|secret|auth|cookie|password|credential|signature")
+RATE_LIMIT_HEADERS = [
+    f"x-ratelimit-{what}-{unit}" for unit in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+]
 DURATION_PART = Pattern(r"([0-9]+(?:\.[0-9]+)?)(ms|us|µs|ns|d|h|m|s)")
 
 
@@ -38,14 +41,11 @@ class RateLimits:
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
         """``headers`` is asked for lower-case names. ``None`` where there is not one of these headers."""
-        limits = cls(
-            _count(headers.get("x-ratelimit-limit-requests")),
-            _count(headers.get("x-ratelimit-remaining-requests")),
-            duration_s(headers.get("x-ratelimit-reset-requests", "")),
-            _count(headers.get("x-ratelimit-limit-tokens")),
-            _count(headers.get("x-ratelimit-remaining-tokens")),
-            duration_s(headers.get("x-ratelimit-reset-tokens", "")),
-        )
+        values = [headers.get(name) for name in RATE_LIMIT_HEADERS]
+        if not any(values):
+            return None
+        counts, resets = [_count(value) for value in values], [duration_s(value or "") for value in values]
+        limits = cls(counts[0], counts[1], resets[2], counts[3], counts[4], resets[5])
         return None if limits == cls() else limits
 
 

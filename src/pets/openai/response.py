@@ -26,7 +26,7 @@ MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError,
 MAX_CONTAINERS = 100_000  # in a reply without log-probabilities: a choice has a handful
 MAX_NUMBERS = 2_000_000  # in all, as of token ids
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
-TEXT_FIELDS = ("role", "content", "reasoning", "reasoning_content")
+TEXT_FIELDS = frozenset({"role", "content", "reasoning", "reasoning_content"})
 LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")  # of a stream of /responses
 ENDED = ("completed", "incomplete")
 SAID = ("text", "refusal", "arguments", "input")  # fields of a reply of /responses that a model wrote
@@ -58,14 +58,17 @@ class ChoiceReader:
             self._append(content, self.text)
         if thoughts := message.get("reasoning") or message.get("reasoning_content"):
             self._append(thoughts, self.thoughts)
-        if others := {name: value for name, value in message.items() if value and name not in TEXT_FIELDS}:
-            self.bytes += len(json.dumps(others))
+        for name in message.keys() - TEXT_FIELDS:
+            self.bytes += len(json.dumps({name: message[name]})) if message[name] else 0
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
             if not any(map(str.strip, self.text)):
                 self.text = self.thoughts
         self.token_ids += len(part.get("token_ids") or ())
-        logprobs = part.get("logprobs") or {}
+        if logprobs := part.get("logprobs"):
+            self._add_logprobs(logprobs)
+
+    def _add_logprobs(self, logprobs: dict[str, Any]) -> None:
         self.summary = logprobs.get("confidence_summary") or self.summary
         if self.meter is not None and len(self.alternatives) < ALTERNATIVE_TOKENS:
             self.alternatives += token_alternatives(logprobs, ALTERNATIVE_TOKENS - len(self.alternatives))
@@ -217,7 +220,8 @@ class ResponseReader:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
         self._prompt_limit = MOST_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
-        self._usage: Mapping[str, Any] = {}
+        self._tokens: int | None = None  # all that the usage says of the choices together
+        self._prompt_tokens = self._cached_tokens = 0  # by the usage, 0 where it does not say
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
@@ -230,25 +234,23 @@ class ResponseReader:
     def _take(self, data: dict[str, Any]) -> None:
         if "choices" not in data and ("error" in data or data.get("object") == "error"):
             raise self._error_event(data)
-        choices = data["choices"]
+        choices, usage = data["choices"], data.get("usage")
+        told = token_count(usage, "completion_tokens")
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
-            choice = self._choices.setdefault(index, ChoiceReader(self._sampling))
+            if (choice := self._choices.get(index)) is None:
+                choice = self._choices[index] = ChoiceReader(self._sampling)
             choice.add(part)
-            if len(choices) == 1 and part.get("finish_reason") and data.get("usage"):
-                choice.usage = token_count(data["usage"], "completion_tokens")
-        if isinstance(usage := data.get("usage"), dict) and usage:
-            self._usage = usage
+            if len(choices) == 1 and part.get("finish_reason") and usage:
+                choice.usage = told
+        if isinstance(usage, dict) and usage:
+            total, prompt = token_count(usage, "total_tokens"), token_count(usage, "prompt_tokens")
+            known = told is not None and total is not None and prompt is not None
+            # Some servers count hidden reasoning in the total alone.
+            self._tokens = max(told or 0, (total or 0) - (prompt or 0)) if known else told
+            self._prompt_tokens = prompt or 0
+            self._cached_tokens = token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
         self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
-
-    @property
-    def _completion_tokens(self) -> int | None:
-        """All that the usage says of the choices together; some servers count hidden reasoning in the total alone."""
-        told = token_count(self._usage, "completion_tokens")
-        total, prompt = token_count(self._usage, "total_tokens"), token_count(self._usage, "prompt_tokens")
-        if told is None or total is None or prompt is None:
-            return told
-        return max(told, total - prompt)
 
     def _error_event(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
@@ -261,9 +263,8 @@ class ResponseReader:
     @property
     def usage_of_one(self) -> bool:
         """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
-        total = self._completion_tokens
-        counted = sum(choice.logprob_tokens or choice.token_ids for choice in self._choices.values())
-        return total is not None and total < counted
+        counted = sum([choice.logprob_tokens or choice.token_ids for choice in self._choices.values()])
+        return self._tokens is not None and self._tokens < counted
 
     def completions(self, *, surplus: bool = False) -> list[Completion]:
         """The traces, in the order of their seeds; with ``surplus`` also those beyond the request's ``n``."""
@@ -275,15 +276,15 @@ class ResponseReader:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
     def _finished(self, most: int) -> list[Completion]:
-        prompt_tokens = token_count(self._usage, "prompt_tokens") or None  # none has 0
         choices = [choice for _, choice in sorted(self._choices.items())]
-        claimed_more = self._claims_more(choices)
-        if prompt_tokens is not None:
-            prompt_tokens = min(prompt_tokens, self._prompt_limit)
-        details = self._usage.get("prompt_tokens_details")
-        cached_tokens = min(token_count(details, "cached_tokens") or 0, prompt_tokens or 0)
+        counts = [choice.tokens for choice in choices]
+        limit = self._sampling.token_limit
+        longest = max(max(filter(None, counts), default=0), -(-(self._tokens or 0) // len(choices)))
+        claimed_more = self._prompt_tokens > self._prompt_limit or longest > limit
+        prompt_tokens = min(self._prompt_tokens, self._prompt_limit)
+        cached_tokens = min(self._cached_tokens, prompt_tokens)
         traces: list[Completion] = []
-        for choice, tokens in zip(choices, self._tokens(choices), strict=True):
+        for choice, tokens in zip(choices, self._shared(choices, counts, limit), strict=True):
             if len(traces) == most:  # beyond n, and sampled all the same: the first one pays for it
                 traces[0] = _with_surplus(traces[0], tokens, choice.bytes)
                 continue
@@ -291,16 +292,14 @@ class ResponseReader:
                 raise ReplyError("a choice breaks off without a finish_reason; the connection ended early.")
             if choice.finish in ABANDONED:
                 raise ReplyError(f'a choice was given up by the server (finish_reason "{choice.finish}").')
-            text, raw = "".join(choice.text), choice.raw if self._keep_raw else None
-            confidence = choice.confidence(tokens)
             traces.append(
                 Completion(
-                    text,
+                    "".join(choice.text),
                     choice.finish,
                     tokens,
-                    prompt_tokens,
-                    confidence,
-                    raw,
+                    prompt_tokens or None,  # none has 0
+                    choice.confidence(tokens),
+                    choice.raw if self._keep_raw else None,
                     choice.bytes,
                     claimed_more,
                     cached_tokens,
@@ -309,37 +308,27 @@ class ResponseReader:
             )
         return traces
 
-    def _claims_more(self, choices: Sequence[ChoiceReader]) -> bool:
-        """Whether more tokens were counted, for the prompt, a trace or all traces, than the request allows."""
-        total, prompt = self._completion_tokens or 0, token_count(self._usage, "prompt_tokens") or 0
-        dearest = max(choice.tokens or 0 for choice in choices)
-        limit = self._sampling.token_limit
-        return prompt > self._prompt_limit or total > len(choices) * limit or dearest > limit
-
-    def _tokens(self, choices: Sequence[ChoiceReader]) -> list[int | None]:
+    def _shared(self, choices: Sequence[ChoiceReader], counts: Sequence[int | None], most: int) -> Sequence[int | None]:
         """Per choice: its share of the usage, by what was counted of it or else by its length; else unknown.
 
         The shares add up to the usage. One that cannot be the sum of all choices says nothing of any of them, nor does
         one of 0 tokens: then what was counted of each holds.
         """
-        most = self._sampling.token_limit
-        counts = [None if choice.tokens is None else min(choice.tokens, most) for choice in choices]
-        unknown = [choice for choice, count in zip(choices, counts, strict=True) if count is None]
-        total = self._completion_tokens
-        if total == 0 and any(choice.bytes for choice in choices):
-            total = None
-        if total is not None and is_too_few(total, sum(choice.characters for choice in choices)):
-            total = None
-        rest = -1 if total is None else min(total, len(choices) * most) - sum(count or 0 for count in counts)
-        characters = [choice.characters for choice in unknown]
-        of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(characters))
-        if rest > 0 and not unknown and not of_one:  # hidden reasoning, or a token that ends each
-            return list(shares(rest + sum(count or 0 for count in counts), [count or 0 for count in counts]))
-        if rest >= 0 and not of_one:
-            estimates: list[int | None] = list(shares(rest, characters))
-        else:
-            estimates = [None] * len(unknown)
-        return [estimates.pop(0) if count is None else count for count in counts]
+        counts = [None if count is None else min(count, most) for count in counts]
+        sizes = [choice.characters for choice in choices]
+        unknown = [size for size, count in zip(sizes, counts, strict=True) if count is None]
+        total = self._tokens
+        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(choice.bytes for choice in choices)):
+            return counts
+        counted = sum(filter(None, counts))
+        rest = min(total, len(choices) * most) - counted
+        of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(unknown))
+        if rest < 0 or of_one:
+            return counts
+        if not unknown:  # what is left is hidden reasoning, or a token that ends each
+            return shares(rest + counted, [count or 0 for count in counts])
+        estimates = iter(shares(rest, unknown))
+        return [next(estimates) if count is None else count for count in counts]
 
 
 class UsageReader:

@@ -29,23 +29,21 @@ class Seeds:
     run: int = 0
     cap: int = 4096
     bits: int = 32
+    questions: int = field(init=False, repr=False, compare=False)
+    """For how many questions the promise holds."""
     _step: int = field(init=False, repr=False, compare=False)
     _start: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.run < 0 or not 1 <= self.bits <= 63 or not 1 <= self.cap < 2**self.bits:
             raise InputError(f"no seeds for run={self.run}, cap={self.cap}, bits={self.bits}: run >= 0, bits <= 63.")
+        object.__setattr__(self, "questions", (2**self.bits - 1) // self.cap)
         draw = np.random.Generator(np.random.PCG64([self.run, self.cap, self.bits]))
         step = int(draw.integers(1, self.questions + 1))
         while math.gcd(step, self.questions) != 1:  # coprime: the walk over the blocks visits each of them once
             step = step % self.questions + 1
         object.__setattr__(self, "_step", step)
         object.__setattr__(self, "_start", int(draw.integers(self.questions)))
-
-    @property
-    def questions(self) -> int:
-        """For how many questions the promise holds."""
-        return int(2**self.bits - 1) // self.cap
 
     def at(self, question: int, launch: int) -> int:
         """The seed of a launch; the launches of a question have consecutive ones."""

@@ -241,7 +241,7 @@ async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncI
     packed_bytes = size = 0
     async for packed in response.content.iter_any():
         packed_bytes += len(packed)
-        for part in _unpacked(unpacker, packed):
+        for part in (packed,) if unpacker is None else _unpacked(unpacker, packed):
             size += len(part)
             if size > max_bytes:
                 break
@@ -252,10 +252,7 @@ async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncI
         raise ReplyError("the server's reply broke off inside of its compression.")
 
 
-def _unpacked(unpacker: "zlib._Decompress | None", packed: bytes) -> Iterator[bytes]:
-    if unpacker is None:
-        yield packed
-        return
+def _unpacked(unpacker: "zlib._Decompress", packed: bytes) -> Iterator[bytes]:
     try:
         while packed and not unpacker.eof:
             yield unpacker.decompress(packed, PIECE_BYTES)
