@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections import Counter
 
 import pytest
 
@@ -13,7 +14,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import RunSettings, Store, StoredTrace
 from pets.store.records import LOST
-from pets.types import Trace
+from pets.types import Usage
 
 
 def request(number, size=1):
@@ -25,6 +26,7 @@ class Recorder:
 
     def __init__(self):
         self.writes, self.answered = [], []
+        self.settings = RunSettings("okg", total=99)
 
     def write(self, launched, traces, *, held, charged, cancelled):
         self.writes.append((list(launched), list(traces), list(charged), list(cancelled)))
@@ -40,11 +42,11 @@ def test_writes_share_transactions_and_failures_are_told():
 
     async def write():
         async with RunLedger(run) as ledger:
-            await asyncio.gather(*(ledger.open(request(number)) for number in range(50)))
-            await ledger.open(request(50))
+            await asyncio.gather(*(ledger.opened(request(number)) for number in range(50)))
+            await ledger.opened(request(50))
             with pytest.raises(sqlite3.OperationalError):
-                await asyncio.gather(*(ledger.open(request(number)) for number in (51, 52)))
-            await ledger.open(request(53))
+                await asyncio.gather(*(ledger.opened(request(number)) for number in (51, 52)))
+            await ledger.opened(request(53))
 
     asyncio.run(write())
     assert sum(len(launched) for launched, *_ in run.writes) == 54
@@ -59,19 +61,23 @@ def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
     async def write():
         async with RunLedger(run) as ledger:
             attempt = request(0, size=2)
-            await ledger.open(attempt)
-            await ledger.close(attempt, charged=[1, 1])
-            await ledger.open(attempt)  # tried again
-            await ledger.close(attempt, [StoredTrace("q", 0, "A"), StoredTrace("q", 1, "A")])
+            await ledger.opened(attempt)
+            ledger.lost(attempt, Usage())
+            await ledger.opened(attempt)  # tried again
+            await ledger.delivered(attempt, [StoredTrace("q", 0, "A"), StoredTrace("q", 1, "A")])
             other = request(2)
-            await ledger.open(other)
-            await ledger.drop(other.launches)
+            await ledger.opened(other)
+            ledger.released(other)
             ledger.answered("q")
 
     asyncio.run(write())
     written = run.writes[4:]
     assert [len(launched) for launched, *_ in written if launched] == [2, 1]
-    assert [charged for *_, charged, _ in written if charged] == [[(("q", 0), 1), (("q", 1), 1)]]
+    held = Counter()
+    for *_, charged, _ in written:
+        for launch, amount in charged:
+            held[launch] += amount
+    assert held == {("q", 0): 1, ("q", 1): 1}
     assert [cancelled for *_, cancelled in written if cancelled] == [[("q", 2)]]
     assert run.answered == ["q"]
 
@@ -80,9 +86,9 @@ def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
     async def write(run):
         async with RunLedger(run) as ledger:
             attempt = request(0)
-            await ledger.open(attempt)
+            await ledger.opened(attempt)
             return await asyncio.gather(
-                ledger.close(attempt, [StoredTrace("q", 0, "A")]),
+                ledger.delivered(attempt, [StoredTrace("q", 0, "A")]),
                 ledger.admit(Problem("other", Prompt("\ud800"))),
                 return_exceptions=True,
             )
@@ -94,14 +100,20 @@ def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
         assert [trace.answer for trace in run.traces()] == ["A"]
 
 
-def test_what_is_open_at_the_end_is_given_back_and_what_was_lost_before_stays_charged(tmp_path):
+def test_what_is_cut_off_before_it_is_sent_is_given_back_and_what_was_lost_before_stays_charged(tmp_path):
     async def write(run):
+        waiting, retried, out = request(0), request(1), request(2)
         async with RunLedger(run) as ledger:
-            waiting, retried, out = request(0), request(1), request(2)
-            for attempt in (waiting, retried, out):
-                await ledger.open(attempt)
-            await ledger.close(retried, charged=[1])
-            ledger.abandon(out)
+            for attempt in (retried, out):
+                await ledger.opened(attempt)
+            ledger.lost(retried, Usage())
+            ledger.abandoned(out, ())
+            for attempt in (waiting, retried):
+                opening = asyncio.create_task(ledger.opened(attempt))
+                await asyncio.sleep(0)
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
 
     settings, problems = RunSettings("okg", total=9), [Problem("q", Prompt("?"))]
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
@@ -113,15 +125,16 @@ def test_traces_that_nobody_counts_any_more_are_kept_at_what_they_cost_without_a
     async def write(run):
         async with RunLedger(run) as ledger:
             attempt = TraceRequest("q", 0, 2, Prompt("?"), 0, Sampling(), (1000, 1000))
-            await ledger.open(attempt)
-            ledger.abandon(attempt, [StoredTrace("q", 0, text="It is A.", tokens=9, prompt_tokens=5)])
+            await ledger.opened(attempt)
+            ledger.released(attempt.part(1, 1))  # the reply left it out
+            ledger.abandoned(attempt, [StoredTrace("q", 0, text="It is A.", tokens=9, prompt_tokens=5)])
 
     settings = RunSettings("okg", total=9000, currency=Currency.tokens(1000))
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"))]) as run:
         asyncio.run(write(run))
         kept = [(trace.text, trace.answer, trace.error, trace.tokens) for trace in run.traces()]
         assert kept == [("It is A.", None, LOST, 9)]
-        assert run.summary().spent == settings.currency.cost(Trace("q", 0, tokens=9, prompt_tokens=5))
+        assert run.summary().spent == settings.currency.cost(Usage(tokens=9, prompt_tokens=5))
 
 
 def test_what_comes_when_the_run_has_ended_is_not_written_and_says_so():
@@ -131,7 +144,7 @@ def test_what_comes_when_the_run_has_ended_is_not_written_and_says_so():
         async with RunLedger(run) as ledger:
             pass
         with pytest.raises(StateError, match="ended"):
-            await ledger.open(request(1))
+            await ledger.opened(request(1))
 
     asyncio.run(late())
     assert run.writes == []

@@ -26,17 +26,23 @@ class Journal(Ledger):
     def __init__(self):
         self.entries = []
 
-    async def open(self, batch):
-        self.entries.append(("open", batch.size))
+    async def opened(self, request):
+        self.entries.append(("opened", request.size))
 
-    async def close(self, batch, traces=(), charged=()):
-        self.entries.append(("close", len(traces), list(charged)))
+    async def delivered(self, request, traces):
+        self.entries.append(("delivered", len(traces)))
 
-    async def drop(self, launches):
-        self.entries.append(("drop", len(launches)))
+    def lost(self, request, usage):
+        self.entries.append(("lost", request.size))
 
-    def abandon(self, batch, traces=()):
-        self.entries.append(("abandon", len(traces)))
+    def released(self, request):
+        self.entries.append(("released", request.size))
+
+    def abandoned(self, request, traces):
+        self.entries.append(("abandoned", len(traces)))
+
+    async def given_up(self, traces):
+        self.entries.append(("given up", len(traces)))
 
 
 class Launched:
@@ -81,9 +87,16 @@ def test_traces_are_written_before_they_are_counted():
     settlement, request = launched.settlement, launched.request
     assert launched.state == (0, 2, 2)
     launched.do(settlement.open(request), settlement.receive(request, completions("Answer: A", "?"), 0, 1.0))
-    assert launched.ledger.entries == [("open", 2), ("close", 2, [])]
+    assert launched.ledger.entries == [("opened", 2), ("delivered", 2)]
     assert [trace.answer for trace in launched.counted] == ["A", None]
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").votes == (("A", 1.0),)
+
+
+def test_launches_that_a_reply_leaves_out_are_released_before_the_others_are_read():
+    launched = Launched()
+    settlement, request = launched.settlement, launched.request
+    launched.do(settlement.open(request), settlement.receive(request, completions("Answer: A"), 0, 1.0))
+    assert launched.ledger.entries == [("opened", 2), ("released", 1), ("delivered", 1)]
 
 
 def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():
@@ -92,12 +105,13 @@ def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():
     launched.do(launched.settlement.fail(launched.request, error, charged=True))
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").no_answer == 2
     assert [trace.error for trace in launched.counted] == ["late", "late"]
+    assert launched.ledger.entries == [("lost", 2), ("given up", 2)]
 
 
 def test_what_was_not_sampled_is_given_back_and_its_question_asked_no_more():
     launched = Launched()
     launched.do(launched.settlement.fail(launched.request, BusyError("full", status=429), charged=False))
-    assert launched.ledger.entries == [("close", 0, []), ("drop", 2)] and launched.counted == []
+    assert launched.ledger.entries == [("released", 2)] and launched.counted == []
     assert launched.state == (0, 0, 0) and launched.driver.allocator.ask(9) == []
     drained = Launched(total=6)
     drained.driver.stops.drain()
@@ -124,7 +138,7 @@ def test_an_attempt_that_nobody_waits_for_is_charged_unless_the_server_refuses_a
         launched.driver.stops.turn_away()
     launched.settlement.abandon(launched.request)
     assert launched.settlement.abandoned == (0 if turned_away else 2)
-    assert launched.ledger.entries == ([] if turned_away else [("abandon", 0)])
+    assert launched.ledger.entries == [("released", 2) if turned_away else ("abandoned", 0)]
 
 
 def test_traces_whose_reading_breaks_off_are_kept_at_what_they_cost(monkeypatch):
@@ -136,4 +150,4 @@ def test_traces_whose_reading_breaks_off_are_kept_at_what_they_cost(monkeypatch)
     monkeypatch.setattr(launched.settlement.reading, "read", fails)
     with pytest.raises(InputError):
         launched.do(launched.settlement.receive(launched.request, completions("Answer: A", "?"), 0, 1.0))
-    assert launched.settlement.abandoned == 2 and launched.ledger.entries == [("abandon", 2)]
+    assert launched.settlement.abandoned == 2 and launched.ledger.entries == [("abandoned", 2)]

@@ -17,7 +17,7 @@ from pets.gateway.ledger_backend import Charge, SpendRateLimit
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.store import open_database
-from pets.types import Trace
+from pets.types import Trace, Usage
 
 from .conftest import open_ledger, reserve
 
@@ -50,11 +50,11 @@ def attempt(size, key=BOB, **more):
 def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(store):
     async def work(ledger):
         account, request = attempt(4)
-        await ledger.open(request)
+        await ledger.opened(request)
         assert (ledger.total.held, ledger.total.spent) == (4, 0)
         traces = [StoredTrace("q", number, tokens=8) for number in range(3)]  # fewer than asked for
-        await ledger.close(request, traces)
-        await ledger.close(request, traces)
+        await ledger.delivered(request, traces)
+        await ledger.delivered(request, traces)
         assert (ledger.total.held, ledger.total.spent, request.entry) == (0, 3, None)
         assert (account.delivered, account.lost) == (3, 0)
 
@@ -64,9 +64,9 @@ def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(store):
 def test_choices_that_came_unasked_are_charged(store):
     async def work(ledger):
         account, request = attempt(1)
-        await ledger.open(request)
+        await ledger.opened(request)
         request.surplus = 3
-        await ledger.close(request, [StoredTrace("q", 0, tokens=8)])
+        await ledger.delivered(request, [StoredTrace("q", 0, tokens=8)])
         assert (ledger.total.held, ledger.total.spent, account.spent, account.delivered) == (0, 4, 4, 4)
 
     run(store, work, total=5)
@@ -74,18 +74,21 @@ def test_choices_that_came_unasked_are_charged(store):
 
 def test_an_attempt_that_may_have_been_sampled_costs_what_was_held_and_one_that_was_not_nothing(store):
     async def work(ledger):
-        for charged, spent, lost in [((), 0, 0), ([1, 1], 2, 2)]:
-            account, request = attempt(2)
-            await ledger.open(request)
-            await ledger.close(request, [StoredTrace("q", 0, error="broken")] if charged else [], charged)
-            assert (ledger.total.spent, account.lost, ledger.total.held) == (spent, lost, 0)
+        account, request = attempt(2)
+        await ledger.opened(request)
+        ledger.released(request)
+        assert (ledger.total.spent, account.lost, ledger.total.held) == (0, 0, 0)
+        await ledger.opened(request)
+        ledger.lost(request, Usage())
+        await ledger.given_up([StoredTrace("q", 0, error="broken")])
+        assert (ledger.total.spent, account.lost, ledger.total.held) == (2, 2, 0)
         account, request = attempt(3)
-        await ledger.open(request)
-        ledger.abandon(request)
+        await ledger.opened(request)
+        ledger.abandoned(request, ())
         assert (ledger.total.spent, account.lost) == (5, 3)
         account, request = attempt(3)
-        await ledger.open(request)
-        ledger.abandon(request, [StoredTrace("q", number) for number in range(3)])  # they came, and nobody waits
+        await ledger.opened(request)
+        ledger.abandoned(request, [StoredTrace("q", number) for number in range(3)])  # they came, and nobody waits
         assert (ledger.total.spent, account.delivered, account.lost) == (8, 3, 0)
 
     run(store, work)
@@ -95,7 +98,7 @@ def test_an_attempt_that_cannot_be_paid_for_is_not_opened(store):
     async def work(ledger):
         _, request = attempt(6)
         with pytest.raises(BudgetError, match="this gateway's budget"):
-            await ledger.open(request)
+            await ledger.opened(request)
         assert request.entry is None and stored(store, "SELECT count(*) FROM ledger") == (0,)
 
     run(store, work, total=5)
@@ -166,9 +169,9 @@ def test_no_claim_costs_more_than_was_held_and_the_ledger_says_so(claims):
         for size, tokens, prompt_tokens in claims:
             account, request = attempt(size, **LONGEST)
             request.estimated = 1
-            await ledger.open(request)
+            await ledger.opened(request)
             before, held = ledger.total.spent, ledger.total.held
-            await ledger.close(request, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
+            await ledger.delivered(request, [StoredTrace("q", 0, tokens=tokens, prompt_tokens=prompt_tokens)])
             claimed = ledger.currency.cost(Trace("", 0, tokens=tokens, prompt_tokens=prompt_tokens))
             assert ledger.total.spent - before == min(claimed, held)
             assert account.claimed_more == (claimed > held)

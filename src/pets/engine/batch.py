@@ -122,22 +122,17 @@ class JobLedger(RunLedger):
             sampler.begin(self, self._run.jobs())
         return await super().__aenter__()
 
-    async def open(self, request: TraceRequest) -> None:
-        """As :meth:`Ledger.open`; what is in the store is not written again."""
-        if not self._known.issuperset(request.launches):
-            await super().open(request)
+    async def opened(self, request: TraceRequest) -> None:
+        """As :meth:`Ledger.opened`; what an earlier process wrote is not written again."""
+        if self._known.issuperset(request.launches):
+            self._known.difference_update(request.launches)
+            self._opened.update(zip(request.launches, request.holds, strict=True))
+        else:
+            await super().opened(request)
 
-    async def drop(self, launches: Sequence[Launch]) -> None:
-        """As :meth:`Ledger.drop`."""
-        self._opened.update((launch, 0) for launch in launches if launch in self._known)
-        await super().drop(launches)
-
-    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
+    def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Leave the job: the process that goes on with the run reads it."""
         self._forget(request.launches)
-
-    def _give_back(self) -> None:
-        """Nothing: the process that goes on with the run gives back launches that are in no job."""
 
     async def write_job(self, job: BatchJob) -> None:
         """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
@@ -242,6 +237,7 @@ class BatchFetcher(Fetcher):
         if isinstance(error, RefusedError):
             if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
                 return await self._handed_on(request, error, receiver)
+            await receiver.release(request, error)
             return list(request.split(-(-request.size // 2)))
         request.tries += 1
         if request.tries >= self._tries:

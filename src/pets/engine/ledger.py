@@ -1,7 +1,7 @@
-"""What is paid for, written down: opened before an attempt is sent, closed with what it cost after.
+"""What is paid for, written down: opened before an attempt is sent, ended with what it cost.
 
 In memory, for runs that nobody resumes; in a run's store (:class:`RunLedger`); in a gateway's store
-(:class:`pets.gateway.ledger.GatewayLedger`).
+(:class:`pets.gateway.ledger.GatewayLedger`). :func:`pets.testing.check_ledger` holds them all to the laws below.
 """
 
 import asyncio
@@ -17,14 +17,23 @@ from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.store import Run, RunSettings, StoredTrace
 from pets.store.records import LOST
-from pets.types import Launch
+from pets.types import Launch, Usage
 
 
 class Ledger:
     """Where attempts are written down; this one keeps nothing: the allocator's budget is all there is to keep.
 
-    ``admit``, ``open``, ``close`` and ``drop`` return when what they wrote is durable. ``async with ledger:`` while a
-    driver runs.
+    The laws of every ledger:
+
+    - an attempt is ``opened`` before it is sent, which returns when what is held for it is durable; where it raises,
+      nothing is held;
+    - each launch of an attempt that was opened then ends in exactly one of ``delivered``, ``lost``, ``released`` and
+      ``abandoned``, and may be opened again after ``lost`` and ``released``;
+    - ``delivered`` returns when its traces are durable; the others return at once, and are written before anything that
+      comes after them;
+    - whatever breaks off, the next to open the store charges what was open at what was held for it, once.
+
+    ``async with ledger:`` while a driver runs.
     """
 
     async def __aenter__(self) -> Self:
@@ -33,25 +42,30 @@ class Ledger:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give back what is held for attempts that are not in flight."""
+        """Write what is left."""
 
     async def admit(self, problem: Problem) -> None:
-        """A question arrived; traces of it will follow."""
+        """A question arrived; traces of it will follow. Returns when it is durable."""
 
-    async def open(self, request: TraceRequest) -> None:
-        """An attempt is about to be sent; ``BudgetError`` where it cannot be paid for, and then nothing is written."""
+    async def opened(self, request: TraceRequest) -> None:
+        """An attempt is about to be sent; ``BudgetError`` where it cannot be paid for."""
 
-    async def close(
-        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
-    ) -> None:
-        """An attempt is over: its traces, or what is charged for each launch of one that came to nothing; or neither,
-        where nothing was sampled."""
+    async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """The traces of an attempt came: all of its launches, or the first, where the others were released."""
 
-    async def drop(self, launches: Sequence[Launch]) -> None:
-        """Launches that were never paid for are given up."""
+    def lost(self, request: TraceRequest, usage: Usage) -> None:
+        """An attempt came to nothing and may have been sampled: ``usage`` is charged for each launch."""
 
-    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
-        """Nobody waits any more for an attempt that is out, or for the traces that it brought: charged."""
+    def released(self, request: TraceRequest) -> None:
+        """Nothing was sampled: those launches of the request that are open are given back, and cost nothing."""
+
+    def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """Nobody waits any more for an attempt: charged at what the traces cost that came of it, at all that is held
+        where none did."""
+
+    async def given_up(self, traces: Sequence[StoredTrace]) -> None:
+        """Launches of which attempts were lost are not tried again: as traces that failed, at what is charged already.
+        Returns when they are durable."""
 
     async def choose(self, answer_type: str) -> None:
         """The answer type of questions that name none has been chosen; what they answer will be written by it."""
@@ -73,7 +87,7 @@ class _Transaction:
     holds: list[int] = field(default_factory=list)
     traces: list[StoredTrace] = field(default_factory=list)
     charged: list[tuple[Launch, int]] = field(default_factory=list)
-    cancelled: list[Launch] = field(default_factory=list)
+    cancelled: set[Launch] = field(default_factory=set)
     answered: list[str] = field(default_factory=list)
     settings: RunSettings | None = None
     wave: int | None = None
@@ -92,7 +106,7 @@ class _Transaction:
             self.traces,
             held=self.holds,
             charged=self.charged,
-            cancelled=self.cancelled,
+            cancelled=sorted(self.cancelled),
         )
         if self.answered:
             run.mark_answered(self.answered)
@@ -104,14 +118,13 @@ class RunLedger(Ledger):
     """A run's store, by group commit: a write returns when the transaction that holds it is on disk.
 
     One thread writes. What arrives while it does waits for the next transaction, so many traces share one, and none
-    waits longer than two transactions take. The event loop never touches the disk. ``async with ledger:``, whose end
-    gives back what is held for attempts that were not out: whatever broke the run off, they cost nothing.
+    waits longer than two transactions take. The event loop never touches the disk.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._opened: dict[Launch, int] = {}  # holds of launches that are neither back nor given up
-        self._charged: set[Launch] = set()  # those of them that have lost an attempt
+        self._opened: dict[Launch, int] = {}  # what is held for launches in flight
+        self._charged: set[Launch] = set()  # launches that have lost an attempt and are not over
         self._next: _Transaction | None = None
         self._writer: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -123,9 +136,6 @@ class RunLedger(Ledger):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._give_back()
-        self._opened.clear()
-        self._charged.clear()
         try:
             if self._writer is not None:
                 await asyncio.wait([self._writer])
@@ -134,16 +144,6 @@ class RunLedger(Ledger):
             assert thread is not None
             thread.shutdown()
 
-    def _give_back(self) -> None:
-        """What is held for attempts that are not out."""
-        if self._opened:
-            transaction = self._transaction()
-            for launch, hold in self._opened.items():
-                if launch in self._charged:
-                    transaction.charged.append((launch, -hold))
-                else:
-                    transaction.cancelled.append(launch)
-
     async def admit(self, problem: Problem) -> None:
         """As :meth:`Ledger.admit`; what cannot be kept is refused alone, not with all that is written beside it."""
         self._run.check(problem)
@@ -151,48 +151,53 @@ class RunLedger(Ledger):
         transaction.problems.append(problem)
         await asyncio.shield(transaction.durable)
 
-    async def open(self, request: TraceRequest) -> None:
-        """As :meth:`Ledger.open`; the allocator has reserved what is written here."""
-        fresh = [(launch, hold) for launch, hold in zip(request.launches, request.holds, strict=True)
-                 if launch not in self._opened]  # fmt: skip
-        if not fresh:
-            return
+    async def opened(self, request: TraceRequest) -> None:
+        """As :meth:`Ledger.opened`; the allocator has reserved what is written here."""
         transaction = self._transaction()
-        for launch, hold in fresh:
-            transaction.launched.append(launch)
-            transaction.holds.append(hold)
+        for launch, hold in zip(request.launches, request.holds, strict=True):
+            if launch in self._charged:
+                transaction.charged.append((launch, hold))
+            elif launch in transaction.cancelled:  # given back a moment ago
+                transaction.cancelled.remove(launch)
+            else:
+                transaction.launched.append(launch)
+                transaction.holds.append(hold)
             self._opened[launch] = hold
-        await asyncio.shield(transaction.durable)
-
-    async def close(
-        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
-    ) -> None:
-        """As :meth:`Ledger.close`."""
-        if not traces and not charged:
-            return
-        transaction = self._transaction()
-        transaction.traces += traces
-        charges = list(zip(request.launches, charged, strict=False))
-        transaction.charged += charges
-        self._charged.update(launch for launch, _ in charges)
-        self._forget([trace.launch for trace in traces])
-        await asyncio.shield(transaction.durable)
-
-    async def drop(self, launches: Sequence[Launch]) -> None:
-        """As :meth:`Ledger.drop`."""
-        opened = [launch for launch in launches if launch in self._opened]
-        if opened:
-            self._forget(opened)
-            transaction = self._transaction()
-            transaction.cancelled += opened
+        try:
             await asyncio.shield(transaction.durable)
+        except asyncio.CancelledError:
+            self.released(request)
+            raise
 
-    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
-        """As :meth:`Ledger.abandon`: traces are kept at what they cost, without a vote; launches of an attempt that is
-        out stay in the store, at all that is held for them."""
+    async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """As :meth:`Ledger.delivered`."""
+        await asyncio.shield(self._write_traces(traces))
+
+    def lost(self, request: TraceRequest, usage: Usage) -> None:
+        """As :meth:`Ledger.lost`."""
+        cost, launches = self._run.settings.currency.cost(usage), request.launches
+        self._transaction().charged += [(launch, cost - self._opened.pop(launch)) for launch in launches]
+        self._charged.update(launches)
+
+    def released(self, request: TraceRequest) -> None:
+        """As :meth:`Ledger.released`; a launch that has lost an attempt stays at what that cost."""
+        holds = {launch: self._opened.pop(launch) for launch in request.launches if launch in self._opened}
+        if holds:
+            transaction = self._transaction()
+            transaction.cancelled.update(holds.keys() - self._charged)
+            transaction.charged += [(launch, -hold) for launch, hold in holds.items() if launch in self._charged]
+
+    def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """As :meth:`Ledger.abandoned`: traces are kept without a vote; launches of an attempt that is in flight stay in
+        the store."""
         if traces:
-            self._transaction().traces += [replace(trace, error=LOST) for trace in traces]
-        self._forget([trace.launch for trace in traces] or request.launches)
+            self._write_traces([replace(trace, error=LOST) for trace in traces])
+        else:
+            self._forget(request.launches)
+
+    async def given_up(self, traces: Sequence[StoredTrace]) -> None:
+        """As :meth:`Ledger.given_up`."""
+        await asyncio.shield(self._write_traces(traces))
 
     async def choose(self, answer_type: str) -> None:
         """As :meth:`Ledger.choose`: once, before any trace that was read by it."""
@@ -210,6 +215,12 @@ class RunLedger(Ledger):
     def answered(self, question: str) -> None:
         """As :meth:`Ledger.answered`: written with what comes next."""
         self._transaction().answered.append(question)
+
+    def _write_traces(self, traces: Sequence[StoredTrace]) -> asyncio.Future[None]:
+        transaction = self._transaction()
+        transaction.traces += traces
+        self._forget([trace.launch for trace in traces])
+        return transaction.durable
 
     def _forget(self, launches: Sequence[Launch]) -> None:
         for launch in launches:

@@ -60,7 +60,7 @@ class Settlement:
     async def open(self, request: TraceRequest) -> bool:
         """As :meth:`~pets.engine.fetch.Receiver.open`."""
         try:
-            await self._ledger.open(request)
+            await self._ledger.opened(request)
         except BudgetError as error:
             self._arrivals.unpaid(request.owner, error)
             return False
@@ -74,18 +74,20 @@ class Settlement:
         """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
+        if len(completions) < request.size:
+            self._ledger.released(request.part(len(completions), request.size - len(completions)))
         try:
             forms = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
             self.abandoned += len(completions)
-            self._ledger.abandon(
+            self._ledger.abandoned(
                 request, self._stored(request, completions, [None] * len(completions), endpoint, seconds)
             )
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
         traces = self._stored(request, completions, forms, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
-        await self._ledger.close(request, traces)
+        await self._ledger.delivered(request, traces)
         question.keep_raw(request.first, completions)
         for trace, hold in zip(traces, request.holds, strict=False):
             self._tell(question, trace, hold, self._lost_before(request))
@@ -100,7 +102,7 @@ class Settlement:
         self._arrivals.failed(request.owner, error)
         if error.status in FATAL_STATUSES:
             self._arrivals.turned_away()
-        await self._ledger.close(request)
+        self._ledger.released(request)
 
     async def lose(self, request: TraceRequest, error: SamplerError) -> bool:
         """As :meth:`~pets.engine.fetch.Receiver.lose`."""
@@ -110,7 +112,7 @@ class Settlement:
             return False
         currency = self._allocator.budget.currency
         request.lost_cost += currency.cost(lost[0]) - currency.per_trace
-        await self._ledger.close(request, charged=[currency.cost(trace) for trace in lost])
+        self._ledger.lost(request, lost[0])
         return True
 
     async def fail(self, request: TraceRequest, error: SamplerError | None, *, charged: bool) -> None:
@@ -121,6 +123,11 @@ class Settlement:
         if charged or not self._stops.may_resume:  # else a run that goes on asks again
             self._faults["trace given up after its last try"] += request.size
         lost, attempt = self._lost_before(request), self._attempt(request)
+        if charged:
+            self._ledger.lost(request, attempt[0])
+        else:
+            self._ledger.released(request)
+        traces = []
         if charged or request.lost:
             traces = [
                 StoredTrace(
@@ -135,12 +142,7 @@ class Settlement:
                 )
                 for own in attempt
             ]
-            cost = self._allocator.budget.currency.cost
-            await self._ledger.close(request, traces, list(map(cost, attempt)) if charged else ())
-        else:
-            traces = []
-            await self._ledger.close(request)
-            await self._ledger.drop(request.launches)
+            await self._ledger.given_up(traces)
         if charged:
             for trace, hold in zip(traces, request.holds, strict=True):
                 self._tell(question, trace, hold, lost)
@@ -152,9 +154,11 @@ class Settlement:
 
     def abandon(self, request: TraceRequest) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
-        if not self._stops.turned_away:
+        if self._stops.turned_away:
+            self._ledger.released(request)
+        else:
             self.abandoned += request.size
-            self._ledger.abandon(request)
+            self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
 
     # -- how that counts ------------------------------------------------------------------------------------------

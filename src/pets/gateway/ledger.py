@@ -1,7 +1,6 @@
 """The budget of a gateway: reserved in the store before a request goes upstream, settled when it comes back.
 
-It is the driver's ledger (:class:`pets.engine.ledger.Ledger`): an attempt is opened before it is sent and closed with
-what it cost; what a client leaves behind is abandoned, and charged.
+It is the driver's ledger, and keeps the laws of :class:`pets.engine.ledger.Ledger`.
 
 Three limits apply at once: a total, a rate per window of time, and a total for each key. At every moment
 
@@ -184,7 +183,7 @@ class GatewayLedger(Ledger):
             should_retry=refills is not None,
         )
 
-    async def open(self, request: TraceRequest) -> None:
+    async def opened(self, request: TraceRequest) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
         account = _account(request)
         reservation = await self.reserve(account, request.size)
@@ -193,36 +192,47 @@ class GatewayLedger(Ledger):
         request.entry = reservation
         account.attempt_begins(asyncio.get_running_loop().time())
 
-    async def close(
-        self, request: TraceRequest, traces: Sequence[StoredTrace] = (), charged: Sequence[int] = ()
-    ) -> None:
-        """Settle an attempt at the cost of its traces; at all that was held where none came but it is charged."""
-        self._end_attempt(request, [trace for trace in traces if trace.error is None], charged=bool(charged))
+    async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """Settle an attempt at the cost of its traces."""
+        self._settle_delivered(request, traces)
 
-    def abandon(self, request: TraceRequest, traces: Sequence[StoredTrace] = ()) -> None:
-        """Charge an attempt whose client has gone."""
-        self._end_attempt(request, traces, charged=True)
-
-    def _end_attempt(self, request: TraceRequest, traces: Sequence[StoredTrace], *, charged: bool) -> None:
-        reservation: Reservation | None = request.entry
-        if reservation is None:
-            return
-        request.entry = None
-        account = _account(request)
-        account.attempt_ends(asyncio.get_running_loop().time())
-        if traces:
-            counted = [*traces, *[Usage()] * request.surplus]
-            claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
-            account.delivered += len(counted)
-            account.estimated += request.estimated
-            account.claimed_more += claimed_more
-            account.spent += self.settle_traces(reservation, counted, request.estimated, claimed_more)
-        elif charged:
+    def lost(self, request: TraceRequest, usage: Usage) -> None:
+        """Charge all that was held for an attempt: what it used is not known here."""
+        if (reservation := self._ended(request)) is not None:
+            account = _account(request)
             account.lost += reservation.traces
             account.spent += reservation.held
             self.settle_lost(reservation)
-        else:
+
+    def released(self, request: TraceRequest) -> None:
+        """Free what was held for an attempt."""
+        if (reservation := self._ended(request)) is not None:
             self.settle(reservation)
+
+    def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """Charge an attempt whose client has gone."""
+        if traces:
+            self._settle_delivered(request, traces)
+        else:
+            self.lost(request, Usage())
+
+    def _settle_delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        if (reservation := self._ended(request)) is None:
+            return
+        account, counted = _account(request), [*traces, *[Usage()] * request.surplus]
+        claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
+        account.delivered += len(counted)
+        account.estimated += request.estimated
+        account.claimed_more += claimed_more
+        account.spent += self.settle_traces(reservation, counted, request.estimated, claimed_more)
+
+    def _ended(self, request: TraceRequest) -> Reservation | None:
+        """What is held for an attempt, which is over; None where none is in flight."""
+        reservation: Reservation | None = request.entry
+        if reservation is not None:
+            request.entry = None
+            _account(request).attempt_ends(asyncio.get_running_loop().time())
+        return reservation
 
     async def reserve(self, account: RequestAccount, traces: int) -> Reservation | None:
         """Hold the most that so many traces may cost; None where that is not free. Durable when it returns.
