@@ -325,8 +325,8 @@ def test_a_decision_counts_the_votes_that_weigh_something():
     decision = Decision.of(Verdict("q", "B", votes, 6, 0, weights), options=2, mean_tokens=9.0)
     assert decision == Decision(Tally((2, 1), options=2, mean_tokens=9.0), 0, ((8.0, 9.0), (2.0,)))
     tied = Decision.of(Verdict("q", "C", (("A", 1.0), ("C", 1.0)), 2, 0), options=1)
-    assert (tied.place, tied.tally.options) == (0, 2)  # of equals the answer is the first
-    assert Decision.of(Verdict("q", None, (), 1, 1)).place is None
+    assert (tied.index, tied.tally.options) == (0, 2)  # of equals the answer is the first
+    assert Decision.of(Verdict("q", None, (), 1, 1)).index is None
 
 
 def test_the_share_of_certain_answers_is_certain():

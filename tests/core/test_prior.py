@@ -157,14 +157,14 @@ def test_pending_traces_lower_the_gain_as_votes_in_proportion():
 
 
 def test_open_sets_keep_slots_for_what_was_not_seen():
-    assert slots(Tally((1,) * 20)) == 21 and slots(Tally((2,))) == 8 and slots(Tally((2,), options=4)) == 4
+    assert slots((1,) * 20, None) == 21 and slots((2,), None) == 8 and slots((2,), 4) == 4
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.sampled_from([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36]))
 def test_pending_traces_have_their_gain_on_the_way(counts, pending):
     counts = tuple(sorted(counts, reverse=True))
     prior, tally = LearnedPrior(), Tally(counts, pending=pending)
-    gains = prior.posterior(tally) @ batch_gains(counts, slots(tally), STRENGTHS)[0]
+    gains = prior.posterior(tally) @ batch_gains(counts, slots(counts, tally.options), STRENGTHS)[0]
     gains = dict(zip(BATCHES.tolist(), gains, strict=True))
     left = max((gains[k] - gains[pending]) / (k - pending) for k in gains if k > pending)
     alone = math.exp(prior.log_gain(Tally(counts)))

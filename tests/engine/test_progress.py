@@ -107,12 +107,12 @@ def test_a_certificate_is_that_of_the_rows_own_answer_whatever_the_policy(name):
     certify = Certifier(decisions)
     for row, decision, leader in zip(rows, decisions, leaders, strict=True):
         counts = dict(row.votes)
-        assert decision.tally.counts[decision.place] == (
-            counts[row.answer] if not decision.weights else len(decision.weights[decision.place])
+        assert decision.tally.counts[decision.index] == (
+            counts[row.answer] if not decision.weights else len(decision.weights[decision.index])
         )
         assert row.certificate == pytest.approx(certify(decision), abs=1e-6)
         others = [certify(Decision(decision.tally, place, decision.weights)) for place in range(len(counts))]
-        assert sum(others) <= 1 + 1e-6 and row.certificate == pytest.approx(others[decision.place], abs=1e-6)
+        assert sum(others) <= 1 + 1e-6 and row.certificate == pytest.approx(others[decision.index], abs=1e-6)
         if row.answer != max(counts, key=counts.__getitem__):
             assert abs(row.certificate - leader) > 0.05
     if make_policy(name).sees == "traces" and not name.startswith("esc"):

@@ -254,7 +254,7 @@ class Allocator:
         self.told += 1
         served = self._is_served(record)
         if number == record.told and served:
-            self._count(record, trace)
+            self._queue.told(record, record.count(trace))
         else:
             record.keep(number, trace)
         if record.late and (not served or number < record.told):
@@ -331,11 +331,6 @@ class Allocator:
     def spare(self) -> int:
         """Traces that the budget pays for beyond what was promised to questions here and to come."""
         return max(0, self.budget.affordable - self._queue.promised)
-
-    @property
-    def debt(self) -> int:
-        """Traces that were paid for beside the plan and that it has yet to make up for."""
-        return len(self._debt)
 
     def merge(self, question: str, answer: str, into: str) -> None:
         """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
@@ -430,7 +425,7 @@ class Allocator:
             tally = record.tally()
             answer, weights = self.policy.answer(tally), self.policy.weights(tally)
             groups = None if weights is None else weights_by_answer(tally.answers, weights)
-        votes = tuple((label, float(count)) for label, count in record.votes.items())
+        votes = tuple([(label, float(count)) for label, count in record.votes.items()])
         return Verdict(record.id, answer, votes, record.returned, record.nulls, groups)
 
     def decision(self, question: str) -> Decision:
@@ -453,13 +448,15 @@ class Allocator:
 
         A withdrawn question goes with its last trace.
         """
-        late = record.late
+        late, served = record.late, self._is_served(record)
         while late and record.told in late:
             trace = late.pop(record.told)
             if trace is None:
                 record.told += 1
                 continue
-            self._count(record, trace)
+            before = record.count(trace)
+            if served:
+                self._queue.told(record, before)
         if record.id in self._leaving and record.told == record.launched:
             self._leaving.remove(record.id)
             del self._records[record.id]
@@ -467,12 +464,6 @@ class Allocator:
                 self._refit_at -= max(0.0, self._first_refit_traces - record.returned)
                 if 0 < self.told >= self._refit_at:
                     self._refit()
-
-    def _count(self, record: Record, trace: Trace) -> None:
-        """Let a question's prefix grow by a trace."""
-        before = record.count(trace)
-        if self._is_served(record):
-            self._queue.told(record, before)
 
     def _is_served(self, record: Record) -> bool:
         """Whether the queue may still ask for traces of this question."""

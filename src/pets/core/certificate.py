@@ -38,7 +38,7 @@ and the certificate is 0, as self-consistency counts it.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -83,42 +83,37 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zo
     check_zone(zone)
     if not tally.counts:
         return 0.0
-    if tally.mean_tokens:
-        tally = replace(tally, mark=prior.mark(tally.mean_tokens))
     expected = math.inf if B is None else max(0.0, B - tally.returned) * voting_chance(tally)
-    parts = prior.mixture(tally)
-    wins = math.fsum(part.weight * _after(tally.counts, part.alpha, part.unseen, expected, zone) for part in parts)
-    return min(1.0, wins)
+    return _p_wins(_state(tally, prior), 0, prior, expected, zone)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The votes that decided a question: ``tally`` counts them, those of the answer at ``place``; ``None``: no answer.
+    """The votes that decided a question: ``tally`` counts them, the answer's at ``index``; ``None``: no answer.
 
     ``weights`` are what each vote weighed, in the order of the counts; none where each counted one.
     """
 
     tally: Tally
-    place: int | None = 0
+    index: int | None = 0
     weights: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def of(cls, verdict: Verdict, options: int | None = None, mean_tokens: float = 0.0) -> "Decision":
         """The decision behind a verdict on a question with so many options.
 
-        >>> Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0)).place
+        >>> Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0)).index
         1
         """
         weights = dict(verdict.weights or ())
-        counts = {name: int(count) for name, count in verdict.votes}
-        if verdict.weights is not None:
-            counts = {name: len(group) for name, group in weights.items()}
+        counted = weights.items() if verdict.weights is not None else verdict.votes
+        counts = {name: len(votes) if isinstance(votes, tuple) else int(votes) for name, votes in counted}
         names = sorted(counts, key=lambda name: (-counts[name], name != verdict.answer))
         if options is not None:
             options = max(options, len(counts))
-        tally = Tally(tuple(counts[name] for name in names), verdict.no_answer, 0, options, mean_tokens=mean_tokens)
-        place = names.index(verdict.answer) if verdict.answer in counts else None
-        return cls(tally, place, tuple(weights[name] for name in names if name in weights))
+        tally = Tally(tuple([counts[name] for name in names]), verdict.no_answer, 0, options, mean_tokens=mean_tokens)
+        index = names.index(verdict.answer) if verdict.answer in counts else None
+        return cls(tally, index, tuple([weights[name] for name in names if name in weights]))
 
 
 def decision_certificate(
@@ -130,25 +125,44 @@ def decision_certificate(
 
     >>> votes = Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0))
     >>> behind = decision_certificate(votes, LearnedPrior())
-    >>> ahead = decision_certificate(replace(votes, place=0), LearnedPrior())
+    >>> ahead = decision_certificate(replace(votes, index=0), LearnedPrior())
     >>> behind < 0.5 < ahead < behind + ahead < 1
     True
     """
-    tally, place = decision.tally, decision.place
     check_zone(zone)
-    if place is None:
+    if decision.index is None:
         return 0.0
-    if tally.mean_tokens:
-        tally = replace(tally, mark=prior.mark(tally.mean_tokens))
-    parts = prior.mixture(tally)
+    state = _state(decision.tally, prior)
     if not decision.weights:
-        order = [place, *(k for k in range(len(tally.counts)) if k != place)]
-        first = parts if not place else [replace(part, alpha=tuple([part.alpha[k] for k in order])) for part in parts]
-        wins = (part.weight * _after(tally.counts, part.alpha, part.unseen, math.inf, zone) for part in first)
-        return min(1.0, math.fsum(wins))
-    spread = spread or ConfidenceSpread.learn(decision.weights)
-    means = [spread.posterior(group) for group in decision.weights]
-    return min(1.0, math.fsum(part.weight * _p_weighted(part, means, spread)[place] for part in parts))
+        return _p_wins(state, decision.index, prior, math.inf, zone)
+    return _p_wins_weighted(state, decision.index, prior, decision.weights, spread)
+
+
+def _state(tally: Tally, prior: LearnedPrior) -> Tally:
+    """What a certificate goes by: counts, options and the length class. Many questions share one."""
+    mark = prior.mark(tally.mean_tokens) if tally.mean_tokens else tally.mark
+    return Tally(tally.counts, options=tally.options, mark=mark)
+
+
+@lru_cache(maxsize=1 << 14)
+def _p_wins(state: Tally, i: int, prior: LearnedPrior, votes: float, zone: float) -> float:
+    """P(answer i of the counts leads after so many further votes), each vote counting one."""
+    wins = []
+    for part in prior.mixture(state):
+        alpha = (part.alpha[i], *part.alpha[:i], *part.alpha[i + 1 :]) if i else part.alpha
+        wins.append(part.weight * _after(state.counts, alpha, part.unseen, votes, zone))
+    return min(1.0, math.fsum(wins))
+
+
+@lru_cache(maxsize=1 << 14)
+def _p_wins_weighted(
+    state: Tally, i: int, prior: LearnedPrior, weights: tuple[tuple[float, ...], ...], spread: ConfidenceSpread | None
+) -> float:
+    """P(answer i of the counts is the weighted vote over infinitely many traces)."""
+    spread = spread or ConfidenceSpread.learn(weights)
+    means = [spread.posterior(group) for group in weights]
+    wins = [part.weight * _p_weighted(part, means, spread)[i] for part in prior.mixture(state)]
+    return min(1.0, math.fsum(wins))
 
 
 def _p_weighted(part: Dirichlet, means: Sequence[tuple[float, float]], spread: ConfidenceSpread) -> Array:
@@ -170,14 +184,7 @@ def expected_consistency(
     >>> expected_consistency([Tally((3,)), Tally((2, 1))], LearnedPrior(), 3)
     (1.0, 1.0, 1.0)
     """
-    states: dict[Tally, float] = {}
-    chances = []
-    for tally in tallies:
-        state = Tally(tally.counts, tally.nulls, 0, tally.options, mark=prior.mark(tally.mean_tokens) or tally.mark)
-        if state not in states:
-            states[state] = certificate(state, prior, B, zone=zone)
-        chances.append(states[state])
-    return expected_share(chances)
+    return expected_share(certificate(tally, prior, B, zone=zone) for tally in tallies)
 
 
 def expected_share(chances: Iterable[float]) -> tuple[float, float, float]:

@@ -18,6 +18,7 @@ Citations: OKG is Chen, Lin and Zhou (ICML 2013); its use for traces is Liu et a
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -144,9 +145,13 @@ def _p_levels(levels: Sequence[float], weights: Sequence[int]) -> Row:
         a, b = levels
         return np.array([betainc(b, a, 0.5), betainc(a, b, 0.5)])
     lattice = _lattice_for(levels, weights)
-    rows = [lattice.row(a) for a in levels]
-    log_E: Row = np.sum([w * log_F for (log_F, _), w in zip(rows, weights, strict=True)], axis=0)
-    inner = lattice.h * np.exp(np.array([log_r for _, log_r in rows]) + log_E).sum(axis=1)
+    log_E: Row = np.zeros_like(lattice.t)
+    log_rates = []
+    for level, weight in zip(levels, weights, strict=True):
+        log_F, log_r = lattice.rows.get(level) or lattice.row(level)
+        log_E += weight * log_F
+        log_rates.append(log_r)
+    inner = lattice.h * np.exp(np.array(log_rates) + log_E).sum(axis=1)
     wins: Row = inner + lattice.tail(levels, weights) * np.array(levels)
     return np.minimum(wins, 1.0)
 
@@ -258,12 +263,12 @@ def p_leader(alpha: tuple[float, ...], unseen: tuple[tuple[float, int], ...] = (
     >>> round(p_leader((4.0,), ((1.0, 1),)), 12)
     0.9375
     """
-    copies: dict[float, int] = {}
-    for level, many in [*((level, 1) for level in alpha), *unseen]:
+    copies = dict(Counter(alpha))
+    for level, many in unseen:
         if many:
             copies[level] = copies.get(level, 0) + many
     levels = sorted(copies)
-    return float(_p_levels(levels, [copies[level] for level in levels])[levels.index(alpha[0])])
+    return float(_p_levels(levels, list(map(copies.__getitem__, levels)))[levels.index(alpha[0])])
 
 
 def clear_memo() -> None:

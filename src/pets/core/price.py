@@ -135,7 +135,7 @@ def _gains(
 ) -> tuple[NDArray[np.float64], float]:
     """Expected gain of BATCHES traces times the chance that a trace votes, (batches,); and the best one's a trace."""
     tally = Tally(counts, nulls, options=options, mark=mark)
-    by_strength, log_scale = batch_gains(counts, slots(tally), STRENGTHS, zone)
+    by_strength, log_scale = batch_gains(counts, slots(counts, options), STRENGTHS, zone)
     gains: NDArray[np.float64] = prior.posterior(tally) @ by_strength
     gains *= voting_chance(tally) * math.exp(log_scale)
     return gains, float((gains / BATCHES).max())

@@ -94,22 +94,27 @@ class LearnedPrior:
 
     def posterior(self, tally: Tally) -> Array:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
-        return _updated(self.shares, tally.mark, log_evidence(tally.counts, slots(tally)))
+        return _updated(self.shares, tally.mark, log_evidence(tally.counts, slots(tally.counts, tally.options)))
 
     def mixture(self, tally: Tally) -> list[Dirichlet]:
         """The posterior of one tally's theta, parts of negligible weight left out; weights add up to 1."""
-        K, seen = slots(tally), len(tally.counts)
-        weights = _updated(self.kind_shares, tally.mark, _kind_evidence(tally.counts, tally.options)).tolist()
+        counts, options = tally.counts, tally.options
+        weights = _updated(self.kind_shares, tally.mark, _kind_evidence(counts, options)).tolist()
+        unseen = slots(counts, options) - len(counts)
         parts = [
-            Dirichlet(weight, tuple([n + a for n in tally.counts]), ((a, K - seen),))
+            Dirichlet(weight, tuple([n + a for n in counts]), ((a, unseen),))
             for weight, a in zip(weights, STRENGTHS, strict=False)
+            if weight > NEGLIGIBLE_WEIGHT
         ]
-        headed = headed_posteriors(tally.counts, _tail(tally.counts, tally.options))
-        for weight, (_, dirichlets) in zip(weights[len(STRENGTHS) :], headed, strict=True):
-            parts += [replace(part, weight=weight * part.weight) for part in dirichlets]
-        kept = [part for part in parts if part.weight > NEGLIGIBLE_WEIGHT]
-        total = math.fsum(part.weight for part in kept)
-        return [replace(part, weight=part.weight / total) for part in kept]
+        headed = headed_posteriors(counts, _tail(counts, options))
+        parts += [
+            Dirichlet(weight, part.alpha, part.unseen)
+            for share, (_, dirichlets) in zip(weights[len(STRENGTHS) :], headed, strict=True)
+            for part in dirichlets
+            if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
+        ]
+        total = math.fsum([part.weight for part in parts])
+        return [Dirichlet(part.weight / total, part.alpha, part.unseen) for part in parts]
 
     def draw(self, tally: Tally, rng: np.random.Generator) -> Array:
         """A draw of theta from the posterior of one tally, shape (K,).
@@ -132,7 +137,7 @@ class LearnedPrior:
         """
         p = tally.pending
         on_way = int(min(p, BATCHES[-2])) if tally.counts else 0
-        counts, K, weights = _dealt(tally, p - on_way), slots(tally), self.posterior(tally)
+        counts, K, weights = _dealt(tally, p - on_way), slots(tally.counts, tally.options), self.posterior(tally)
         by_strength, log_scale = batch_gains(counts, K, STRENGTHS, zone)
         gains = weights @ by_strength
         best = float((gains / BATCHES).max())
@@ -161,10 +166,10 @@ def _logs(shares: tuple[float, ...]) -> Array:
     return np.log(shares)
 
 
-def slots(tally: Tally) -> int:
+def slots(counts: tuple[int, ...], options: int | None) -> int:
     """K: the declared options, or a few more than were seen."""
-    seen = len(tally.counts)
-    return max(tally.options, seen) if tally.options is not None else max(OPEN_SLOTS, seen + 1)
+    seen = len(counts)
+    return max(options, seen) if options is not None else max(OPEN_SLOTS, seen + 1)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -198,30 +203,29 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
     if not T:
         return 0.0, (Dirichlet(1.0, tuple([n + h for n in counts]), ()),)
     seen, a = len(counts), t / T
-    rising = [math.lgamma(a + n) - math.lgamma(a) for n in counts]
+    rising, tail = [], []
+    for n in counts:
+        rising.append(math.lgamma(a + n) - math.lgamma(a))
+        tail.append(n + a)
     base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(T + 1)
-    logs = [
-        base + math.lgamma(h + n) - math.lgamma(h) - tail - math.lgamma(T - seen + 2)
-        for n, tail in zip(counts, rising, strict=True)
-    ]
+    logs: list[float] = []
+    alphas: list[tuple[tuple[float, ...], tuple[tuple[float, int], ...]]] = []
+    for j, n in enumerate(counts):
+        logs.append(base + math.lgamma(h + n) - math.lgamma(h) - rising[j] - math.lgamma(T - seen + 2))
+        alphas.append(((*tail[:j], n + h, *tail[j + 1 :]), ((a, T - seen + 1),)))
     if seen <= T:
         logs.append(base - math.lgamma(T - seen + 1))
+        alphas.append((tuple(tail), ((a, T - seen), (h, 1))))
     most = max(logs)
     log_sum = most + math.log(math.fsum([math.exp(log - most) for log in logs]))
-    tail_alpha = tuple([n + a for n in counts])
-    parts = [
-        Dirichlet(math.exp(log - log_sum), (*tail_alpha[:j], counts[j] + h, *tail_alpha[j + 1 :]), ((a, T - seen + 1),))
-        for j, log in enumerate(logs[:seen])
-    ]
-    if seen <= T:
-        parts.append(Dirichlet(math.exp(logs[-1] - log_sum), tail_alpha, ((a, T - seen), (h, 1))))
-    return log_sum, tuple(parts)
+    return log_sum, tuple([Dirichlet(math.exp(log - log_sum), *alpha) for log, alpha in zip(logs, alphas, strict=True)])
 
 
+@lru_cache(maxsize=1 << 17)
 def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
     """log P(counts | kind) for STRENGTHS and then HEADS."""
     headed = headed_posteriors(counts, _tail(counts, options))
-    return np.append(log_evidence(counts, slots(Tally(counts, options=options))), [log for log, _ in headed])
+    return np.append(log_evidence(counts, slots(counts, options)), [log for log, _ in headed])
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
@@ -233,7 +237,7 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     >>> round(sum(prior.shares[0][:3]), 1)
     0.9
     """
-    tallies = [tally for tally in batch if tally.votes]
+    tallies = [tally for tally in batch if tally.counts]
     if not tallies:
         return LearnedPrior()
     many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
@@ -244,8 +248,8 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
         state = tally.counts, tally.options, bisect_left(edges, tally.mean_tokens) if lengths else 0
         states[state] = states.get(state, 0.0) + questions
     marks, many = np.array([mark for _, _, mark in states]), np.array(list(states.values()))
-    strengths = np.array([log_evidence(counts, slots(Tally(counts, options=options))) for counts, options, _ in states])
     kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in states])
+    strengths = kinds[:, : len(STRENGTHS)]
     is_open = np.array([options is None for _, options, _ in states])
     base = OPEN_BASE if many[is_open].sum() > many.sum() / 2 else CLOSED_BASE
     shares = _em(strengths, many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
@@ -258,8 +262,8 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     voice = min(1.0, BATCH_VOICE / many.sum()) * many
     tilts = [kind_shares * _smooth(kinds, questions + voice, base) / smooth for questions in inside]
     kind_rows = [_em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS) for q, tilt in zip(inside, tilts, strict=True)]
-    by_class = [tuple(tuple(row.tolist()) for row in table) for table in (rows, kind_rows)]
-    return LearnedPrior(by_class[0], edges, by_class[1])
+    by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
+    return LearnedPrior(by_class, edges, kinds_by_class)
 
 
 def _smooth(evidence: Array, many: Array, base: Array) -> Array:

@@ -138,19 +138,21 @@ class Record:
 
     def tally(self, rounds: int = 0, mark: int = 0) -> Tally:
         """What a policy may see."""
-        traces = self.traces or ()
+        traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self.traces] if self.traces else ()
+        answers, confidences, tokens = zip(*traces, strict=True) if traces else ((), (), ())
+        returned = self.returned
         return Tally(
-            self.counts,
+            tuple(sorted(self.votes.values(), reverse=True)),
             self.nulls,
-            self.pending,
+            self.launched - self.cancelled - returned,
             self.options,
             rounds,
             mark,
-            self.mean_tokens,
+            self.tokens / returned if returned else 0.0,
             self.id,
-            tuple(trace.answer for trace in traces),
-            tuple(trace.confidence for trace in traces),
-            tuple(trace.tokens for trace in traces),
+            answers,
+            confidences,
+            tokens,
             self.extra,
         )
 

@@ -52,7 +52,7 @@ class Mixture:
             return self
         agree = [(1 + a) / (1 + self.M * a) for a in self.strengths]
         matched = [(1 - g) / (M * g - 1) if M * g > 1 else FLAT for g in agree]
-        return Mixture(M, tuple(min(a, FLAT) for a in matched), self.shares)
+        return Mixture(M, tuple([min(a, FLAT) for a in matched]), self.shares)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,9 +146,14 @@ class SequentialDesign:
                 carry = (self._steps[t] @ carry.reshape(carry.shape[0], -1)).reshape(S, waves, -1, 2, L)
             else:
                 carry = np.empty((S, waves, 0, 2, L))
+            if t not in rows and t not in stops:
+                continue
             more = np.array(above, dtype=np.float64)[:, None] - t
             cost, votes = carry[:, :, :, 0] + prices * more, carry[:, :, :, 1] + more
-            here = self._best(t, cost, votes)
+            here = np.zeros((S, waves, 2, L))
+            here[:, :, 0] = self._doubts[t][:, None, None]
+            if above and waves > 1:
+                _buy_on(here, cost, votes)
             if t in rows:
                 at = rows[t]
                 looks[t] = Look(
@@ -161,20 +166,15 @@ class SequentialDesign:
                 above.append(t)
         return looks
 
-    def _best(self, t: int, cost: Floats, votes: Floats) -> Floats:
-        """What 0, 1, ..., waves - 1 more waves cost and take from layer t on, (S, waves, 2, L)."""
-        S, waves, A, L = cost.shape
-        here = np.zeros((S, waves, 2, L))
-        here[:, :, 0] = self._doubts[t][:, None, None]
-        if A == 0 or waves == 1:
-            return here
-        end = cost[:, :-1].argmin(axis=2)[:, :, None]
-        least = np.take_along_axis(cost[:, :-1], end, axis=2), np.take_along_axis(votes[:, :-1], end, axis=2)
-        best = np.concatenate(least, axis=2)
-        for w in range(1, waves):
-            go_on = best[:, w - 1, :1] < here[:, w - 1, :1]
-            here[:, w] = np.where(go_on, best[:, w - 1], here[:, w - 1])
-        return here
+
+def _buy_on(here: Floats, cost: Floats, votes: Floats) -> None:
+    """Fill in what 1, 2, ... more waves cost and take, (S, waves, 2, L), where buying costs less than stopping."""
+    end = cost[:, :-1].argmin(axis=2)[:, :, None]
+    least = np.take_along_axis(cost[:, :-1], end, axis=2), np.take_along_axis(votes[:, :-1], end, axis=2)
+    best = np.concatenate(least, axis=2)
+    for w in range(1, here.shape[1]):
+        go_on = best[:, w - 1, :1] < here[:, w - 1, :1]
+        here[:, w] = np.where(go_on, best[:, w - 1], here[:, w - 1])
 
 
 def _base(M: int, T: int) -> Indices:
@@ -206,7 +206,7 @@ def _log_chances(M: int, T: int, strengths: tuple[float, ...]) -> tuple[Floats, 
     a = np.array(strengths)
     rising = gammaln(np.arange(T + 1)[:, None] + a) - gammaln(a)  # (T + 1, strengths)
     totals = gammaln(M * a) - gammaln(M * a + np.arange(T + 1)[:, None])
-    return tuple(rising[layer.votes].sum(axis=1) + totals[t] for t, layer in enumerate(_layers(M, T)))
+    return tuple([rising[layer.votes].sum(axis=1) + totals[t] for t, layer in enumerate(_layers(M, T))])
 
 
 @lru_cache(maxsize=16)

@@ -74,7 +74,7 @@ def plan_wave(prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], wa
     waves, prices = min(wave.left, STAGES), PRICES
     for fine in (True, False):
         offers = [offer for group in groups for offer in group.offers(prices, waves)]
-        spends = np.maximum.accumulate(sum(state.questions * spend for state, _, spend in offers))
+        spends = np.maximum.accumulate(sum([state.questions * spend for state, _, spend in offers]))
         under = max(0, int(np.searchsorted(spends, wave.budget, side="right")) - 1)
         over = min(under + 1, len(prices) - 1)
         if fine:
@@ -183,7 +183,8 @@ class _Group:
         for state, look in self.looks(grid, waves, ENDS):
             reach, sizes = state.within_reach(look.ends)
             start = more - shifts[state]
-            cost, votes = (part[reach, start : start + len(prices)] for part in (look.cost, look.votes))
+            end = start + len(prices)
+            cost, votes = look.cost[reach, start:end], look.votes[reach, start:end]
             best = np.where(cost[0] * TIE < cost[1:].min(axis=0, initial=np.inf), 0, 1 + _argmin(cost[1:]))
             taken = votes[best, np.arange(len(prices))] / state.rate - state.tally.pending
             yield state, sizes[best], np.maximum(taken, sizes[best])
@@ -199,13 +200,17 @@ def _groups(
 ) -> list[_Group]:
     """The states by their priors, each in its design."""
     by_prior: defaultdict[Mixture, list[tuple[Tally, int]]] = defaultdict(list)
+    reduced: dict[Mixture, Mixture] = {}
     for tally, questions in states.items():
-        by_prior[prior(tally).of_at_most(max(HORIZONS))].append((tally, questions))
+        mixture = prior(tally)
+        if mixture not in reduced:
+            reduced[mixture] = mixture.of_at_most(max(HORIZONS))
+        by_prior[reduced[mixture]].append((tally, questions))
     groups = []
     for mixture, tallies in by_prior.items():
         horizon = HORIZONS[mixture.M]
         design = SequentialDesign(mixture, horizon if cap is None else min(horizon, cap), zone)
-        groups.append(_Group(design, tuple(_State.of(*row, design, cap) for row in tallies)))
+        groups.append(_Group(design, tuple([_State.of(*row, design, cap) for row in tallies])))
     return groups
 
 

@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
@@ -41,7 +39,7 @@ class Certifier:
 
     def __call__(self, decision: Decision) -> float:
         """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
-        return _certificate(_state(decision, self.prior), self.prior, self._spread, self.zone)
+        return decision_certificate(decision, self.prior, self._spread, zone=self.zone)
 
 
 def sampled(questions: Sequence[str], most: int) -> Sequence[str]:
@@ -83,19 +81,7 @@ def policy_certificate(policy: Policy, decision: Decision) -> float:
     >>> policy_certificate(Policy(), decided) > policy_certificate(Policy(), open_race)
     True
     """
-    return _certificate(_state(decision, policy.belief), policy.belief, None, policy.zone)
-
-
-def _state(decision: Decision, prior: LearnedPrior) -> Decision:
-    """The decision without what its certificate does not depend on: many questions share one."""
-    tally = decision.tally
-    mark = prior.mark(tally.mean_tokens) if tally.mean_tokens else 0
-    return replace(decision, tally=Tally(tally.counts, 0, 0, tally.options, mark=mark))
-
-
-@lru_cache(maxsize=1 << 14)
-def _certificate(state: Decision, prior: LearnedPrior, spread: ConfidenceSpread | None, zone: float) -> float:
-    return decision_certificate(state, prior, spread, zone=zone)
+    return decision_certificate(decision, policy.belief, zone=policy.zone)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ that of a question that is served no more is dropped. Planning costs one call of
 (:mod:`pets.core.waves`), everything else O(log N) a launch.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
@@ -61,9 +62,7 @@ class WaveQueue(Queue[IndexPolicy]):
         if self.waves_left == 0 and not extra:
             return False
         wave = Wave(self._budget.expected, max(1, self.waves_left), self._budget.cap)
-        states: dict[Tally, list[Record]] = {}
-        for record in self._records.values():
-            states.setdefault(self._state(record), []).append(record)
+        states = self._states()
         parts = self.policy.plan_wave({tally: len(records) for tally, records in states.items()}, wave)
         self._parts = {
             record.position: size
@@ -132,11 +131,7 @@ class WaveQueue(Queue[IndexPolicy]):
         records = list(self._records.values())
         if self.policy.marks:
             return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
-        states: dict[Tally, int] = {}
-        for record in records:
-            tally = self._state(record)
-            states[tally] = states.get(tally, 0) + 1
-        return states
+        return {tally: len(alike) for tally, alike in self._states().items()}
 
     def skip_waves(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
@@ -151,9 +146,17 @@ class WaveQueue(Queue[IndexPolicy]):
         else:
             del self._parts[record.position]
 
-    def _state(self, record: Record) -> Tally:
-        """What a plan may know of a question; those with the same tally share one entry of it."""
-        if self.policy.sees == "traces":
-            return record.tally()
-        mark = self.policy.belief.mark(record.mean_tokens) if self.policy.marks else 0
-        return Tally(record.counts, record.nulls, record.pending, record.options, mark=mark, extra=record.extra)
+    def _states(self) -> dict[Tally, list[Record]]:
+        """The questions by what a plan may know of them: those with the same tally share one entry of it."""
+        edges = self.policy.belief.edges if self.policy.marks else ()
+        states: dict[Tally, list[Record]] = {}
+        for record in self._records.values():
+            if self.policy.sees == "traces":
+                tally = record.tally()
+            else:
+                mark = bisect_left(edges, record.mean_tokens)
+                tally = Tally(
+                    record.counts, record.nulls, record.pending, record.options, mark=mark, extra=record.extra
+                )
+            states.setdefault(tally, []).append(record)
+        return states
