@@ -195,7 +195,7 @@ def test_what_a_key_has_spent_elsewhere_is_no_pace_of_now(postgres_url):
     async def work():
         for state in states:
             await state.ledger.begin()
-        await until(lambda: states[0].keys.find(secret).name == "alice")
+        await until(lambda: (key := states[0].keys.find(secret)) and key.name == "alice")
         assert (await ask_in_process(states[0], headers={"authorization": f"Bearer {secret}"})).status_code == 200
         await until(lambda: dashboard.snapshot(ApiKey("alice"))["budget"]["spent"])
         shown = dashboard.snapshot(ApiKey("alice"))["budget"]

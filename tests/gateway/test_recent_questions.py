@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pets.gateway.auth import ApiKey
 from pets.gateway.recent_questions import SHOWN_OF_A_VOTE, RecentQuestions, last_characters, vote_parts
-from pets.gateway.requests import ChatRequest
+from pets.gateway.requests import CHAT, ApiRequest
 from pets.store import StoredTrace
 
 ADMIN = ApiKey("root", admin=True)
@@ -20,7 +20,9 @@ def add(recent, id, key="alice", texts=("The answer is A.",), error=None):
         for number, text in enumerate(texts)
     }
     question = SimpleNamespace(traces=traces, representatives=lambda: {"A": "A"})
-    request = ChatRequest("m", {"messages": [{"role": "user", "content": f"What is {id}?"}]}, False, False, None)
+    request = ApiRequest(
+        CHAT, "m", {"messages": [{"role": "user", "content": f"What is {id}?"}]}, False, False, 1, None
+    )
     vote = SimpleNamespace(
         request=request,
         outcome=SimpleNamespace(question=question),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pets.answers.base import AnswerType
 from pets.answers.number import Number
 from pets.gateway import Limits, Settings
-from pets.gateway.requests import parse_request
+from pets.gateway.requests import CHAT, parse_request
 from pets.openai.errors import ApiError
 
 from .conftest import run_gateway
@@ -62,7 +62,7 @@ COSTLY = ["best_of", "n_predict", "service_tier", "web_search_options", "predict
 
 
 def request_of(**fields):
-    return parse_request(voted(**fields), {}, Settings())
+    return parse_request(CHAT, voted(**fields), {}, Settings())
 
 
 def test_one_limit_is_sent_the_smallest_and_by_the_clients_name():
@@ -77,7 +77,7 @@ def test_one_limit_is_sent_the_smallest_and_by_the_clients_name():
     for fields, limit, sent in limits:
         request = request_of(**fields)
         assert request.max_tokens in (limit, None)
-        body = request.upstream_fields(limit)
+        body = request.sent_fields(limit)
         assert {name: body[name] for name in ("max_tokens", "max_completion_tokens") if name in body} == sent
 
 
@@ -86,7 +86,7 @@ def test_never_more_is_sent_than_the_smallest_that_the_client_wrote(limits):
     request = request_of(**limits)
     smallest = min((limit for limit in limits.values() if limit), default=None)
     assert request.max_tokens == smallest
-    body = request.upstream_fields(smallest or 777)
+    body = request.sent_fields(smallest or 777)
     assert [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body] == [smallest or 777]
 
 
@@ -100,13 +100,13 @@ def test_what_makes_a_trace_dearer_is_never_sent(name):
 def test_an_unknown_field_is_sent_only_where_no_budget_is_to_hold():
     request = request_of(frobnicate=3, min_p=0.1, response_format={"type": "json_object"})
     request.check_cost(restricted=False, priced=False)
-    assert request.upstream_fields(None)["frobnicate"] == 3
+    assert request.sent_fields(None)["frobnicate"] == 3
     with pytest.raises(ApiError, match="frobnicate") as error:
         request.check_cost(restricted=True, priced=False)
     assert error.value.param == "frobnicate"
     known = request_of(min_p=0.1, stop=["x"], chat_template_kwargs={"enable_thinking": False}, seed=3, stream=True)
     known.check_cost(restricted=True, priced=True)
-    assert known.upstream_fields(None).keys() == {"model", "messages", "min_p", "stop", "chat_template_kwargs"}
+    assert known.sent_fields(None).keys() == {"model", "messages", "min_p", "stop", "chat_template_kwargs"}
 
 
 def test_what_is_no_text_is_not_paid_for_in_tokens():
@@ -166,7 +166,7 @@ def test_a_body_that_never_comes_is_given_up():
 
 
 def answer_spec(spec, default="text"):
-    return parse_request(voted(pets={"answer": spec}), {}, Settings(answer=default)).options.answer
+    return parse_request(CHAT, voted(pets={"answer": spec}), {}, Settings(answer=default)).options.answer
 
 
 def test_a_client_chooses_how_answers_are_read_but_not_what_that_may_cost(monkeypatch):

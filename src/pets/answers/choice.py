@@ -128,9 +128,7 @@ class Choice(AnswerType):
 
     def extract(self, text: str) -> str | None:
         """The option in a box, a tag or a JSON field, else of the last statement, else of a line."""
-        passages = list(places(text))
-        first = next((passage for place, passage in passages if place == "first"), "")
-        for place, passage in passages:
+        for place, passage in places(text):
             bare = _undress(passage)
             if place in ("boxed", "marked", "cue"):
                 if self.digits is None and SEVERAL.match(bare):
@@ -138,7 +136,8 @@ class Choice(AnswerType):
                 option = self.canonical(passage) or self.canonical(strip_openers(bare)) or self._running(bare)
             elif place == "line":
                 option = self._concluded(bare, text)
-                if option and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option):
+                first = next((other for kind, other in places(text) if kind == "first"), "") if option else ""
+                if BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option):
                     return None
             else:
                 option = self.canonical(passage) if BARE.fullmatch(bare) or len(set(_listed(text))) < 2 else None

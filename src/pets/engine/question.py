@@ -7,7 +7,7 @@ question's classes grow as traces come back, and merges of classes that both had
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -149,7 +149,7 @@ class Answer:
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
-        row = asdict(self)
+        row = {column.name: getattr(self, column.name) for column in fields(self)} | {"votes": dict(self.votes)}
         for name in ("gold", "right", "error", "zone"):
             if row[name] is None:
                 del row[name]

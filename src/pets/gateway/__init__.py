@@ -2,9 +2,8 @@
 
 app.py            building a gateway, its paths, serving it
 endpoint.py       one path of the API: key, body, errors, the row in the log
-completions.py    POST /v1/chat/completions
+completions.py    chats that are voted on
 passthrough.py    plain requests: sent on, counted, their replies passed back
-plain_requests.py requests to the paths that only pass through
 requests.py       requests: parsed and checked
 tool_calls.py     votes on tool calls
 responses.py      responses: JSON and server-sent events

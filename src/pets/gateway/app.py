@@ -30,12 +30,13 @@ from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
-from pets.gateway.completions import ChatCompletions
+from pets.gateway.completions import Voting
+from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import LedgerBackend, SpendRateLimit
 from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
-from pets.gateway.passthrough import PassThrough, PlainEndpoint
-from pets.gateway.plain_requests import PLAIN_PATHS
+from pets.gateway.passthrough import PassThrough
+from pets.gateway.requests import CHAT, FORMS
 from pets.gateway.settings import Settings
 from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.gateway.state import GatewayState
@@ -167,14 +168,11 @@ def running(
 
 def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
-    pass_through = PassThrough(state)
+    voting, pass_through = Voting(state), PassThrough(state)
+    paths = FORMS if state.settings.passthrough else (CHAT,)
     routes = [
+        *(Route(f"/v1{path}", ApiEndpoint(state, path, voting, pass_through), methods=["POST"]) for path in paths),
         *Pages(state, refresh).routes(),
-        Route("/v1/chat/completions", ChatCompletions(state, pass_through), methods=["POST"]),
-        *(
-            Route(f"/v1{path}", PlainEndpoint(state, pass_through, path), methods=["POST"])
-            for path in (PLAIN_PATHS if state.settings.passthrough else ())
-        ),
     ]
 
     @asynccontextmanager
@@ -185,7 +183,7 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
         finally:
             await state.close()
 
-    handlers = {HTTPException: _unknown_url, ApiError: _refused, SamplerError: _upstream_failed}
+    handlers = dict.fromkeys((HTTPException, ApiError, SamplerError), _error_response)
     guard = Middleware(_SiteGuard, keys=state.keys, hosts=frozenset({host, *state.settings.allow_hosts}))
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
 
@@ -204,7 +202,7 @@ class _SiteGuard:
                 refuse_foreign_site(scope["method"], headers, self._hosts)
             except ApiError as error:
                 if self._open_to_all():
-                    await _error_response(error)(scope, receive, send)
+                    await (await _error_response(Request(scope), error))(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
@@ -267,21 +265,13 @@ def _max_connections(settings: Settings) -> int:
     return max(1, min(wanted, (files - SPARE_FILES) // 2))
 
 
-async def _unknown_url(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods, in OpenAI's form."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return _error_response(ApiError("There is nothing at this path and method.", status=status, code="unknown_url"))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    return _error_response(error if isinstance(error, ApiError) else ApiError(str(error), status=500))
-
-
-async def _upstream_failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, SamplerError)
-    return _error_response(api_error(error))
-
-
-def _error_response(error: ApiError) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
+    """An error in OpenAI's form, also of unknown paths and methods."""
+    if isinstance(error, HTTPException):
+        words = "There is nothing at this path and method."
+        error = ApiError(words, status=error.status_code, code="unknown_url")
+    elif isinstance(error, SamplerError):
+        error = api_error(error)
+    assert isinstance(error, ApiError)
     headers = {name.decode(): value.decode() for name, value in error.headers()}
     return Response(error.body(), error.status, headers, "application/json")

@@ -1,16 +1,15 @@
-"""``POST /v1/chat/completions``: answers by vote, or passes the request through."""
+"""``Voting``: answers a chat by vote."""
 
 import asyncio
 import random
+from functools import lru_cache
 from typing import Any
 
 from pets.engine.submissions import VoteLimits
 from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import RequestAccount
-from pets.gateway.passthrough import PassThrough
-from pets.gateway.requests import ChatRequest, VoteOptions, parse_request
+from pets.gateway.requests import ApiRequest, VoteOptions
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.tool_calls import ToolCallReader
@@ -25,44 +24,28 @@ LOGGED_OF_A_VOTE = (
     "traces", "lost", "estimated", "claimed_more", "rounds", "stopped", "seconds", "upstream_seconds",
 )  # fmt: skip
 
+sampling_of = lru_cache(maxsize=256)(Sampling)  # whose checks take longer than the rest of a request's preparation
 
-class ChatCompletions(ApiEndpoint):
-    """The endpoint of chats: model ``pets/NAME`` votes, any other passes through."""
 
-    span_name = "chat"
+class Voting:
+    """Answers requests for a model ``pets/NAME``."""
 
-    def __init__(self, state: GatewayState, pass_through: PassThrough) -> None:
-        super().__init__(state)
-        self._pass_through = pass_through
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
 
-    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
-        state = self._state
-        request = parse_request(body, exchange.headers, state.settings)
-        attributes |= {"model": request.model, "voted": request.options is not None, "stream": request.stream}
-        state.upstream.check(request.model, voted=request.options is not None)
-        if request.options is None:
-            await self._pass_through.answer(exchange, request, key, attributes["id"])
-        else:
-            ledger = state.ledger
-            restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
-            request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
-            await self._vote(exchange, request, request.options, key, attributes)
-
-    async def _vote(
-        self,
-        exchange: Exchange,
-        request: ChatRequest,
-        options: VoteOptions,
-        key: ApiKey,
-        attributes: dict[str, Any],
+    async def answer(
+        self, exchange: Exchange, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
     ) -> None:
-        state = self._state
+        """Answer one request, or raise an :class:`~pets.openai.errors.ApiError`; ``attributes`` are the log's."""
+        state, ledger = self._state, self._state.ledger
+        restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
+        request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
         keepalive = KEEPALIVE_EVENT if request.stream else None
         with state.place(state.questions, key, what="questions"):
             vote = await exchange.run_unless_gone(
                 self._submit(request, options, key, attributes), state.settings.keepalive, keepalive
             )
-        metadata = vote_metadata(vote, state.ledger)
+        metadata = vote_metadata(vote, ledger)
         state.metrics.record_vote(vote, metadata)
         attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
         if not request.stream:
@@ -73,28 +56,20 @@ class ChatCompletions(ApiEndpoint):
             await exchange.send(event)
         await exchange.send(b"", end=True)
 
-    async def _submit(
-        self, request: ChatRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
-    ) -> Vote:
+    async def _submit(self, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]) -> Vote:
         """The vote on a question, or an ``ApiError``."""
         state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
-        begun = clock()
-        max_tokens = request.max_tokens
-        if (
-            max_tokens is None and not state.ledger.currency.counts_traces
-        ):  # tokens and money need an end to every trace
-            limit = state.settings.limits.max_tokens
-            longest = Prompt.of_body(request.upstream_fields(limit)).max_tokens
-            max_tokens = state.upstream.fitting_tokens(request.model, limit, longest)
-        prompt = Prompt.of_body(request.upstream_fields(max_tokens), sender=key.name)
-        most = max_tokens or state.settings.limits.max_tokens, prompt.max_tokens
-        account = RequestAccount(key, id, request.model, "vote", *most)
+        begun, limit = clock(), state.token_limit(request)
+        # Tokens and money need an end to every trace.
+        max_tokens = request.max_tokens if state.ledger.currency.counts_traces else limit
+        prompt = Prompt.of_body(request.sent_fields(max_tokens), sender=key.name)
+        account = RequestAccount(key, id, request.model, "vote", limit, prompt.max_tokens)
         least = min(state.least_traces, options.max_traces) * state.ledger.trace_cost(account)
         if not state.ledger.affords(key, least):
             self._give_way(account, least)
         while True:
             limits = VoteLimits(
-                Sampling(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
+                sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
                 seed=_seed(request),
                 max_traces=options.max_traces,
                 deadline=begun + options.timeout,
@@ -122,6 +97,6 @@ class ChatCompletions(ApiEndpoint):
         account.kind = "fallback"
 
 
-def _seed(request: ChatRequest) -> int:
+def _seed(request: ApiRequest) -> int:
     seed = request.fields.get("seed")
     return random.randrange(SEEDS) if seed is None else int(seed) % SEEDS

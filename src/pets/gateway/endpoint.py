@@ -5,14 +5,16 @@ import json
 import logging
 import secrets
 import time
-from abc import ABC, abstractmethod
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
+from pets.gateway.completions import Voting
 from pets.gateway.metrics import FinishedRequest
+from pets.gateway.passthrough import PassThrough
+from pets.gateway.requests import CHAT, parse_request
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import CLIENT_GONE
 from pets.gateway.telemetry import LOGGER, span
@@ -20,13 +22,15 @@ from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 
 
-class ApiEndpoint(ABC):
-    """An endpoint as plain ASGI: Starlette's requests and responses cost more than the vote."""
+class ApiEndpoint:
+    """An endpoint as plain ASGI: Starlette's requests and responses cost more than the vote.
 
-    span_name = "request"
+    A chat with a model ``pets/NAME`` is voted on, any other request passes through.
+    """
 
-    def __init__(self, state: GatewayState) -> None:
-        self._state = state
+    def __init__(self, state: GatewayState, path: str, voting: Voting, pass_through: PassThrough) -> None:
+        self._state, self._path = state, path
+        self._voting, self._pass_through = voting, pass_through
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -36,7 +40,7 @@ class ApiEndpoint(ABC):
         attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
         try:
             self._state.check_running()
-            with span(self.span_name, exchange.headers, attributes):
+            with span("chat" if self._path == CHAT else "request", exchange.headers, attributes):
                 key = self._authenticate(exchange, attributes)
                 limits = self._state.settings.limits
                 body = await exchange.body(limits.body, limits.body_seconds)
@@ -57,9 +61,16 @@ class ApiEndpoint(ABC):
         finally:
             self._record(attributes, exchange.status, time.perf_counter() - started)
 
-    @abstractmethod
     async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
         """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""
+        request = parse_request(self._path, body, exchange.headers, self._state.settings)
+        voted = request.options is not None
+        attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
+        self._state.upstream.check(request.model, voted=voted)
+        if request.options is None:
+            await self._pass_through.answer(exchange, request, key, attributes["id"])
+        else:
+            await self._voting.answer(exchange, request, request.options, key, attributes)
 
     def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
         key = authenticate(self._state.keys, exchange.headers)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from pets.gateway.plain_requests import PLAIN_PATHS
-from pets.gateway.requests import IGNORED_NAME, MAX_IGNORED
+from pets.gateway.requests import CHAT, FORMS, IGNORED_NAME, MAX_IGNORED
 from pets.gateway.settings import Settings
 
 ERROR = {"description": "An error, in OpenAI's form.", "content": {"application/json": {"schema": {
@@ -18,16 +17,15 @@ def description(settings: Settings) -> dict[str, Any]:
     >>> sorted(description(Settings())["paths"])
     ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', ...]
     """
+    plain_paths = [path for path in FORMS if settings.passthrough and path != CHAT]
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "PETS gateway", "version": "1", "description": "Answers by vote; speaks OpenAI."},
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "paths": {
-            "/v1/chat/completions": {"post": _chat(settings)},
-            **{
-                f"/v1{path}": {"post": _plain(path, settings)} for path in (PLAIN_PATHS if settings.passthrough else ())
-            },
+            f"/v1{CHAT}": {"post": _chat(settings)},
+            **{f"/v1{path}": {"post": _plain(path, settings)} for path in plain_paths},
             "/v1/models": {"get": {"responses": _responses("application/json")}},
             "/v1/models/{model}": {"get": {"parameters": [model], "responses": _responses("application/json")}},
             "/healthz": {"get": {"responses": _responses("application/json")}},
@@ -73,15 +71,15 @@ def _chat(settings: Settings) -> dict[str, Any]:
 
 def _plain(path: str, settings: Settings) -> dict[str, Any]:
     """A path that only passes through."""
-    form, limits = PLAIN_PATHS[path], settings.limits
+    form, limits = FORMS[path], settings.limits
     fields: dict[str, Any] = {
         "model": {"type": "string", "minLength": 1, "maxLength": 256},
         form.content: {"type": "string", "minLength": 1},
         "n": {"type": "integer", "minimum": 1, "maximum": limits.n},
         "stream": {"type": "boolean"},
     }
-    if form.token_limit is not None:
-        fields[form.token_limit] = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
+    for name in form.token_limits:
+        fields[name] = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
     body = {"type": "object", "required": ["model", form.content], "properties": fields}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
@@ -89,5 +87,5 @@ def _plain(path: str, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _responses(*kinds: str) -> dict[str, Any]:
-    return {"200": {"description": "OK.", "content": {kind: {} for kind in kinds}}} | ERRORS
+def _responses(*media_types: str) -> dict[str, Any]:
+    return {"200": {"description": "OK.", "content": {name: {} for name in media_types}}} | ERRORS

@@ -14,11 +14,9 @@ from pets.engine.fetch import TokenEstimator
 from pets.engine.places import Places
 from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.ledger_backend import Reservation
-from pets.gateway.plain_requests import PlainRequest, parse_plain_request
-from pets.gateway.requests import ChatRequest
+from pets.gateway.requests import CHAT, CHOICE_PATHS, ApiRequest
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER
 from pets.gateway.upstream import api_error
@@ -28,7 +26,6 @@ from pets.openai.response import ResponseReader, UsageReader, error_from
 from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 
-CHOICE_PATHS = ("/chat/completions", "/completions")  # whose replies hold choices
 LARGE_REPLY_BYTES = 1 << 18
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
@@ -41,7 +38,7 @@ class PassThrough:
         self._places = Places(state.settings.concurrency, lambda: state.keys.several)
         self._estimator = TokenEstimator()
 
-    async def answer(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
+    async def answer(self, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
         """Answer one request, or raise an :class:`ApiError`."""
         settings = self._state.settings
         if not settings.passthrough:
@@ -49,7 +46,7 @@ class PassThrough:
         with self._state.place(self._places, key, request.traces):
             await exchange.run_unless_gone(self._serve(exchange, request, key, id), NO_KEEPALIVE_S, None)
 
-    async def _serve(self, exchange: Exchange, request: ChatRequest | PlainRequest, key: ApiKey, id: str) -> None:
+    async def _serve(self, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
         state, ledger, traces = self._state, self._state.ledger, request.traces
         headers = dict(exchange.headers)
         if state.keys.required or state.upstream.has_key:
@@ -60,12 +57,9 @@ class PassThrough:
         priced = not ledger.currency.counts_traces
         restricted = priced or ledger.limited or key.budget is not None
         request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
-        max_tokens = request.token_limit(state.settings.limits)
-        if priced and max_tokens and request.max_tokens is None:
-            longest = _prompt(request, request.bounded_fields(max_tokens)).max_tokens
-            max_tokens = state.upstream.fitting_tokens(request.model, max_tokens, longest)
-        fields = request.bounded_fields(max_tokens) if priced else request.fields
-        prompt = _prompt(request, fields)
+        max_tokens = state.token_limit(request)
+        fields = request.sent_fields(max_tokens) if priced else request.fields
+        prompt = Prompt.of_body(fields) if request.path == CHAT else Prompt(request.path, fields)
         account = RequestAccount(key, id, request.model, "plain", max_tokens, prompt.max_tokens)
         reservation = await ledger.reserve(account, traces)
         if reservation is None:
@@ -82,7 +76,7 @@ class PassThrough:
     async def _forward(
         self,
         exchange: Exchange,
-        request: ChatRequest | PlainRequest,
+        request: ApiRequest,
         body: bytes,
         headers: dict[str, str],
         meter: "ReplyMeter | None",
@@ -117,34 +111,18 @@ class PassThrough:
     def _pool(self, model: str) -> EndpointPool:
         return self._state.driver.fetcher.pool.of_model(model)
 
-    def _failed(
-        self, request: ChatRequest | PlainRequest, meter: "ReplyMeter | None", error: SamplerError, seconds: float
-    ) -> None:
+    def _failed(self, request: ApiRequest, meter: "ReplyMeter | None", error: SamplerError, seconds: float) -> None:
         """Settle a request that came to nothing: as of votes, by the rule of :mod:`pets.engine.fetch`."""
         charged = self._state.driver.fetcher.failed(self._pool(request.model), error, seconds, request.traces)
         if meter is not None:
             meter.settle_lost() if charged else meter.settle_free()
 
-    def _broken(self, exchange: Exchange, error: Exception, refusal: ApiError | None) -> Exception:
+    def _broken(self, exchange: Exchange, error: Exception, refusal: ApiError) -> Exception:
         """What to raise: in the middle of a reply the client sees its connection end early, as we did."""
-        if refusal is not None and not exchange.status:
+        if not exchange.status:
             return refusal
         LOGGER.warning("a reply to a plain request broke off (%s)", type(error).__name__)
         return ClientGoneError()
-
-
-class PlainEndpoint(ApiEndpoint):
-    """An endpoint that has no vote, at a path of :data:`~pets.gateway.plain_requests.PLAIN_PATHS`."""
-
-    def __init__(self, state: GatewayState, pass_through: PassThrough, path: str) -> None:
-        super().__init__(state)
-        self._pass_through, self._path = pass_through, path
-
-    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
-        request = parse_plain_request(self._path, body, self._state.settings)
-        attributes |= {"path": self._path, "model": request.model, "voted": False, "stream": request.stream}
-        self._state.upstream.check(request.model)
-        await self._pass_through.answer(exchange, request, key, attributes["id"])
 
 
 class ReplyMeter:
@@ -157,7 +135,7 @@ class ReplyMeter:
         self,
         ledger: GatewayLedger,
         reservation: Reservation,
-        request: ChatRequest | PlainRequest,
+        request: ApiRequest,
         estimator: TokenEstimator,
         prompt: Prompt,
         max_tokens: int,
@@ -232,11 +210,6 @@ class ReplyMeter:
         counted = self._estimator.counted(completions, self._prompt, self._max_tokens)
         used = [completion.usage for completion in counted]
         self._ledger.settle_traces(self._reservation, used, estimated, claimed_more)
-
-
-def _prompt(request: ChatRequest | PlainRequest, fields: Mapping[str, Any]) -> Prompt:
-    """The prompt of a request that sends these fields: all of its bytes may get into it."""
-    return Prompt.of_body(fields) if isinstance(request, ChatRequest) else Prompt(request.path, fields)
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

@@ -1,25 +1,29 @@
-"""Requests for a chat completion: parsed and checked before anything is spent on them.
+"""Requests, parsed and checked before anything is spent on them: chats, which may be voted on, and those of the paths
+that only pass through.
 
 A vote forwards the fields that say how to sample and in which form to answer. Where a key or a budget is to hold, any
-other is refused: nobody knows what it would cost. One limit of tokens is sent, the one that was held.
+other is refused: nobody knows what it would cost. One limit of tokens is sent, the one that was held. What else is in a
+plain request is between client and server.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
-from pets.openai.fields import flag, json_object, json_value, whole_number
+from pets.openai.fields import flag, json_object, json_value, object_field, whole_number
 from pets.patterns import Pattern
 from pets.registry import answer_types
 
 ANSWER_SPEC_CHARACTERS = 200
-TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the same
-GATEWAY_FIELDS = ("pets", "stream", "stream_options", "n", "seed", "model", *TOKEN_LIMITS)
+MAX_PROMPTS = 2048  # of one request, as OpenAI has it for embeddings
+CHAT = "/chat/completions"
+CHOICE_PATHS = (CHAT, "/completions")  # whose replies hold choices
+TRACE_FIELDS = ("n", "seed", "stream", "stream_options")  # which a vote says anew for each of its traces
 UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
 MAX_IGNORED = 32
 IGNORED_NAME = Pattern(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
@@ -48,8 +52,37 @@ FORWARDED_FIELDS = frozenset({
     "reasoning_effort", "verbosity", "chat_template_kwargs", "include_reasoning", "separate_reasoning",
     "enable_thinking",
 })  # fmt: skip
-PLAIN_FIELDS = frozenset({"functions", "function_call"})
+PLAIN_FIELDS = frozenset({"functions", "function_call"})  # of chats that are not voted on
+TEXT_TYPES = frozenset({
+    "message", "text", "input_text", "output_text", "function", "function_call", "function_call_output", "reasoning",
+    "summary_text", "json_schema", "json_object", "object",
+})  # fmt: skip
 VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """What counts in the requests of one path: the text, the names of a token limit, and what may be sent for money."""
+
+    content: str
+    token_limits: tuple[str, ...]
+    fields: frozenset[str]
+
+
+FORMS: Mapping[str, RequestForm] = {
+    CHAT: RequestForm("messages", ("max_tokens", "max_completion_tokens"), FORWARDED_FIELDS | PLAIN_FIELDS | {"pets"}),
+    "/completions": RequestForm("prompt", ("max_tokens",), FORWARDED_FIELDS | {"suffix", "echo"}),
+    "/embeddings": RequestForm("input", (), frozenset({"encoding_format", "dimensions", "user", "truncate"})),
+    "/responses": RequestForm(
+        "input",
+        ("max_output_tokens",),
+        frozenset({
+            "instructions", "temperature", "top_p", "reasoning", "text", "tools", "tool_choice", "parallel_tool_calls",
+            "metadata", "user", "safety_identifier", "prompt_cache_key", "include", "store", "truncation",
+            "top_logprobs",
+        }),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,71 +102,83 @@ class VoteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """One request: ``fields`` is the body as it came, ``options`` is None where it passes through.
+class ApiRequest:
+    """One request to a path of :data:`FORMS`: ``fields`` is the body as it came, which asks for ``traces``.
 
-    ``max_tokens`` is the smallest limit that the client wrote, under either name.
+    ``max_tokens`` is the smallest limit that the client wrote, under any name. ``options`` are a vote's.
     """
 
+    path: str
     model: str
     fields: Mapping[str, Any]
     stream: bool
     include_usage: bool
+    traces: int
     max_tokens: int | None
     options: VoteOptions | None = None
 
-    def upstream_fields(self, max_tokens: int | None) -> dict[str, Any]:
-        """What every upstream request of a vote holds, beside n and seed; ``max_tokens`` is the one limit in it."""
-        fields = {
-            name: value for name, value in self.fields.items() if name not in GATEWAY_FIELDS and value is not None
-        }
-        fields["model"] = self.model
-        if max_tokens is not None:
-            # Servers that know the newer name alone refuse the older one; those that know the older alone pass over
-            # the newer one.
-            newer_alone = self.fields.get("max_tokens") is None and self.fields.get("max_completion_tokens") is not None
-            fields["max_completion_tokens" if newer_alone else "max_tokens"] = max_tokens
-        return fields
-
-    path: ClassVar[str] = "/chat/completions"
-
     @property
-    def traces(self) -> int:
-        """How many traces a plain request asks for."""
-        return self.fields.get("n") or 1
+    def form(self) -> RequestForm:
+        """What counts in it."""
+        return FORMS[self.path]
 
     def token_limit(self, limits: Limits) -> int:
         """The most tokens that each of its traces may have."""
-        return self.max_tokens or limits.max_tokens
+        return (self.max_tokens or limits.max_tokens) if self.form.token_limits else 0
 
-    def bounded_fields(self, max_tokens: int) -> dict[str, Any]:
-        """What a plain request sends where tokens are paid for: the limit that was held, streams that tell usage."""
-        fields = self.upstream_fields(max_tokens)
-        fields |= {name: self.fields[name] for name in ("n", "seed", "stream") if self.fields.get(name) is not None}
-        if self.stream:
+    def sent_fields(self, max_tokens: int | None) -> dict[str, Any]:
+        """What goes upstream where tokens are paid for or voted on: ``max_tokens`` is the one limit in it.
+
+        Each trace of a vote says its own n and seed; a plain stream of choices tells its usage.
+        """
+        names = self.form.token_limits
+        left_out = {"pets", *names, *(TRACE_FIELDS if self.options else ())}
+        fields = {name: value for name, value in self.fields.items() if value is not None and name not in left_out}
+        fields["model"] = self.model
+        if max_tokens is not None and names:
+            # Servers that know the newer name alone refuse the older one; those that know the older alone pass over
+            # the newer one.
+            fields[next((name for name in names if self.fields.get(name) is not None), names[0])] = max_tokens
+        if self.stream and not self.options and self.path in CHOICE_PATHS:
             fields["stream_options"] = {**(self.fields.get("stream_options") or {}), "include_usage": True}
         return fields
 
     def check_cost(self, *, restricted: bool, priced: bool, allowed: Collection[str] = ()) -> None:
         """Refuse what no budget can hold: costly fields always, unknown ones where a key or a budget is to hold
         (``restricted``), parts that are no text and tools of the server where tokens are (``priced``)."""
-        plain = self.options is None
-        known = FORWARDED_FIELDS | set(GATEWAY_FIELDS) | (PLAIN_FIELDS if plain else frozenset())
-        check_fields(self.fields, known, "A plain request under a budget" if plain else "A vote", restricted, allowed)
-        if not priced:
-            return
+        form, voted = self.form, self.options is not None
+        known = {"model", *TRACE_FIELDS, form.content, *form.token_limits, *form.fields}
+        known -= PLAIN_FIELDS if voted else frozenset()
+        for name, value in self.fields.items():
+            if value is None or name in allowed or name in known:
+                continue
+            if restricted or name in COSTLY_FIELDS:
+                whose = "A vote" if voted else "A plain request under a budget"
+                message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
+                raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])
+        if priced:
+            self._check_chat(allowed) if self.path == CHAT else self._check_types(allowed)
+
+    def _check_chat(self, allowed: Collection[str]) -> None:
         if not all(map(_is_text, self.fields["messages"])):
             message = "Images, sounds and files cannot be paid for in this gateway's unit; send texts alone."
             raise ApiError(message, param="messages")
         tools = self.fields.get("tools") or []
         for tool in tools if isinstance(tools, list) else [tools]:
-            kind = str(tool.get("type", "function") if isinstance(tool, dict) else tool)
-            if kind != "function" and kind not in allowed:
+            tool_type = str(tool.get("type", "function") if isinstance(tool, dict) else tool)
+            if tool_type != "function" and tool_type not in allowed:
                 raise ApiError(
-                    f"A tool of the type {kind[:40]!r} cannot be paid for in this gateway's unit; send functions "
-                    f"alone. {ask_operator(kind)}",
+                    f"A tool of the type {tool_type[:40]!r} cannot be paid for in this gateway's unit; send functions "
+                    f"alone. {ask_operator(tool_type)}",
                     param="tools",
                 )
+
+    def _check_types(self, allowed: Collection[str]) -> None:
+        for part_type in _types_in(self.fields):
+            if part_type not in TEXT_TYPES and part_type not in allowed:
+                message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
+                words = f"{message} Send texts and functions alone. {ask_operator(part_type)}"
+                raise ApiError(words, param=self.form.content)
 
     @property
     def last_user_message(self) -> str:
@@ -144,46 +189,45 @@ class ChatRequest:
         return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def parse_request(body: bytes, headers: Mapping[str, str], settings: Settings) -> ChatRequest:
+def parse_request(path: str, body: bytes, headers: Mapping[str, str], settings: Settings) -> ApiRequest:
     """Parse and check a request's body; a :class:`ApiError` names the field that is wrong."""
-    fields = json_object(body)
-    limits = settings.limits
+    fields, form, limits = json_object(body), FORMS[path], settings.limits
     model = fields.get("model")
     if not isinstance(model, str) or not model.removeprefix(settings.prefix) or len(model) > 256:
         raise ApiError("'model' is the name of a model, such as pets/NAME to vote.", param="model")
-    messages = fields.get("messages")
-    if not isinstance(messages, list) or not 1 <= len(messages) <= limits.messages:
-        raise ApiError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
-    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
-        raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
+    voted = model.startswith(settings.prefix)
+    if voted and path != CHAT:
+        raise ApiError(f"{settings.prefix}NAME votes at /v1{CHAT}; here, ask for NAME.", param="model")
+    prompts = _number_of_prompts(fields.get(form.content), form.content, limits)
     n = whole_number(fields, "n", 1, limits.n) or 1
     whole_number(fields, "seed", -(2**63), 2**64 - 1)
-    stream = flag(fields, "stream")
-    stream_options = fields.get("stream_options")
-    if stream_options is not None and not isinstance(stream_options, dict):
-        raise ApiError("'stream_options' is an object.", param="stream_options")
-    token_limits = [whole_number(fields, name, 1, limits.max_tokens) for name in TOKEN_LIMITS]
-    voted = model.startswith(settings.prefix)
-    return ChatRequest(
+    token_limits = [whole_number(fields, name, 1, limits.max_tokens) for name in form.token_limits]
+    return ApiRequest(
+        path,
         model.removeprefix(settings.prefix),
         fields,
-        stream,
-        bool(stream_options and flag(stream_options, "include_usage")),
+        flag(fields, "stream"),
+        flag(object_field(fields, "stream_options"), "include_usage", "stream_options."),
+        n * prompts if path in CHOICE_PATHS else 1,
         min((limit for limit in token_limits if limit is not None), default=None),
         _options(fields, headers, settings, n) if voted else None,
     )
 
 
-def check_fields(
-    fields: Mapping[str, Any], known: Collection[str], whose: str, restricted: bool, allowed: Collection[str]
-) -> None:
-    """Refuse costly fields and, where ``restricted``, those that are not known; what the operator allows passes."""
-    for name, value in fields.items():
-        if value is None or name in allowed:
-            continue
-        if (name in COSTLY_FIELDS and name not in known) or (restricted and name not in known):
-            message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
-            raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])
+def _number_of_prompts(content: object, name: str, limits: Limits) -> int:
+    """How many prompts a body has, each of which is answered: a chat is one."""
+    if name == "messages":
+        if not isinstance(content, list) or not 1 <= len(content) <= limits.messages:
+            raise ApiError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
+        if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in content):
+            raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
+        return 1
+    if not isinstance(content, str | list) or not content:
+        raise ApiError(f"{name!r} is a text, or a list.", param=name)
+    prompts = len(content) if isinstance(content, list) and not isinstance(content[0], int) else 1
+    if prompts > MAX_PROMPTS:
+        raise ApiError(f"{name!r} is a list of at most {MAX_PROMPTS}.", param=name)
+    return prompts
 
 
 def ask_operator(name: str) -> str:
@@ -199,6 +243,19 @@ def _is_text(message: Mapping[str, Any]) -> bool:
     if isinstance(content, list):
         return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
     return content is None or isinstance(content, str)
+
+
+def _types_in(value: Any) -> Iterator[str]:
+    """Every "type" that the parts of a body have."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Mapping):
+            if isinstance(part_type := part.get("type"), str):
+                yield part_type
+            stack += [item for name, item in part.items() if name not in ("parameters", "schema", "metadata")]
+        elif isinstance(part, list):
+            stack += part
 
 
 def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:
@@ -230,8 +287,8 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
 def _default_spec(fields: Mapping[str, Any], default: str) -> str:
     """How answers are read where the client does not say: as JSON, if it asks for that; else as the operator says."""
     form = fields.get("response_format")
-    kind = form.get("type") if isinstance(form, dict) else None
-    wants_json = kind in ("json_object", "json_schema") or any(fields.get(name) for name in JSON_FIELDS)
+    form_type = form.get("type") if isinstance(form, dict) else None
+    wants_json = form_type in ("json_object", "json_schema") or any(fields.get(name) for name in JSON_FIELDS)
     return "json" if wants_json and default.partition(":")[0] != "json" else default
 
 

@@ -11,7 +11,7 @@ from pets.engine.question import Answer
 from pets.engine.submissions import VoteOutcome
 from pets.engine.summary import no_vote_words
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.requests import ChatRequest
+from pets.gateway.requests import ApiRequest
 
 KEEPALIVE_EVENT = b": voting\n\n"
 EVENT_CHARACTERS = 256  # of the text, in one event
@@ -21,7 +21,7 @@ EVENT_CHARACTERS = 256  # of the text, in one event
 class Vote:
     """A voted request and what came of it."""
 
-    request: ChatRequest
+    request: ApiRequest
     outcome: VoteOutcome
     account: RequestAccount
     answer: Answer
@@ -71,7 +71,7 @@ def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
     message = dict(choice.get("message") or {})
     text = message.pop("content", None) or ""
     if calls := message.get("tool_calls"):
-        message["tool_calls"] = [{"index": place, **call} for place, call in enumerate(calls)]
+        message["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
     yield _event(envelope | {"choices": [_delta({"role": "assistant", **message, "content": ""})]})
     for start in range(0, len(text), EVENT_CHARACTERS):
         yield _event(envelope | {"choices": [_delta({"content": text[start : start + EVENT_CHARACTERS]})]})

@@ -10,10 +10,12 @@ from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
 from pets.gateway.recent_questions import RecentQuestions
+from pets.gateway.requests import ApiRequest
 from pets.gateway.settings import Settings
 from pets.gateway.upstream import Upstream
 from pets.openai.errors import ApiError
 from pets.plans import Drift
+from pets.prompts import Prompt
 
 
 class GatewayState:
@@ -54,6 +56,15 @@ class GatewayState:
             yield
         finally:
             places.give_back(key.name, number)
+
+    def token_limit(self, request: ApiRequest) -> int:
+        """The most tokens that each trace of a request may have; where tokens are paid for, what fits into the model's
+        context if the client does not say."""
+        limit = request.token_limit(self.settings.limits)
+        if self.ledger.currency.counts_traces or not limit or request.max_tokens is not None:
+            return limit
+        longest = Prompt(request.path, request.sent_fields(limit)).max_tokens
+        return self.upstream.fitting_tokens(request.model, limit, longest)
 
     def readiness(self) -> dict[str, bool]:
         """What must hold for requests to be sent here: a ledger that can be written, room in the queue, no stop."""
