@@ -147,7 +147,7 @@ class Driver:
             self.questions.idle.discard(question.id)
             self.pacing.in_flight.launched(question.id, allowed)
             request = self.arrivals.request(question, numbers.start, tuple(holds[:allowed]))
-            for part in self.fetcher.requests(request, self._max_n(request.prompt)):
+            for part in (request,) if allowed == 1 else self.fetcher.requests(request, self._max_n(request.prompt)):
                 self.arrivals.start(part, self.settlement, self._group)
         return len(numbers) - allowed
 

@@ -212,14 +212,17 @@ class EndpointPool:
 
     def takers(self, launch: int, attempt: int = 0) -> list[Endpoint]:
         """The endpoints that take a launch after ``attempt`` models would not; none where no model is left."""
+        if len(self.endpoints) == 1 and not attempt:
+            return self.endpoints
         return [endpoint for endpoint in self.endpoints if endpoint.sampler.takes(launch, attempt)]
 
     def present_takers(self, launch: int, attempt: int, now: float) -> list[Endpoint]:
         """Those of the first model that is not away; where all are, of the one that is back first."""
         away: list[list[Endpoint]] = []
         while endpoints := self.takers(launch, attempt + len(away)):
-            if not all(endpoint.is_away(now) for endpoint in endpoints):
-                return endpoints
+            for endpoint in endpoints:
+                if not endpoint.is_away(now):
+                    return endpoints
             away.append(endpoints)
         return min(away, key=lambda model: min(endpoint.wait_s(now) for endpoint in model))
 
@@ -234,17 +237,19 @@ class EndpointPool:
             other.rest_until = now + MAX_REST_S
         return True
 
+    def pick_now(self, launch: int, attempt: int, avoid: Endpoint | None, now: float) -> Endpoint | None:
+        """The next endpoint to ask, not the one that just failed if another is well; ``None`` while none may be."""
+        ready = [endpoint for endpoint in self.present_takers(launch, attempt, now) if endpoint.wait_s(now) <= 0]
+        if len(ready) < 2:
+            return ready[0] if ready else None
+        return min((endpoint for endpoint in ready if endpoint is not avoid), key=lambda endpoint: endpoint.load)
+
     async def pick(self, launch: int = 0, attempt: int = 0, avoid: Endpoint | None = None) -> Endpoint:
-        """The next endpoint to ask, not the one that just failed if another is well; waits while none may be asked."""
+        """As :meth:`pick_now`; waits while no endpoint may be asked."""
         clock = asyncio.get_running_loop().time
-        while True:
-            now = clock()
-            waits = {endpoint: endpoint.wait_s(now) for endpoint in self.present_takers(launch, attempt, now)}
-            ready = [endpoint for endpoint, wait_s in waits.items() if wait_s <= 0]
-            if ready:
-                others = [endpoint for endpoint in ready if endpoint is not avoid]
-                return min(others or ready, key=lambda endpoint: endpoint.load)
-            await asyncio.sleep(min(waits.values()))
+        while (endpoint := self.pick_now(launch, attempt, avoid, now := clock())) is None:
+            await asyncio.sleep(min(other.wait_s(now) for other in self.present_takers(launch, attempt, now)))
+        return endpoint
 
     @property
     def never_answered(self) -> bool:

@@ -298,7 +298,9 @@ class Fetcher:
             pool = self.pool_for(request.prompt)
             if (refusal := self.refusal(pool)) is not None:
                 return await receiver.fail(request, reason or refusal, charged=False)
-            endpoint = await self._unless_drained(pool.pick(request.turn, request.attempt, last))
+            endpoint = None if self._draining else pool.pick_now(request.turn, request.attempt, last, clock())
+            if endpoint is None:  # none may be asked now
+                endpoint = await self._unless_drained(pool.pick(request.turn, request.attempt, last))
             if endpoint is None:
                 return await receiver.fail(request, reason or BusyError(DRAINED), charged=False)
             if request.size > (max_n := endpoint.max_n_for(request.prompt.sender, clock())):

@@ -275,11 +275,12 @@ class Pacing:
             self._wiring.ledger.begin_wave(self._allocator.wave)
         self.clock.launched(launches)
 
-    def back(self, question: str) -> None:
-        """A trace of a question came back, or will not come."""
-        self.in_flight.back(question)
+    def back(self, question: str) -> int:
+        """A trace of a question came back, or will not come; how many others of it are in flight."""
+        left = self.in_flight.back(question)
         if self._pace.waves:
             self.clock.back(asyncio.get_running_loop().time(), self.in_flight.total)
+        return left
 
     def next_wave(self) -> bool:
         """Begin the next wave without the last traces of this one, once it does not pay to wait for them.

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
+from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
@@ -33,13 +35,19 @@ class Certifier:
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
         groups = [group for decision in batch for group in decision.weights]
-        self.prior: LearnedPrior = fit_prior(Counter(decision.tally for decision in batch))
+        self.prior = _fitted(tuple(Counter(decision.tally for decision in batch).items()))
         self.zone = zone
         self._spread = ConfidenceSpread.learn(groups) if groups else None
 
     def __call__(self, decision: Decision) -> float:
         """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
         return decision_certificate(decision, self.prior, self._spread, zone=self.zone)
+
+
+@lru_cache(maxsize=1)
+def _fitted(tallies: tuple[tuple[Tally, int], ...]) -> LearnedPrior:
+    """The prior of a batch; its summary and its answers ask for the same one."""
+    return fit_prior(dict(tallies))
 
 
 def sampled(questions: Sequence[str], most: int) -> Sequence[str]:

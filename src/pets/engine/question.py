@@ -229,6 +229,18 @@ class QuestionTotals:
             self.best = tuple(new if best is old else best for best in self.best)
 
 
+class Uncounted(QuestionTotals):
+    """Totals of a question whose traces are counted when they are read from their store."""
+
+    __slots__ = ()
+
+    def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
+        """Nothing."""
+
+
+UNCOUNTED = Uncounted()
+
+
 class OpenQuestion:
     """A question, what has come back for it, and how its texts are read.
 
@@ -284,12 +296,15 @@ class OpenQuestion:
 
     def read(self, completions: Iterable[Completion]) -> list[str | None]:
         """The form of each trace; one that was cut at its limit gave no answer."""
-        return [None if is_cut(completion.finish) else self._form(completion) for completion in completions]
-
-    def _form(self, completion: Completion) -> str | None:
-        if self._reader is not None:
-            return self._reader(completion, self.answer_type)
-        return self.answer_type.extract(completion.text)
+        forms: list[str | None] = []
+        for completion in completions:
+            if is_cut(completion.finish):
+                forms.append(None)
+            elif self._reader is not None:
+                forms.append(self._reader(completion, self.answer_type))
+            else:
+                forms.append(self.answer_type.extract(completion.text))
+        return forms
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
         """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""

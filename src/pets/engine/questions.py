@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
 from pets.core.money import Currency
-from pets.engine.question import OpenQuestion, QuestionTotals, TraceReader, answer_type_of
+from pets.engine.question import UNCOUNTED, OpenQuestion, QuestionTotals, TraceReader, answer_type_of
 from pets.questions import Problem
 from pets.registry import spec_of
 from pets.types import Launch
@@ -19,6 +19,7 @@ class InFlight:
 
     >>> in_flight = InFlight()
     >>> in_flight.launched("q", 3); in_flight.back("q")
+    2
     >>> in_flight.total, in_flight.of("q"), in_flight.of("other")
     (2, 2, 0)
     """
@@ -36,12 +37,13 @@ class InFlight:
         self.total += traces
         self._by_question[question] += traces
 
-    def back(self, question: str, traces: int = 1) -> None:
-        """Traces of a question came back, or will not come any more."""
+    def back(self, question: str, traces: int = 1) -> int:
+        """Traces of a question came back, or will not come any more; how many others of it are in flight."""
         self.total -= traces
-        self._by_question[question] -= traces
-        if not self._by_question[question]:
+        left = self._by_question[question] = self._by_question[question] - traces
+        if not left:
             del self._by_question[question]
+        return left
 
 
 class OpenQuestions:
@@ -83,7 +85,7 @@ class OpenQuestions:
         """The ids of a batch's questions, in their order."""
         return list(self._positions)
 
-    def make(self, problem: Problem, position: int) -> OpenQuestion:
+    def make(self, problem: Problem, position: int, totals: QuestionTotals | None = None) -> OpenQuestion:
         """A question as this run reads it; it is open once it is given to :meth:`open`."""
         answer_type = answer_type_of(problem, self._answer)
         if answer_type.chosen_from_traces and self.chosen_type is not None:
@@ -96,7 +98,7 @@ class OpenQuestions:
             options=self._options.get(spec),
             confidence_kind=self._confidence,
             price=self._price,
-            totals=self.totals.get(problem.id),
+            totals=totals,
             keep_traces=self._keep_traces,
         )
 
@@ -122,9 +124,8 @@ class OpenQuestions:
         question = self.by_id.get(id)
         if question is None:
             position = self._positions[id]
-            question = self.by_id[id] = self.make(self.problems[position], position)
-            if self._keep_totals:
-                self.totals[id] = question.totals
+            totals = self.totals.setdefault(id, QuestionTotals()) if self._keep_totals else UNCOUNTED
+            question = self.by_id[id] = self.make(self.problems[position], position, totals)
         return question
 
     def group(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
@@ -159,7 +160,7 @@ class OpenQuestions:
     def labels_of(self, id: str, forms: list[str]) -> dict[str, str]:
         """Name the classes of a batch's answers of an earlier run; those of the traces to come will join them."""
         position = self._positions[id]
-        question = self.make(self.problems[position], position)
+        question = self.make(self.problems[position], position, UNCOUNTED)
         if question.answer_type.merges:
             self.by_id[id] = question
         return question.restore(forms)

@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -32,6 +33,7 @@ from pets.types import SoftVote
 
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
+TEXT_OF = attrgetter("text")
 LOOK_S = 0.1  # between two looks at a reading's processor time
 LAST_READING_S = 1.0  # by the clock, that readings have once the run is to end
 CLOCK_PER_CPU = 20.0  # seconds by the clock for one of processor time, where the system does not tell a thread's
@@ -58,8 +60,7 @@ class ReadingThreads:
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
         """The form of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
         answer_type = question.answer_type
-        characters = sum(len(completion.text) for completion in completions)
-        long = not answer_type.reads_at_once or characters > LONG_READ_CHARS
+        long = not answer_type.reads_at_once or sum(map(len, map(TEXT_OF, completions))) > LONG_READ_CHARS
         if not long and not answer_type.merges:
             return question.read(completions)
         async with question.reading:

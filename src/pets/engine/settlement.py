@@ -89,9 +89,11 @@ class Settlement:
         traces = self.reading.with_soft_votes(question, traces, completions)
         await self._ledger.delivered(request, traces)
         question.keep_raw(request.first, completions)
+        lost = self._lost_before(request)
         for trace, hold in zip(traces, request.holds, strict=False):
-            self._tell(question, trace, hold, self._lost_before(request))
-        self._charge_surplus(request)
+            self._tell(question, trace, hold, lost)
+        if request.surplus:
+            self._charge_surplus(request)
         self._stops.delivered()
         if self._confidence is not None and completions[0].confidence is None:
             self._faults["no log-probabilities"] += 1
@@ -197,11 +199,11 @@ class Settlement:
     def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Usage) -> None:
         """Count a trace without the attempts that were ``lost`` before it: those are charged already."""
         question.add(trace)
-        if question.id not in self._questions.by_id:
+        allocator, id = self._allocator, trace.question
+        if id not in self._questions.by_id:
             return
-        allocator = self._allocator
         for absorbed, into in question.pop_merges():
-            allocator.merge(question.id, absorbed, into)
+            allocator.merge(id, absorbed, into)
         label = None if trace.answer is None else question.label(trace.answer)
         counted = trace.trace(self._confidence)
         if label != counted.answer or lost.tokens or lost.prompt_tokens or lost.cost:
@@ -212,9 +214,9 @@ class Settlement:
                 prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
                 cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
             )
-        self.costs.settle(question.id, hold, allocator.budget.currency.cost(counted))
+        self.costs.settle(id, hold, allocator.budget.currency.cost(counted))
         allocator.tell(counted)
-        self._back(question)
+        self._back(question, id)
         first = self._stops.first_traces
         if first is not None and not first.passed:
             first.count(trace, self._questions.type_name(question.problem))
@@ -230,12 +232,11 @@ class Settlement:
             for launch, hold in zip(request.launches, request.holds, strict=True):
                 self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
                 self.costs.release(hold)
-                self._back(question)
+                self._back(question, launch.question)
 
-    def _back(self, question: OpenQuestion) -> None:
+    def _back(self, question: OpenQuestion, id: str) -> None:
         """A launch is over, one way or another."""
-        self._pacing.back(question.id)
-        if not self._pacing.in_flight.of(question.id):
+        if not self._pacing.back(id):
             self._questions.rest(question)
 
     def _charge_surplus(self, request: TraceRequest) -> None:
