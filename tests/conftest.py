@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,8 @@ from .browser import CHROMIUM
 collect_ignore = ["fixtures/schema_15/make.py"]  # it is run with an earlier pets
 
 SLOW_TIMEOUT_S = 600
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 2 << 30  # that are free, before the tests' folders go there
 
 settings.register_profile("pets", deadline=None)  # shared machines are slow at random
 settings.load_profile("pets")
@@ -29,6 +32,12 @@ settings.load_profile("pets")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in the background, and children inherit it: those that a test interrupts would go on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure():
+    """Keep the tests' folders in memory where there is room: their stores would wait for a disk at every write."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,12 +18,12 @@ from pets.pools import Pool, PooledQuestion, load
 
 README = Path(__file__).parents[2] / "README.md"
 STARTER = load("starter")
-SMALL = replace(STARTER, questions=STARTER.questions[:16])
+SMALL = replace(STARTER, questions=STARTER.questions[:8])
 
 
 @pytest.fixture
 def show(capfd):
-    """``show(report, ...)``: what the demo on 16 recorded questions prints, words and all."""
+    """``show(report, ...)``: what the demo on 8 recorded questions prints, words and all."""
 
     def run(report, *, live=False):
         run_demo(DemoOptions(4, "2x", live, report), SMALL)
@@ -35,7 +35,7 @@ def show(capfd):
 
 def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_path):
     out, words = show(tmp_path / "page.html")
-    assert "16 questions, 64 recorded traces drawn of each" in out
+    assert "8 questions, 64 recorded traces drawn of each" in out
     assert "no answer has a third" in out and "\x1b" not in out
     assert "Left out: --no-live" in out and "page.html" in words
     page = (tmp_path / "page.html").read_text("utf-8")

@@ -27,11 +27,15 @@ LINES = {
     "blanks": b" \n\n \n",
 }
 VERBS = ("questions {}", "solve {} --dry-run", "stream {} --cold --store s.db --resume", "pools show {}",
-         "pools check {}", "replay {} --policy uniform", "fit {} -o p.json", "forecast {}")  # fmt: skip
+         "pools check {}", "replay {} --policy uniform --workers 1", "fit {} -o p.json", "forecast {}")  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".txt", ".parquet", ""])
-@pytest.mark.parametrize("name", LINES)
+# Every content in the formats that are read as text; of the others, what has no end, no text and no line.
+CASES = [(name, suffix) for name in LINES for suffix in (".jsonl", ".json", ".csv")]
+CASES += [(name, suffix) for name in ("deep lists", "zeros", "nothing") for suffix in (".txt", ".parquet", "")]
+
+
+@pytest.mark.parametrize(("name", "suffix"), CASES)
 def test_whatever_a_file_holds_there_is_no_traceback(tmp_path, monkeypatch, capfd, name, suffix):
     path = tmp_path / f"mine{suffix}"
     path.write_bytes(LINES[name])

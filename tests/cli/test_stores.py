@@ -3,10 +3,12 @@
 import io
 import json
 import random
+import shutil
 import sqlite3
 import sys
 import uuid
 from contextlib import closing
+from itertools import groupby
 
 import pytest
 
@@ -52,11 +54,10 @@ def marker(tmp_path, code):
     return tmp_path / "imported"
 
 
-@pytest.fixture
-def plain_store(tmp_path):
+@pytest.fixture(scope="module")
+def made_store(tmp_path_factory):
     """A store of four runs, none of which names code."""
-    (tmp_path / "replies.jsonl").touch()
-    path = tmp_path / "runs.db"
+    path = tmp_path_factory.mktemp("made") / "runs.db"
     config = RunConfig(budget="4x", answer="number", policy="uniform")
     stream = StreamSettings(Price(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
     own = run_settings(RunConfig(budget="4x", policy="uniform"), PROBLEMS, model="m", stored=True)
@@ -70,6 +71,13 @@ def plain_store(tmp_path):
                 if settings is by_jobs:
                     run.write([StoredTrace("q0", 2).launch], [])
     return path
+
+
+@pytest.fixture
+def plain_store(tmp_path, made_store):
+    """The store of the module in a folder of the test's, and a file of replies."""
+    (tmp_path / "replies.jsonl").touch()
+    return shutil.copy(made_store, tmp_path / "runs.db")
 
 
 @pytest.fixture
@@ -202,6 +210,9 @@ DAMAGES = {
     "bytes for texts": sql("UPDATE questions SET prompt = x'ff00', id = CAST(id AS BLOB)"),
 }
 OPENING = [*READING, "runs delete {run}", "keys list", *(words for several in GOING_ON.values() for words in several)]
+DRAWING = ("report", "forecast", "runs compare")  # take the longest; they read what ``runs show`` reads
+FAMILIES = [list(names) for _, names in groupby(DAMAGES, lambda name: name.split()[:2])]
+DRAWN = {name for family in FAMILIES for name in family[:3]}
 
 
 @pytest.mark.parametrize("name", DAMAGES, ids=[name[:40] for name in DAMAGES])
@@ -210,6 +221,8 @@ def test_a_damaged_store_is_one_line_and_exit_2(plain_store, tmp_path, monkeypat
     for session in (Engine, Stream):
         monkeypatch.setattr(session, "run", not_asked)
     for words in OPENING:
+        if words.startswith(DRAWING) and name not in DRAWN:
+            continue
         run = next((run for run, several in GOING_ON.items() if words in several), SOLVED)
         for leftover in tmp_path.glob("runs.db*"):
             leftover.unlink()

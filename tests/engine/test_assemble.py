@@ -3,31 +3,33 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import pets
 
 SOURCE = Path(pets.__file__).parent
 PARTS = {"driver", "settlement", "pacing", "stops", "arrivals", "questions", "reading", "submissions", "wiring"}
 
 
-def trees():
-    return {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+@pytest.fixture(scope="module")
+def nodes():
+    """Every node of the source, with the name of its file."""
+    return [(path.name, node) for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
 
 
-def test_a_driver_is_made_by_the_assembly_alone():
+def test_a_driver_is_made_by_the_assembly_alone(nodes):
     callers = {
-        path.name
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
+        name
+        for name, node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Driver"
     }
     assert callers == {"assemble.py"}
 
 
-def test_nobody_assigns_to_a_part_of_a_driver_from_outside():
+def test_nobody_assigns_to_a_part_of_a_driver_from_outside(nodes):
     assigned = [
-        f"{path.name}:{node.lineno}"
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
+        f"{name}:{node.lineno}"
+        for name, node in nodes
         if isinstance(node, ast.Assign | ast.AugAssign)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Attribute) and _name(target.value) in PARTS

@@ -244,7 +244,7 @@ class Choosy(MockModel):
             raise ApiError("This question is not answered here.")
 
 
-@pytest.mark.parametrize("moment", range(1, 12))
+@pytest.mark.parametrize("moment", [1, 4, 7, 11])
 def test_jobs_of_several_models_that_are_broken_off_are_taken_up_where_they_are(serve, tmp_path, monkeypatch, moment):
     a, b, engine = several_models(serve, tmp_path, {"kind": Choosy}, budget="5x")
     break_off(monkeypatch, moment)

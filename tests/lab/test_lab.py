@@ -28,9 +28,9 @@ def same(left, right):
 
 
 def test_workers_change_nothing(build):
-    pools = [build("one"), build("two", questions=15, seed=1)]
-    alone = replay(pools, EVERYTHING, repetitions=2, size=12, train=4)
-    shared = replay(pools, EVERYTHING, repetitions=2, size=12, train=4, workers=2)
+    pools = [build("one", questions=8), build("two", questions=10, seed=1)]
+    alone = replay(pools, EVERYTHING, repetitions=2, size=8, train=4)
+    shared = replay(pools, EVERYTHING, repetitions=2, size=8, train=4, workers=2)
     for pool, again in zip(alone, shared, strict=True):
         for left, right in zip(pool.results, again.results, strict=True):
             same(left, right)
