@@ -1,18 +1,20 @@
-"""The conformance suite of samplers finds each law that is broken. Those of policies and answer types are tested
-beside their packages, in ``test_conformance.py``.
+"""The conformance suites of samplers and ledgers find each law that is broken. Those of policies and answer types are
+tested beside their packages, in ``test_conformance.py``, those of our ledgers in ``engine`` and ``gateway``.
 """
 
 import asyncio
+import contextlib
 
 import pytest
 
-from pets.errors import RefusedError
+from pets.engine.ledger import Ledger
+from pets.errors import BudgetError, RefusedError
 from pets.mock import MockModel, running, synthetic
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import Sampler
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.recorded import RecordedSampler
-from pets.testing import check_sampler
+from pets.testing import check_ledger, check_sampler
 
 QUESTION = Prompt("q")
 
@@ -118,3 +120,97 @@ def test_each_broken_law_is_named(broken, law):
 
 def test_the_order_of_an_unseeded_model_is_not_checked():
     check_sampler(Shuffled(), QUESTION, seeded=False)
+
+
+class Counted(Ledger):
+    """A ledger that keeps the laws in memory, at one trace each; what was open when it is opened again is charged."""
+
+    total = 60
+
+    def __init__(self):
+        self.spent, self.open, self.lost_tries = 0, set(), {}
+
+    def charged(self):
+        return self.spent + len(self.open)
+
+    async def opened(self, request):
+        if self.charged() + request.size > self.total:
+            raise BudgetError("used up")
+        self.open.update(request.launches)
+
+    async def delivered(self, request, traces):
+        self.open.difference_update(trace.launch for trace in traces)
+        self.spent += len(traces)
+
+    def lost(self, request, usage):
+        self.released(request)
+        self.spent += request.size
+
+    def released(self, request):
+        self.open.difference_update(request.launches)
+
+    def abandoned(self, request, traces):
+        self.lost(request, None)
+
+
+class PaysTwice(Counted):
+    async def given_up(self, traces):
+        self.spent += len(traces)
+
+
+class ForgetsLost(Counted):
+    def lost(self, request, usage):
+        self.released(request)
+
+
+class Late(Counted):
+    async def opened(self, request):
+        asyncio.get_running_loop().call_soon(self.open.update, request.launches)
+
+
+class KeepsReleased(Counted):
+    def released(self, request):
+        pass
+
+
+class Overdraws(Counted):
+    async def opened(self, request):
+        self.open.update(request.launches)
+
+
+class Refuses(Counted):
+    async def opened(self, request):
+        if self.charged() + request.size > self.total:
+            raise RefusedError("used up")
+        self.open.update(request.launches)
+
+
+@contextlib.asynccontextmanager
+async def reopened(ledger):
+    yield ledger
+    ledger.spent, ledger.open = ledger.charged(), set()
+
+
+def check(ledger, reopen=reopened):
+    check_ledger(lambda: reopen(ledger), ledger.charged, total=Counted.total)
+
+
+def test_a_ledger_that_keeps_the_laws_passes():
+    check(Counted())
+
+
+@pytest.mark.parametrize("kind", [PaysTwice, ForgetsLost, Late, KeepsReleased, Overdraws, Refuses])
+def test_a_ledger_that_breaks_a_law_is_found(kind):
+    with pytest.raises(AssertionError):
+        check(kind())
+
+
+@pytest.mark.parametrize("after", [lambda ledger: 0, lambda ledger: 2 * len(ledger.open)], ids=["free", "twice"])
+def test_a_ledger_that_forgets_what_was_open_or_charges_it_twice_is_found(after):
+    @contextlib.asynccontextmanager
+    async def reopen(ledger):
+        yield ledger
+        ledger.spent, ledger.open = ledger.spent + after(ledger), set()
+
+    with pytest.raises(AssertionError, match="once"):
+        check(Counted(), reopen)

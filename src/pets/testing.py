@@ -1,4 +1,4 @@
-"""The conformance suites that every policy, answer type and sampler passes, ours and yours.
+"""The conformance suites that every policy, answer type, sampler and ledger passes, ours and yours.
 
 >>> from pets.policies.okg import OKG
 >>> check_policy(OKG())
@@ -9,6 +9,7 @@ Each law is one function; a suite runs all of its laws and raises ``AssertionErr
 import asyncio
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
@@ -18,10 +19,13 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
 from pets.core.tally import Tally
-from pets.errors import SamplerError
+from pets.engine.fetch import TraceRequest
+from pets.engine.ledger import Ledger
+from pets.errors import BudgetError, SamplerError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
-from pets.types import Launch, Question, Trace
+from pets.store import StoredTrace
+from pets.types import Launch, Question, Trace, Usage
 
 QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
 """What the suite asks: half closed, half open. An oracle must know these ids."""
@@ -255,3 +259,117 @@ async def _draw(sampler: Sampler, prompt: Prompt, n: int, seed: int, sampling: S
 
 def _texts(traces: Sequence[Completion]) -> list[str]:
     return [trace.text for trace in traces]
+
+
+OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
+
+
+def ledger_request(first: int, size: int, context: object = None) -> TraceRequest:
+    """A request for launches ``first``, ``first + 1``, ... of the question ``q``, at one trace each."""
+    return TraceRequest("q", first, size, Prompt("?"), 0, Sampling(), (1,) * size, context=context)
+
+
+def check_ledger(
+    open_ledger: OpenLedger,
+    charged: Callable[[], int],
+    *,
+    context: Callable[[], object] = lambda: None,
+    total: int | None = None,
+    survives: bool = True,
+) -> None:
+    """The laws of :class:`~pets.engine.ledger.Ledger`, on launches of the question ``q`` at one trace each.
+
+    ``open_ledger()`` opens the ledger of one store, as often as it is called; ``charged()`` is what that store has
+    spent and holds, in traces, as another process would read it. ``context`` makes what the ledger is to know of the
+    payer of a request. ``total`` is the ledger's own limit, 40 traces or more, where it has one; ``survives=False`` is
+    for one that ends with its process.
+    """
+    asyncio.run(_check_ledger(open_ledger, charged, context, total, survives))
+
+
+async def _check_ledger(
+    open_ledger: OpenLedger,
+    charged: Callable[[], int],
+    context: Callable[[], object],
+    total: int | None,
+    survives: bool,
+) -> None:
+    async with open_ledger() as ledger:
+        expected = await check_ends(ledger, charged, context)
+    assert charged() == expected, f"attempts that cost {expected} traces are charged {charged()}"
+    if total is not None:
+        async with open_ledger() as ledger:
+            await check_limit(ledger, charged, context, total)
+        assert charged() == expected, "attempts that were not sampled are charged"
+    if survives:
+        async with open_ledger() as ledger:
+            await ledger.opened(ledger_request(90, 2, context()))  # and nobody says what became of it
+        for _ in range(2):
+            assert charged() == expected + 2, "what is open when a process dies is charged, at what was held, once"
+            async with open_ledger():
+                pass
+
+
+async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callable[[], object]) -> int:
+    """Each launch that was opened ends in one way, and may be opened again where it was lost or released.
+
+    What all that costs, in traces.
+    """
+    before = charged()
+    request = ledger_request(0, 2, context())
+    await ledger.opened(request)
+    assert charged() == before + 2, "opened() returns when what is held is in the store"
+    await ledger.delivered(request, _stored(0, 2))
+    assert charged() == before + 2, "traces that came cost what was held for them"
+    retried = ledger_request(2, 2, context())
+    await ledger.opened(retried)
+    ledger.lost(retried, Usage())
+    await ledger.opened(retried)
+    ledger.released(retried)
+    await ledger.opened(retried)
+    await ledger.delivered(retried, _stored(2, 2, wasted=1))  # 4: two tries of each
+    failed = ledger_request(4, 2, context())
+    await ledger.opened(failed)
+    ledger.released(failed)
+    ledger.released(failed)  # the second says nothing new
+    await ledger.opened(failed)
+    ledger.lost(failed, Usage())
+    await ledger.given_up(_stored(4, 2, error="broken"))  # 2
+    partial = ledger_request(6, 3, context())
+    await ledger.opened(partial)
+    ledger.released(partial.part(1, 2))
+    await ledger.delivered(partial, _stored(6, 1))  # 1
+    for first, came in ((9, 0), (11, 2)):  # 2 each
+        left = ledger_request(first, 2, context())
+        await ledger.opened(left)
+        ledger.abandoned(left, _stored(first, came))
+    gone = ledger_request(13, 2, context())
+    opening = asyncio.ensure_future(ledger.opened(gone))
+    await asyncio.sleep(0)
+    opening.cancel()  # nothing was sent
+    await asyncio.wait([opening])
+    if not opening.cancelled():
+        ledger.released(gone)
+    many = [ledger_request(first, 1, context()) for first in range(20, 30)]
+    await asyncio.gather(*(ledger.opened(request) for request in many))
+    await asyncio.gather(*(ledger.delivered(request, _stored(request.first, 1)) for request in many))
+    return before + 2 + 4 + 2 + 1 + 2 + 2 + len(many)
+
+
+async def check_limit(ledger: Ledger, charged: Callable[[], int], context: Callable[[], object], total: int) -> None:
+    """What the budget does not pay for is refused, and holds nothing."""
+    requests = [ledger_request(first, 1, context()) for first in range(30, 30 + total)]
+    free = total - charged()
+    outcomes = await asyncio.gather(*(ledger.opened(request) for request in requests), return_exceptions=True)
+    paid = [request for request, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+    assert all(isinstance(outcome, BudgetError) for outcome in outcomes if outcome is not None), (
+        f"an attempt that cannot be paid for is a BudgetError; got {outcomes}"
+    )
+    assert len(paid) == free and charged() == total, f"{len(paid)} attempts were opened where {free} could be paid for"
+    for request in paid:
+        ledger.released(request)
+
+
+def _stored(first: int, size: int, *, wasted: int = 0, error: str | None = None) -> list[StoredTrace]:
+    answer = "A" if error is None else None
+    return [StoredTrace("q", number, answer, wasted=wasted, error=error) for number in range(first, first + size)]

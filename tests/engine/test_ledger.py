@@ -1,12 +1,14 @@
 """The run store's ledger: many writes share a transaction, and whoever waits hears of a failure."""
 
 import asyncio
+import contextlib
 import sqlite3
 from collections import Counter
 
 import pytest
 
 from pets.core.money import Currency
+from pets.engine.batch import JobLedger
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import RunLedger
 from pets.errors import InputError, StateError
@@ -14,6 +16,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import RunSettings, Store, StoredTrace
 from pets.store.records import LOST
+from pets.testing import check_ledger
 from pets.types import Usage
 
 
@@ -148,3 +151,26 @@ def test_what_comes_when_the_run_has_ended_is_not_written_and_says_so():
 
     asyncio.run(late())
     assert run.writes == []
+
+
+@pytest.mark.parametrize("kind", [RunLedger, lambda run: JobLedger(run, ())], ids=["run", "job"])
+def test_a_run_s_ledger_keeps_the_laws(kind, tmp_path):
+    path = tmp_path / "runs.db"
+    jobs_are_left = kind is not RunLedger
+
+    @contextlib.asynccontextmanager
+    async def open_ledger():
+        with Store.open(path) as store, store.open_run(1) as run:
+            async with kind(run) as ledger:
+                yield ledger
+
+    def charged():
+        with Store.open(path) as store:
+            return store.view().summary().spent
+
+    with Store.open(path) as store:
+        store.create(RunSettings("okg", total=99), [Problem("q", Prompt("?"))]).close()
+    check_ledger(open_ledger, charged)
+    with Store.open(path) as store:
+        lost = [launch.number for launch in store.view().lost()]
+    assert lost == [9, 10, *([11, 12] if jobs_are_left else []), 90, 91]

@@ -17,6 +17,7 @@ from pets.gateway.ledger_backend import Charge, SpendRateLimit
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.store import open_database
+from pets.testing import check_ledger
 from pets.types import Trace, Usage
 
 from .conftest import open_ledger, reserve
@@ -59,6 +60,29 @@ def test_an_attempt_is_opened_and_closed_with_what_its_traces_cost(store):
         assert (account.delivered, account.lost) == (3, 0)
 
     run(store, work, total=5)
+
+
+def test_a_gateway_s_ledger_keeps_the_laws(store):
+    @contextlib.asynccontextmanager
+    async def reopened():
+        with open_ledger(store, total=60) as ledger:
+            yield ledger
+
+    def charged():
+        return int((stored(store, "SELECT sum(coalesce(spent, held)) FROM ledger") or (0,))[0] or 0)
+
+    check_ledger(reopened, charged, context=lambda: RequestAccount(BOB, "r"), total=60)
+
+
+def test_a_ledger_in_memory_keeps_the_laws():
+    with open_ledger(":memory:", total=60) as ledger:
+        check_ledger(
+            lambda: contextlib.nullcontext(ledger),
+            lambda: ledger.total.spent + ledger.total.held,
+            context=lambda: RequestAccount(BOB, "r"),
+            total=60,
+            survives=False,
+        )
 
 
 def test_choices_that_came_unasked_are_charged(store):
