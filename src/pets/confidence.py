@@ -30,8 +30,6 @@ FLOOR = math.log(2.0**-126)
 """-87.34, the logarithm of the smallest normal float32: no token counts as less likely."""
 
 ROUNDING = 1e-3
-MAX_EXACT_GROUPS = 4096  # whose means are kept one by one
-BINS_PER_UNIT = 256  # of confidence, for the groups beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +72,7 @@ def _cautious(values: list[float]) -> float:
 
 
 class Meter:
-    """Confidence while the tokens come in. Memory depends on the window, never on the length of the trace.
-
-    Up to 4,096 groups ``bottom`` is exact; beyond, group means are counted in bins of 1/256 that keep their sums, so
-    that only the bin which the 10 % border cuts is approximated: ``bottom`` is then at most 1/256 too high and never
-    too low. ``mean``, ``tail`` and ``lowest`` are always exact up to rounding.
+    """Confidence while the tokens come in, exact up to rounding. It keeps one number per token, none of its candidates.
 
     >>> meter = Meter(window=2, top=2)
     >>> for logprobs in ([-0.1, -3.9], [-1.0, -1.0], [-0.2, -2.8], [-0.1, -4.9]):
@@ -90,7 +84,7 @@ class Meter:
     True
     """
 
-    __slots__ = ("_at", "_closed", "_counts", "_lowest", "_means", "_ring", "_running", "_sums", "_top", "_window")
+    __slots__ = ("_at", "_closed", "_means", "_ring", "_running", "_top", "_window")
 
     def __init__(self, window: int = 2048, top: int = 20) -> None:
         if window < 1 or top < 1:
@@ -100,10 +94,7 @@ class Meter:
         self._at = 0  # where the next one goes
         self._running = 0.0  # sum of the ring
         self._closed: list[float] = [0.0, 0.0]  # sum and number of the tokens of completed rounds of the ring
-        self._lowest = math.inf
-        self._means = array("d")
-        self._counts: dict[int, int] = {}
-        self._sums: dict[int, float] = {}
+        self._means = array("d")  # of the groups
 
     def add(self, logprobs: Iterable[float]) -> None:
         """One token: the log-probabilities that were reported for its place, in any order."""
@@ -119,7 +110,7 @@ class Meter:
         if at == window:
             self._close()
         if len(ring) == window:
-            self._group(self._running / window)
+            self._means.append(max(0.0, self._running / window))  # below 0 by rounding, after an unsure window
 
     def result(self) -> Confidence | None:
         """The confidences so far; ``None`` before the first token. Changes nothing: more tokens may follow."""
@@ -130,7 +121,8 @@ class Meter:
         tail = math.fsum(ring) / len(ring)
         if tokens <= self._window:
             return Confidence(tail, tail, tail, tail, tokens)
-        return Confidence(total / tokens, tail, self._lowest, self._bottom(), tokens)
+        lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
+        return Confidence(total / tokens, tail, lowest[0], math.fsum(lowest) / len(lowest), tokens)
 
     def _close(self) -> None:
         """A round of the ring is complete: count it, and sum it afresh so that rounding never piles up."""
@@ -138,38 +130,6 @@ class Meter:
         self._running = math.fsum(self._ring)
         self._closed[0] += self._running
         self._closed[1] += self._window
-
-    def _group(self, mean: float) -> None:
-        if mean < 0.0:  # by rounding, where a sure window follows an unsure one
-            mean = 0.0
-        if mean < self._lowest:
-            self._lowest = mean
-        if self._counts:
-            self._bin(mean)
-            return
-        self._means.append(mean)
-        if len(self._means) > MAX_EXACT_GROUPS:
-            for kept in self._means:
-                self._bin(kept)
-            self._means = array("d")
-
-    def _bin(self, mean: float) -> None:
-        bin_ = int(mean * BINS_PER_UNIT)
-        self._counts[bin_] = self._counts.get(bin_, 0) + 1
-        self._sums[bin_] = self._sums.get(bin_, 0.0) + mean
-
-    def _bottom(self) -> float:
-        if not self._counts:
-            lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
-            return math.fsum(lowest) / len(lowest)
-        wanted = remaining = max(1, sum(self._counts.values()) // 10)
-        total = 0.0
-        for bin_ in sorted(self._counts):
-            count, bin_sum = self._counts[bin_], self._sums[bin_]
-            if count >= remaining:
-                return (total + bin_sum * remaining / count) / wanted
-            total, remaining = total + bin_sum, remaining - count
-        raise AssertionError("a tenth of the groups is fewer than all of them")
 
 
 def measure(tokens: Iterable[Iterable[float]], window: int = 2048, top: int = 20) -> Confidence | None:

